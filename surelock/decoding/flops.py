@@ -1,0 +1,36 @@
+"""Algorithmic FLOPs (Sec. 2.4 of the paper): matrix products of the blocks only, as pure functions.
+
+The output head, norms, rotary embeddings and softmax are not counted, as in the paper.
+"""
+
+from __future__ import annotations
+
+from surelock.model.config import NetworkConfig
+
+
+def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> float:
+    """FLOPs of computing one row of a sequence of `length` positions in all layers.
+
+    With H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h each, K and V 4 d H_kv d_h
+    (a probed row has none), feed-forward 6 d d_ff; the paper's H d_h is d.
+    """
+    d, width = config.d_model, config.n_heads * config.head_size
+    attention = 4 * length * width
+    projections = 4 * d * width
+    keys_values = 0 if probed else 4 * d * config.n_kv_heads * config.head_size
+    return float(config.n_layers * (attention + projections + keys_values + 6 * d * config.d_ff))
+
+
+def step_flops(config: NetworkConfig, length: int, rows: int, probed: int = 0) -> float:
+    """FLOPs of one step of one sequence that computes `rows` rows and probes `probed` more."""
+    return rows * row_flops(config, length) + probed * row_flops(config, length, probed=True)
+
+
+def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
+    """FLOPs of a run of the unlocked sampler on one sequence: every row in every step."""
+    return steps * step_flops(config, length, length)
+
+
+def per_position(flops: float, positions: int) -> float:
+    """FLOPs divided by the positions of the batch, B * N_b: what the paper's tables print for whole runs."""
+    return flops / positions

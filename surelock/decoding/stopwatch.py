@@ -1,0 +1,36 @@
+"""A step's own time: the device synchronised at both ends, observation left out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+class Stopwatch:
+    """Wall-clock seconds since `start`, without what ran inside `excluded`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._start = self._excluded = 0.0
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+    def start(self) -> None:
+        self._start, self._excluded = self._now(), 0.0
+
+    @contextmanager
+    def excluded(self, when: bool = True) -> Iterator[None]:
+        """What runs inside is not part of the step's time (when=False: it is)."""
+        before = self._now() if when else 0.0
+        yield
+        if when:
+            self._excluded += self._now() - before
+
+    def seconds(self) -> float:
+        return self._now() - self._start - self._excluded

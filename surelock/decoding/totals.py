@@ -1,0 +1,101 @@
+"""What a run cost in all: FLOPs per run and per position, the active ratio, and both without the tail after EOS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from surelock.decoding.flops import baseline_flops, per_position
+from surelock.decoding.loop import Step
+from surelock.model.config import NetworkConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Figures of a whole run of a batch; FLOPs are algorithmic (Sec. 2.4), guidance counted twice.
+
+    steps, tokens (unmasked), seconds (the steps' own). flops, baseline_flops: of the run. flops_ratio: their quotient.
+    padded_baseline_flops: the baseline as the paper counts it, every sequence padded to the longest.
+    flops_per_position, baseline_flops_per_position: over the batch's positions without pads;
+    padded_baseline_flops_per_position: as the paper's tables print it. active_ratio: r = sum M / sum N.
+    active_ratio_to_eos: the same without the positions after each sequence's first EOS, which lock early and flatter r.
+    locked: share of the positions locked at the end.
+    """
+
+    steps: int
+    tokens: int
+    seconds: float
+    flops: float
+    baseline_flops: float
+    padded_baseline_flops: float
+    flops_ratio: float
+    flops_per_position: float
+    baseline_flops_per_position: float
+    padded_baseline_flops_per_position: float
+    active_ratio: float
+    active_ratio_to_eos: float
+    locked: float
+
+
+class TotalsCounter:
+    """Adds up the steps of one run, given the network's shape, the generated length and the EOS id (None: no EOS)."""
+
+    def __init__(self, config: NetworkConfig, gen_length: int, eos_id: int | None, *, guided: bool = False) -> None:
+        self._config, self._gen_length, self._eos_id = config, gen_length, eos_id
+        self._passes = 2 if guided else 1
+        self._steps = self._tokens = 0
+        self._seconds = self._flops = self._baseline = 0.0
+        self._computed = self._present = torch.zeros(0)
+        self._running = torch.zeros(0)
+        self._last: Step | None = None
+
+    def add(self, step: Step) -> None:
+        if self._last is None:  # the first step computes every position
+            self._present = step.computed
+            self._computed = torch.zeros(step.computed.shape, dtype=torch.int64)
+            self._running = torch.zeros(len(step.computed), dtype=torch.int64)
+        self._steps += 1
+        self._tokens += int(step.newly_unmasked.sum())
+        self._seconds += step.seconds
+        self._flops += float(step.flops.sum())
+        self._baseline += float(step.baseline_flops.sum())
+        self._computed += step.computed
+        self._running += step.baseline_flops > 0
+        self._last = step
+
+    def totals(self) -> Totals:
+        """The figures so far. Raises ValueError before the first step."""
+        if self._last is None:
+            raise ValueError("no step has been counted yet")
+        batch, width = self._present.shape
+        positions = int(self._present.sum())
+        padded = self._passes * sum(baseline_flops(self._config, width, int(steps)) for steps in self._running)
+        return Totals(
+            steps=self._steps,
+            tokens=self._tokens,
+            seconds=self._seconds,
+            flops=self._flops,
+            baseline_flops=self._baseline,
+            padded_baseline_flops=padded,
+            flops_ratio=self._flops / self._baseline,
+            flops_per_position=per_position(self._flops, positions),
+            baseline_flops_per_position=per_position(self._baseline, positions),
+            padded_baseline_flops_per_position=per_position(padded, batch * width),
+            active_ratio=self._ratio(self._present),
+            active_ratio_to_eos=self._ratio(self._present & ~self._after_eos()),
+            locked=float(self._last.locked.sum()) / positions,
+        )
+
+    def _ratio(self, positions: torch.Tensor) -> float:
+        computable = (positions.sum(dim=1) * self._running).sum()
+        return float(self._computed[positions].sum() / computable)
+
+    def _after_eos(self) -> torch.Tensor:
+        """[B, N] bool: generated positions behind the first EOS of their sequence."""
+        assert self._last is not None
+        after = torch.zeros_like(self._present)
+        if self._eos_id is not None:
+            is_eos = self._last.tokens[:, -self._gen_length :] == self._eos_id
+            after[:, -self._gen_length :] = (is_eos.cumsum(dim=1) - is_eos.long()) > 0
+        return after

@@ -1,0 +1,66 @@
+"""A run's schedule, when each position was unmasked and locked: recorded once, replayed at another length.
+
+With it the locked sampler's speed can be measured at a size whose weights are not at hand: the schedule decides which
+rows lock when, while all of the rule's arithmetic still runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surelock.decoding.loop import Step
+from surelock.decoding.settings import DecodeSettings, LockRule
+
+
+def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, Any]:
+    """The first sequence's schedule. unmask: step of each generated position; lock: of every position, -1 for never."""
+    width = len(steps[0].tokens[0])
+    first = width - int(steps[0].computed[0].sum())
+    unmask, lock = np.full((2, width), -1)
+    for step in steps:
+        unmask[step.newly_unmasked[0].numpy()] = step.index
+        lock[step.newly_locked[0].numpy()] = step.index
+    return {
+        "model": model,
+        "steps": len(steps),
+        "prompt_length": prompt_length,
+        "unmask": unmask[first + prompt_length :].tolist(),
+        "lock": lock[first:].tolist(),
+    }
+
+
+def stretch(
+    file: Path, settings: DecodeSettings, rule: LockRule, prompts: Sequence[Sequence[int]], vocab_size: int
+) -> tuple[DecodeSettings, LockRule]:
+    """Settings and rule that replay the schedule in `file` on prompts and a gen_length of any size.
+
+    Raises ValueError when the file is not a recorded schedule.
+    """
+    try:
+        recorded = json.loads(file.read_text(encoding="utf-8"))
+        unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
+        prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
+        if len(lock) != prompt_length + len(unmask) or not len(unmask):
+            raise ValueError("'lock' must cover the prompt and all of 'unmask'")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not a recorded lock schedule: {error}") from error
+    generated = np.arange(settings.gen_length)
+    source = generated * len(unmask) // settings.gen_length
+    order = np.lexsort((generated, unmask[source]))
+    unmask_at = np.empty_like(generated)
+    unmask_at[order] = generated * settings.total_steps // settings.gen_length
+    lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
+    lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
+    tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
+    replay = [list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)) for row in tokens]
+    schedule = []
+    for prompt in prompts:
+        lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
+        schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
+    return replace(settings, remasking="replay", replay=replay), replace(rule, schedule=tuple(schedule))

@@ -1,0 +1,1 @@
+"""The network, its cache, and where weights come from. Knows nothing of decoding."""

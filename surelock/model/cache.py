@@ -1,0 +1,81 @@
+"""The key/value cache, and the description of the rows that a step computes.
+
+Sequences of a batch lie one behind the other in one flat axis of `sum(lengths)` slots: no padding exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from surelock.model.config import NetworkConfig
+
+
+class Rows:
+    """The rows of one step, in the order of the flat axis.
+
+    positions [R] int64: each row's position in its own sequence. slots [R] int64: its place on the flat axis.
+    counts: rows of each sequence. lengths: slots of each sequence. written [W] int64: which of the R rows write their
+    keys and values, None for all (a probed row reads the cache but leaves it as it is).
+    """
+
+    def __init__(
+        self,
+        positions: Tensor,
+        slots: Tensor,
+        counts: Sequence[int],
+        lengths: Sequence[int],
+        written: Tensor | None = None,
+    ) -> None:
+        self.positions = positions
+        self.slots = slots
+        self.counts = list(counts)
+        self.lengths = list(lengths)
+        self.written = written
+        self.uniform = len(set(self.counts)) == 1 and len(set(self.lengths)) == 1
+        self._written_slots = slots if written is None else slots[written]
+        self._targets: dict[torch.device, Tensor] = {slots.device: self._written_slots}
+
+    def targets(self, device: torch.device) -> Tensor:
+        """The slots to write to, on `device` (copied there once per step)."""
+        if device not in self._targets:
+            self._targets[device] = self._written_slots.to(device)
+        return self._targets[device]
+
+
+class KVCache:
+    """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the layer's own device.
+
+    A locked position costs nothing here: what its row wrote when it was last computed is simply still there.
+    """
+
+    def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
+        shape = (slots, config.n_kv_heads, config.head_size)
+        self.keys = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
+        self.values = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
+        self._gqa = config.n_heads != config.n_kv_heads
+
+    def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [R, n_heads, head_size] -> the same shape.
+
+        Every row sees all slots of its own sequence, and no other.
+        """
+        keys, values = self.keys[layer], self.values[layer]
+        if rows.written is not None:
+            kept = rows.written.to(k.device)
+            k, v = k[kept], v[kept]
+        slots = rows.targets(keys.device)
+        keys.index_copy_(0, slots, k)
+        values.index_copy_(0, slots, v)
+        if rows.uniform:
+            return self._attend_batch(q, keys, values, len(rows.lengths))
+        parts = zip(q.split(rows.counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
+        return torch.cat([self._attend_batch(*part, 1) for part in parts if len(part[0])])
+
+    def _attend_batch(self, q: Tensor, keys: Tensor, values: Tensor, batch: int) -> Tensor:
+        q, k, v = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in (q, keys, values))
+        out = F.scaled_dot_product_attention(q, k, v, enable_gqa=self._gqa)
+        return out.transpose(1, 2).flatten(0, 1)

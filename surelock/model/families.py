@@ -1,0 +1,190 @@
+"""The checkpoint families: for each, how its config.json reads and what its tensors are called.
+
+A family is data: the keys of its configuration, the settings it must have for our forward to be its forward, and a
+table from our parameters to the checkpoint's tensors (several names are stacked along the rows, in order).
+A family whose logits are shifted by one position (Dream) would be one more flag here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surelock.model.config import NetworkConfig
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be read or is not what it should be; the message names the file, key or tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """model_types / architectures: what config.json calls it. tensors: our parameter name -> its tensor names."""
+
+    name: str
+    model_types: frozenset[str]
+    architectures: frozenset[str]
+    tensors: Mapping[str, tuple[str, ...]]
+    read_config: Callable[[Mapping[str, Any]], NetworkConfig]
+
+    def tensor_names(self, parameter: str) -> tuple[str, ...]:
+        """The checkpoint's names of one of our parameters, e.g. 'blocks.3.qkv.weight'."""
+        parts = parameter.split(".")
+        if parts[0] != "blocks":
+            return self.tensors[parameter]
+        template = ".".join(("blocks", "{i}", *parts[2:]))
+        return tuple(name.format(i=parts[1]) for name in self.tensors[template])
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family that a config.json belongs to; raises CheckpointError for an unknown architecture."""
+    model_type, architectures = config.get("model_type"), set(config.get("architectures") or ())
+    for family in FAMILIES:
+        if model_type in family.model_types or architectures & family.architectures:
+            return family
+    known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
+    found = ", ".join(sorted(architectures)) or model_type or "none"
+    raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
+
+
+def _require(config: Mapping[str, Any], key: str) -> Any:
+    if config.get(key) is None:
+        raise CheckpointError(f"config.json has no {key!r}")
+    return config[key]
+
+
+def _refuse_unless(config: Mapping[str, Any], required: Mapping[str, tuple[Any, ...]]) -> None:
+    for key, allowed in required.items():
+        if key in config and config[key] not in allowed:
+            raise CheckpointError(f"config.json sets {key} to {config[key]!r}; only {allowed[0]!r} is supported")
+
+
+def _make(**fields: Any) -> NetworkConfig:
+    try:
+        return NetworkConfig(**fields)
+    except ValueError as error:
+        raise CheckpointError(f"config.json: {error}") from error
+
+
+def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
+    off = (False, None)
+    _refuse_unless(
+        config,
+        {
+            "layer_norm_type": ("rms",),
+            "activation_type": ("silu",),
+            "block_type": ("llama",),
+            "rope": (True,),
+            "alibi": off,
+            "include_bias": off,
+            "attention_layer_norm": off,
+            "input_emb_norm": off,
+            "scale_logits": off,
+            "clip_qkv": (None,),
+        },
+    )
+    d_model, n_heads = _require(config, "d_model"), _require(config, "n_heads")
+    if d_model % n_heads:
+        raise CheckpointError(f"config.json: n_heads ({n_heads}) must divide d_model ({d_model})")
+    return _make(
+        vocab_size=config.get("embedding_size") or _require(config, "vocab_size"),
+        d_model=d_model,
+        n_layers=_require(config, "n_layers"),
+        n_heads=n_heads,
+        n_kv_heads=config.get("n_kv_heads") or n_heads,
+        head_size=d_model // n_heads,
+        d_ff=_require(config, "mlp_hidden_size"),
+        max_length=_require(config, "max_sequence_length"),
+        rope_theta=float(_require(config, "rope_theta")),
+        norm_eps=float(_require(config, "rms_norm_eps")),
+        tied=bool(_require(config, "weight_tying")),
+        qkv_bias=bool(config.get("include_qkv_bias")),
+    )
+
+
+def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
+    off = (False, None)
+    _refuse_unless(
+        config, {"hidden_act": ("silu",), "attention_bias": off, "use_sliding_window": off, "rope_scaling": (None,)}
+    )
+    rope = config.get("rope_parameters") or {}
+    _refuse_unless(rope, {"rope_type": ("default",)})
+    theta = rope.get("rope_theta") or config.get("rope_theta")
+    if theta is None:
+        raise CheckpointError("config.json has no 'rope_theta'")
+    d_model, n_heads = _require(config, "hidden_size"), _require(config, "num_attention_heads")
+    return _make(
+        vocab_size=_require(config, "vocab_size"),
+        d_model=d_model,
+        n_layers=_require(config, "num_hidden_layers"),
+        n_heads=n_heads,
+        n_kv_heads=config.get("num_key_value_heads") or n_heads,
+        head_size=config.get("head_dim") or d_model // n_heads,
+        d_ff=_require(config, "intermediate_size"),
+        max_length=_require(config, "max_position_embeddings"),
+        rope_theta=float(theta),
+        norm_eps=float(_require(config, "rms_norm_eps")),
+        tied=bool(_require(config, "tie_word_embeddings")),
+        qk_norm=True,
+    )
+
+
+def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """'attn_norm.weight' -> 'a b c' becomes 'blocks.{i}.attn_norm.weight' -> (prefix.a.weight, ...)."""
+    return {
+        f"blocks.{{i}}.{ours}": tuple(f"{prefix}.{name}.{ours.rsplit('.', 1)[1]}" for name in theirs.split())
+        for ours, theirs in names.items()
+    }
+
+
+LLADA = Family(
+    name="llada",
+    model_types=frozenset({"llada"}),
+    architectures=frozenset({"LLaDAModelLM"}),
+    read_config=_read_llada,
+    tensors={
+        "embed.weight": ("model.transformer.wte.weight",),
+        "norm.weight": ("model.transformer.ln_f.weight",),
+        "head.weight": ("model.transformer.ff_out.weight",),
+        **_block_tensors(
+            "model.transformer.blocks.{i}",
+            {
+                "attn_norm.weight": "attn_norm",
+                "qkv.weight": "q_proj k_proj v_proj",
+                "qkv.bias": "q_proj k_proj v_proj",
+                "attn_out.weight": "attn_out",
+                "ff_norm.weight": "ff_norm",
+                "gate_up.weight": "ff_proj up_proj",
+                "ff_out.weight": "ff_out",
+            },
+        ),
+    },
+)
+
+QWEN3 = Family(
+    name="qwen3",
+    model_types=frozenset({"qwen3", "a2d-qwen3"}),
+    architectures=frozenset({"Qwen3ForCausalLM", "A2DQwen3LMHeadModel"}),
+    read_config=_read_qwen3,
+    tensors={
+        "embed.weight": ("model.embed_tokens.weight",),
+        "norm.weight": ("model.norm.weight",),
+        "head.weight": ("lm_head.weight",),
+        **_block_tensors(
+            "model.layers.{i}",
+            {
+                "attn_norm.weight": "input_layernorm",
+                "qkv.weight": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+                "q_norm.weight": "self_attn.q_norm",
+                "k_norm.weight": "self_attn.k_norm",
+                "attn_out.weight": "self_attn.o_proj",
+                "ff_norm.weight": "post_attention_layernorm",
+                "gate_up.weight": "mlp.gate_proj mlp.up_proj",
+                "ff_out.weight": "mlp.down_proj",
+            },
+        ),
+    },
+)
+
+FAMILIES = (LLADA, QWEN3)

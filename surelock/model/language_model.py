@@ -1,0 +1,61 @@
+"""A network with its tokenizer and the ids of its special tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from surelock.model.network import Network
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """What `surelock.load` returns.
+
+    name: what was loaded. network: its Transformer. tokenizer: None when the directory has none (prompts are then token
+    ids). mask_id, eos_id, eot_id (end of turn), pad_id: token ids, None where the model has none (mask_id always is).
+    generation: what the model's own generation_config.json recommends; the library's defaults do not depend on it.
+    """
+
+    name: str
+    network: Network
+    tokenizer: PreTrainedTokenizerBase | None
+    mask_id: int
+    eos_id: int | None
+    eot_id: int | None
+    pad_id: int
+    generation: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def device(self) -> torch.device:
+        """Where tokens go in and logits come out; the blocks between may lie elsewhere."""
+        return self.network.embed.weight.device
+
+    def encode(self, text: str, chat: bool = False) -> list[int]:
+        """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template.
+
+        Text that spells a special token is text, except inside a chat template. Raises ValueError without a tokenizer
+        or, for chat, without a template.
+        """
+        tokenizer = self._tokenizer()
+        if not chat:
+            return list(tokenizer(text, split_special_tokens=True)["input_ids"])
+        if not tokenizer.chat_template:
+            raise ValueError(f"{self.name} has no chat template: use chat=False")
+        turn = [{"role": "user", "content": text}]
+        return list(tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of token ids, special tokens left out. Raises ValueError without a tokenizer."""
+        return self._tokenizer().decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.tokenizer is None:
+            raise ValueError(f"{self.name} has no tokenizer: give prompts as lists of token ids")
+        return self.tokenizer

@@ -1,0 +1,155 @@
+"""One network for every checkpoint family: a bidirectional pre-norm Transformer with two ways to run it.
+
+`Network.forward` is the plain dense forward; `Network.forward_rows` computes only the rows it is given and lets them
+attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same blocks and differ
+in one function, `attend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from surelock.model.cache import KVCache, Rows
+from surelock.model.config import NetworkConfig
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+Rotary = tuple[Tensor, Tensor]
+
+
+class RMSNorm(nn.Module):
+    """Root-mean-square norm, computed in float32 (float64 in a float64 network), cast down, then times its weight."""
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dtype in (torch.float32, torch.float64):
+            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+        return F.rms_norm(x.float(), self.weight.shape, None, self.eps).to(x.dtype) * self.weight
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + SwiGLU(norm(x)); q, k, v share one matrix, and so do gate and up."""
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.heads = (config.n_heads, config.n_kv_heads, config.n_kv_heads)
+        self.head_size = config.head_size
+        attention_width = config.n_heads * config.head_size
+        self.attn_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.qkv = nn.Linear(config.d_model, sum(self.heads) * config.head_size, bias=config.qkv_bias)
+        self.q_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
+        self.k_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
+        self.attn_out = nn.Linear(attention_width, config.d_model, bias=False)
+        self.ff_norm = RMSNorm(config.d_model, config.norm_eps)
+        self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
+        self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
+
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
+        x = x + self.attn_out(attend(*self._project(self.attn_norm(x), rotary)).flatten(-2))
+        gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
+        return x + self.ff_out(F.silu(gate) * up)
+
+    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
+        query_heads, kv_heads, _ = self.heads
+        qkv = self.qkv(h).unflatten(-1, (sum(self.heads), self.head_size))
+        qk, v = qkv.split((query_heads + kv_heads, kv_heads), dim=-2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = qk.split((query_heads, kv_heads), dim=-2)
+            qk = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
+        q, k = rotate(qk, *rotary).split((query_heads, kv_heads), dim=-2)
+        return q, k, v
+
+
+class Network(nn.Module):
+    """The Transformer of `config`; see the module's docstring for its two forwards.
+
+    Blocks may lie on different devices (`device_map`): the hidden state is moved where the next block is.
+    """
+
+    def __init__(self, config: NetworkConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Embedding(config.vocab_size, config.d_model)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embed.weight.dtype
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Plain dense forward: tokens [B, N] int64 (no pads) -> logits [B, N, vocab_size] in the network's dtype."""
+        gqa = self.config.n_heads != self.config.n_kv_heads
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            return F.scaled_dot_product_attention(q, k, v, enable_gqa=gqa).transpose(1, 2)
+
+        length = tokens.shape[1]
+
+        def rotary(device: torch.device) -> Rotary:
+            return rotary_table(self.config, length, self.dtype, device)
+
+        return self.logits(self._run(tokens, rotary, lambda layer: attend))
+
+    def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
+        """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
+
+        tokens [R] int64 -> hidden states after the last norm [R, d_model]. In each layer the rows' keys and values are
+        written into `cache` at the rows' own slots (rows that only probe write nothing), and each row attends to all
+        positions of its own sequence.
+        """
+
+        def rotary(device: torch.device) -> Rotary:
+            cos, sin = rotary_table(self.config, max(rows.lengths), self.dtype, device)
+            positions = rows.positions.to(device)
+            return cos[positions], sin[positions]
+
+        return self._run(tokens, rotary, lambda layer: lambda q, k, v: cache.attend(layer, rows, q, k, v))
+
+    def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
+        """Hidden states after the last norm [..., d_model] -> logits [..., vocab_size], in `out` if given (2-D)."""
+        weight = self.embed.weight if self.head is None else self.head.weight
+        x = x.to(weight.device)
+        return F.linear(x, weight) if out is None else torch.mm(x, weight.T, out=out)
+
+    def _run(self, tokens: Tensor, rotary: Callable[[torch.device], Rotary], attend: Callable[[int], Attend]) -> Tensor:
+        x = self.embed(tokens.to(self.embed.weight.device))
+        factors, device = None, None
+        for layer, block in enumerate(self.blocks):
+            here = block.ff_out.weight.device
+            if factors is None or here != device:
+                x, factors, device = x.to(here), rotary(here), here
+            x = block(x, factors, attend(layer))
+        return self.norm(x.to(self.norm.weight.device))
+
+
+@lru_cache(maxsize=16)
+def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device: torch.device) -> Rotary:
+    """Cosines, and sines signed for `rotate`, of `length` positions: [length, 1, head_size] each.
+
+    float32, or float64 in a float64 network.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    with torch.inference_mode(False):
+        exponents = torch.arange(0, config.head_size, 2, device=device, dtype=wide) / config.head_size
+        positions = torch.arange(length, device=device, dtype=wide)
+        angles = positions[:, None, None] * config.rope_theta**-exponents
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Half-split rotary embedding of x [..., heads, head_size] (rotates the halves, as LLaDA and Qwen do)."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.addcmul(x * cos, torch.cat((second, first), dim=-1), sin).to(x.dtype)

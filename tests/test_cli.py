@@ -1,0 +1,114 @@
+"""The command line and its benchmark: what they print, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from surelock.__main__ import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    status = main(list(argv))
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def last_json(out: str) -> dict:
+    return json.loads(out.strip().splitlines()[-1])
+
+
+FLOPS = "--d-model 4096 --layers 32 --heads 32 --kv-heads 32 --ffn 12288".split()
+
+
+def test_flops_prints_the_papers_figure(capsys):
+    status, out, _ = run(capsys, "flops", *FLOPS, "--seq-len", "128", "--steps", "64", "--json")
+    result = last_json(out)
+    assert status == 0
+    assert set(result) == {"flops_per_run", "flops_per_position"}
+    assert result["flops_per_position"] == pytest.approx(8.976e11, rel=5e-4)
+    assert result["flops_per_run"] == pytest.approx(128 * result["flops_per_position"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--seq-len", "0", "--steps", "4"], "--seq-len"), (["--seq-len", "8", "--steps", "-1"], "--steps")],
+)
+def test_flops_refuses_impossible_sizes(capsys, flags, said):
+    status, out, err = run(capsys, "flops", *FLOPS, *flags)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_decode_prints_text_and_totals(capsys):
+    argv = ["decode", "Tom had a red ball. He", "--gen-length", "12", "--temperature", "0", "--device", "cpu", "--json"]
+    status, out, _ = run(capsys, *argv)
+    result = last_json(out)
+    assert status == 0
+    assert out.startswith("Tom had a red ball. He")
+    assert all(not isinstance(value, dict | list) for value in result.values())
+    assert result["lock"] is True
+    assert result["steps"] == result["tokens"] == 12
+    assert 0 < result["flops_ratio"] <= 1
+    status, out, _ = run(capsys, *argv, "--no-lock")
+    assert last_json(out)["flops_ratio"] == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--gen-length", "8", "--steps", "9"], "steps (9)"),
+        (["--gen-length", "8", "--block-length", "3"], "block_length (3)"),
+        (["--epsilon", "nan"], "epsilon"),
+        (["--percentile", "101"], "percentile"),
+        (["--gen-length", "5000"], "more than the"),
+        (["--chat"], "no chat template"),
+        (["--model", "no/such/model"], "no/such/model"),
+    ],
+)
+def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
+    status, out, err = run(capsys, "decode", "Once", "--device", "cpu", *flags)
+    assert (status, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_an_empty_prompt_is_refused(capsys):
+    status, _, err = run(capsys, "decode", "", "--device", "cpu", "--gen-length", "4")
+    assert status == 2
+    assert "prompt 0 is empty" in err
+
+
+def test_bench_decode_records_a_schedule_and_replays_it_at_another_length(capsys, tmp_path):
+    locks = tmp_path / "locks.json"
+    shared = ["bench", "decode", "--device", "cpu", "--repeats", "1", "--batch", "2"]
+    status, out, _ = run(capsys, *shared, "--gen-length", "16", "--epsilon", "0.05", "--record-locks", str(locks))
+    result = last_json(out)
+    assert status == 0
+    assert {"efficiency", "flops_ratio", "baseline_step_ms", "locked_step_ms", "packed_over_dense"} <= set(result)
+    speedup = result["locked_tps"] / result["baseline_tps"]
+    assert result["efficiency"] == pytest.approx(speedup * result["flops_ratio"])
+
+    tiny = ["--shape", "tiny", "--random-weights", "--replay-locks", str(locks)]
+    status, out, _ = run(capsys, *shared, *tiny, "--gen-length", "48")
+    stretched = last_json(out)
+    assert status == 0
+    assert stretched["flops_ratio"] == pytest.approx(result["flops_ratio"], abs=0.1)
+    assert stretched["locked_roofline_step_ms"] > 0
+
+
+def test_bench_refuses_a_file_that_is_no_schedule(capsys, tmp_path):
+    file = tmp_path / "locks.json"
+    file.write_text('{"unmask": [1]}')
+    argv = ["--shape", "tiny", "--random-weights", "--replay-locks", str(file), "--device", "cpu"]
+    status, _, err = run(capsys, "bench", "decode", *argv)
+    assert status == 2
+    assert "not a recorded lock schedule" in err
+
+
+def test_importing_surelock_stays_light():
+    code = "import sys, surelock; print(sorted({'gradio', 'pandas', 'plotly', 'transformers'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
