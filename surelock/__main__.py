@@ -113,10 +113,12 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
     steps = decode(lm, [prompt], settings, lock=lock)
+    step = None
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)
             progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
+    assert step is not None
     ids = step.tokens[0, len(prompt) :].tolist()
     text, totals = lm.decode(cut_at_eos(ids, lm.eos_id)), counter.totals()
     print(arguments.prompt + text if not arguments.chat else text)

@@ -1,4 +1,4 @@
-"""Install what the tests need into this Python environment, then run every test: `python tests/run.py [PYTEST FLAGS]`."""
+"""`python tests/run.py [PYTEST FLAGS]`: install what the tests need into this Python environment, then run them all."""
 
 from __future__ import annotations
 

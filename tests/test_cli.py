@@ -21,7 +21,7 @@ def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
 
 
-FLOPS = "--d-model 4096 --layers 32 --heads 32 --kv-heads 32 --ffn 12288".split()
+FLOPS = ["--d-model", "4096", "--layers", "32", "--heads", "32", "--kv-heads", "32", "--ffn", "12288"]
 
 
 def test_flops_prints_the_papers_figure(capsys):

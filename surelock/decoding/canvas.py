@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from operator import index
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import Commit, DecodeSettings
 from surelock.model.language_model import LanguageModel
 
 
@@ -16,9 +18,9 @@ def encode_prompts(
     lm: LanguageModel, prompts: Sequence[str] | Sequence[Sequence[int]], settings: DecodeSettings
 ) -> list[list[int]]:
     """Token ids of each prompt. Raises ValueError for whatever the model cannot continue, naming the prompt."""
-    if isinstance(prompts, str) or len(prompts) == 0:
+    if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
         raise ValueError("prompts must be a list of at least one text or one list of token ids")
-    encoded = [lm.encode(prompt) if isinstance(prompt, str) else [int(i) for i in prompt] for prompt in prompts]
+    encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
     config = lm.network.config
     for b, ids in enumerate(encoded):
         if not ids:
@@ -35,7 +37,26 @@ def encode_prompts(
     for name, value in (("seed", settings.seed), ("replay", settings.replay)):
         if isinstance(value, tuple) and len(value) != len(encoded):
             raise ValueError(f"{name} is given for {len(value)} sequences, but there are {len(encoded)} prompts")
+    if settings.replay is not None:
+        _check_replay(settings.replay, lm)
     return encoded
+
+
+def _ids(b: int, prompt: Iterable[int]) -> list[int]:
+    try:
+        return [index(i) for i in prompt]
+    except TypeError:
+        raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {prompt!r}") from None
+
+
+def _check_replay(replay: Sequence[Sequence[Commit]], lm: LanguageModel) -> None:
+    vocab_size = lm.network.config.vocab_size
+    for b, commits in enumerate(replay):
+        for _, _, token in commits:
+            if not 0 <= token < vocab_size:
+                raise ValueError(f"replay of sequence {b} holds token ids outside 0 to {vocab_size - 1}")
+            if token == lm.mask_id:
+                raise ValueError(f"replay of sequence {b} holds the mask token (id {token})")
 
 
 class Canvas:

@@ -20,7 +20,7 @@ from surelock.decoding.selection import select_rows
 from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.unmasking import commit_count, rank
-from surelock.model.cache import KVCache, Rows
+from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
 
 
@@ -75,6 +75,8 @@ def decode(
     settings = settings or DecodeSettings()
     if not isinstance(top_k, int) or not 0 <= top_k <= lm.network.config.vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {top_k!r}")
+    if lock is not None and not isinstance(lock, LockRule):
+        raise ValueError(f"lock must be a LockRule or None, not {lock!r}")
     canvas = Canvas(encode_prompts(lm, prompts, settings), settings, lm.mask_id, lm.pad_id)
     return _Run(lm, canvas, settings, lock, observe, top_k).steps()
 
@@ -128,8 +130,7 @@ class _Run:
             top_k=top_k,
             watch=self.watch,
         )
-        devices = [block.ff_out.weight.device for block in network.blocks]
-        self.cache = KVCache(network.config, canvas.total * self.passes, network.dtype, devices)
+        self.cache = network.make_cache(canvas.total * self.passes)
         self.computed_at = np.full(canvas.total, -1)
         self.last_kl = np.full(canvas.total, np.inf)
         self.late_ids = [i for i in (lm.eos_id, lm.eot_id) if i is not None and settings.suppress_eos_confidence]
@@ -175,7 +176,7 @@ class _Run:
         probes = probes[alive[probes]]
         slots = np.union1d(active, probes) if len(probes) else active
         choosing = np.zeros(canvas.total, dtype=bool)
-        for b in np.flatnonzero(running):
+        for b in np.flatnonzero(running).tolist():
             block = self.schedule.block(b)
             choosing[block] = canvas.masked[block]
         return StepRows(slots, locks.locked[slots], np.flatnonzero(choosing[slots]))

@@ -23,6 +23,7 @@ from surelock.model.language_model import LanguageModel
 Logits = Callable[[int, int, Tensor], Tensor]
 
 _CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**27}  # of one table [rows, V] in the wide dtype; four are used
+_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
 @dataclass(slots=True)
@@ -82,10 +83,10 @@ class PosteriorReader:
         vocab_size = network.config.vocab_size
         self._wide = torch.promote_types(network.dtype, torch.float32)
         chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
-        self._chunk = min(slots, max(1, chunk_bytes // (vocab_size * self._wide.itemsize)))
-        # Tables of a chunk are made once: fresh memory for each costs more than the arithmetic on it (on the CPU).
-        self._tables = torch.empty(4, self._chunk, vocab_size, dtype=self._wide, device=device)
-        self._raw = self._tables[0] if network.dtype == self._wide else self._tables[0].to(network.dtype)
+        self._chunk = min(slots, max(_LEAST_ROWS, chunk_bytes // (vocab_size * self._wide.itemsize)))
+        # A chunk's tables are made once: fresh memory for each costs more than the arithmetic on it (on the CPU).
+        self._tables = torch.empty(3, self._chunk, vocab_size, dtype=self._wide, device=device)
+        self._raw = torch.empty(self._chunk, vocab_size, dtype=network.dtype, device=device)
         self._previous = torch.empty(slots if remember else 0, vocab_size, dtype=network.dtype, device=device)
         self._previous_lse = torch.empty(slots, dtype=self._wide, device=device)
         self._stored = np.zeros(slots, dtype=bool)
@@ -102,7 +103,7 @@ class PosteriorReader:
     def read(self, logits: Logits, rows: StepRows, noise: BatchNoise) -> Reading:
         """Read the posteriors of `rows`. logits(start, stop, out): those of a range of rows.
 
-        [stop - start, V] in the network's dtype, written to `out`.
+        [stop - start, V] in the network's dtype, put into `out`.
         """
         count = len(rows.slots)
         if not count:
@@ -133,10 +134,9 @@ class PosteriorReader:
     def _read_chunk(
         self, logits: Logits, rows: StepRows, noise: BatchNoise, start: int, stop: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        z, p, _, _ = self._tables[:, : stop - start]
+        p, _, _ = self._tables[:, : stop - start]
         raw = logits(start, stop, self._raw[: stop - start])
-        if raw.dtype != z.dtype:
-            z.copy_(raw)
+        z = raw.to(self._wide)
         torch.softmax(z, dim=-1, out=p)
         confidence = p.amax(dim=-1)
         lse = z.amax(dim=-1) - confidence.log()
@@ -144,7 +144,7 @@ class PosteriorReader:
         kl = top = torch.full_like(lse, torch.nan)
         if self._remember:
             with self._watch.excluded(self._observe):
-                kl = self._compare(raw, lse, rows.slots[start:stop], rows.probed[start:stop])
+                kl = self._compare(raw, z, lse, rows.slots[start:stop], rows.probed[start:stop])
         if self._top_k:
             with self._watch.excluded():
                 probs, ids = p.topk(self._top_k, dim=-1)
@@ -153,9 +153,11 @@ class PosteriorReader:
         choice = self._choose(z, p, rows, rows.choosers[first:last], start, noise)
         return torch.stack((finite, confidence, kl)), choice, top
 
-    def _compare(self, raw: Tensor, lse: Tensor, slots: NDArray[np.int64], probed: NDArray[np.bool_]) -> Tensor:
+    def _compare(
+        self, raw: Tensor, z: Tensor, lse: Tensor, slots: NDArray[np.int64], probed: NDArray[np.bool_]
+    ) -> Tensor:
         """KL of each row from its slot's last posterior, which it then replaces (a probe's does not)."""
-        z, p, other, scratch = self._tables[:, : len(slots)]
+        p, other, scratch = self._tables[:, : len(slots)]
         target = torch.from_numpy(slots).to(raw.device)
         if not self._stored[slots].any():
             kl = torch.full_like(lse, torch.inf)

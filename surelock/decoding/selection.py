@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from surelock.decoding.canvas import Canvas
 from surelock.decoding.schedule import Schedule
 
-
 #: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
 ZERO_KL = 1e-9
 

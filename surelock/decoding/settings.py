@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
+from operator import index
 from typing import Any
 
 #: How the sampler picks the positions to unmask (`surelock.decoding.unmasking`).
@@ -21,8 +22,12 @@ def _whole(name: str, value: Any, least: int) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _number(name: str, value: Any, low: float, high: float, what: str) -> None:
-    if not isinstance(value, Real) or isinstance(value, bool) or not low <= value <= high:
+    if not _is_number(value) or not low <= value <= high:
         raise ValueError(f"{name} must be {what}, not {value!r}")
 
 
@@ -61,9 +66,16 @@ class DecodeSettings:
             raise ValueError(f"remasking must be one of {', '.join(REMASKING)}, not {self.remasking!r}")
         if isinstance(self.seed, Sequence) and not isinstance(self.seed, str):
             object.__setattr__(self, "seed", tuple(self.seed))
+        if self.seed == ():
+            raise ValueError("seed must be a whole number or one per sequence, not ()")
         for seed in self.seed if isinstance(self.seed, tuple) else (self.seed,):
             _whole("seed", seed, 0)
-        if not isinstance(self.select_fraction, Real) or not 0 < self.select_fraction <= 1:
+        if not isinstance(self.seed, tuple):
+            object.__setattr__(self, "seed", index(self.seed))
+        for name in ("suppress_eos", "suppress_eos_confidence"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        if not _is_number(self.select_fraction) or not 0 < self.select_fraction <= 1:
             raise ValueError(f"select_fraction must be above 0 and at most 1, not {self.select_fraction!r}")
         _number("threshold", self.threshold, 0.0, 1.0, "a probability from 0 to 1")
         if (self.replay is None) == (self.remasking == "replay"):
@@ -84,7 +96,12 @@ class DecodeSettings:
                 raise ValueError(f"steps ({self.steps}) must be a multiple of the number of blocks ({self.blocks})")
 
     def _check_replay(self, replay: Sequence[Sequence[Commit]]) -> None:
-        frozen = tuple(tuple((int(s), int(p), int(v)) for s, p, v in commits) for commits in replay)
+        try:
+            frozen = tuple(tuple((index(s), index(p), index(v)) for s, p, v in commits) for commits in replay)
+        except (TypeError, ValueError):
+            raise ValueError("replay must be (step, position, token) triples of whole numbers per sequence") from None
+        if not frozen:
+            raise ValueError("replay must hold the triples of at least one sequence")
         for b, commits in enumerate(frozen):
             if sorted(position for _, position, _ in commits) != list(range(self.gen_length)):
                 raise ValueError(f"replay of sequence {b} must commit each of the {self.gen_length} positions once")
@@ -102,7 +119,7 @@ class DecodeSettings:
 
     def seed_of(self, sequence: int) -> int:
         """The seed of one sequence of the batch."""
-        return int(self.seed[sequence]) if isinstance(self.seed, tuple) else int(self.seed) + sequence
+        return self.seed + sequence if isinstance(self.seed, int) else self.seed[sequence]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +166,21 @@ class LockRule:
     schedule: Sequence[Sequence[int]] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.epsilon, Real) or isinstance(self.epsilon, bool) or math.isnan(self.epsilon):
+        if not _is_number(self.epsilon) or math.isnan(self.epsilon):
             raise ValueError(f"epsilon must be a number (below 0 to never lock), not {self.epsilon!r}")
         if self.percentile is not None:
             _number("percentile", self.percentile, 0.0, 100.0, "a number from 0 to 100, or None for no gate")
         _whole("visible_steps", self.visible_steps, 0)
         if self.unlock is not None and not isinstance(self.unlock, UnlockRule):
             raise ValueError(f"unlock must be an UnlockRule or None, not {self.unlock!r}")
+        if self.schedule is not None:
+            self._check_schedule(self.schedule)
+
+    def _check_schedule(self, schedule: Sequence[Sequence[int]]) -> None:
+        try:
+            frozen = tuple(tuple(index(step) for step in steps) for steps in schedule)
+        except TypeError:
+            raise ValueError("schedule must be a list of whole numbers for each sequence") from None
+        if not frozen or any(step < 0 for steps in frozen for step in steps):
+            raise ValueError("schedule must hold at least one sequence, and steps of at least 0")
+        object.__setattr__(self, "schedule", frozen)

@@ -25,7 +25,7 @@ from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.decoding.totals import TotalsCounter
 from surelock.experiments.lock_schedule import record, stretch
 from surelock.experiments.roofline import Roofline
-from surelock.model.cache import KVCache, Rows
+from surelock.model.cache import Rows
 from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
@@ -144,9 +144,7 @@ class DecodeBench:
         }
         self.lengths = [len(prompt) + settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
-        network = lm.network
-        devices = [block.ff_out.weight.device for block in network.blocks]
-        self._cache = KVCache(network.config, sum(self.lengths), network.dtype, devices)
+        self._cache = lm.network.make_cache(sum(self.lengths))
 
     def repeat(self) -> None:
         """One run of both samplers."""
@@ -248,8 +246,7 @@ def _dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) 
     tokens = torch.randint(network.config.vocab_size, (batch, length), device=lm.device)
     positions = torch.arange(length, device=lm.device).repeat(batch)
     rows = Rows(positions, torch.arange(batch * length, device=lm.device), [length] * batch, [length] * batch)
-    devices = [block.ff_out.weight.device for block in network.blocks]
-    cache = KVCache(network.config, batch * length, network.dtype, devices)
+    cache = network.make_cache(batch * length)
     calls: dict[str, Callable[[], Tensor]] = {
         "dense_ms": lambda: network(tokens),
         "packed_ms": lambda: network.logits(network.forward_rows(tokens.flatten(), rows, cache)),

@@ -36,13 +36,14 @@ class Rows:
         self.lengths = list(lengths)
         self.written = written
         self.uniform = len(set(self.counts)) == 1 and len(set(self.lengths)) == 1
-        self._written_slots = slots if written is None else slots[written]
-        self._targets: dict[torch.device, Tensor] = {slots.device: self._written_slots}
+        self._targets: dict[torch.device, tuple[Tensor | None, Tensor]] = {}
 
-    def targets(self, device: torch.device) -> Tensor:
-        """The slots to write to, on `device` (copied there once per step)."""
+    def targets(self, device: torch.device) -> tuple[Tensor | None, Tensor]:
+        """`written`, and the slots that those rows write to, on `device` (copied there once per step)."""
         if device not in self._targets:
-            self._targets[device] = self._written_slots.to(device)
+            written = None if self.written is None else self.written.to(device)
+            slots = self.slots.to(device)
+            self._targets[device] = written, slots if written is None else slots[written]
         return self._targets[device]
 
 
@@ -64,10 +65,9 @@ class KVCache:
         Every row sees all slots of its own sequence, and no other.
         """
         keys, values = self.keys[layer], self.values[layer]
-        if rows.written is not None:
-            kept = rows.written.to(k.device)
-            k, v = k[kept], v[kept]
-        slots = rows.targets(keys.device)
+        written, slots = rows.targets(keys.device)
+        if written is not None:
+            k, v = k[written], v[written]
         keys.index_copy_(0, slots, k)
         values.index_copy_(0, slots, v)
         if rows.uniform:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from tqdm import tqdm
 
+from surelock.model.config import NetworkConfig
 from surelock.model.families import LLADA, CheckpointError, Family
 from surelock.model.network import Network
 
@@ -44,8 +46,10 @@ class TensorFiles:
         self._readers: dict[Path, Any] = {}
         if (directory / INDEX).is_file():
             weight_map = read_json(directory / INDEX).get("weight_map")
-            if not isinstance(weight_map, dict):
-                raise CheckpointError(f"{directory / INDEX} has no 'weight_map'")
+            if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+                raise CheckpointError(f"{directory / INDEX} has no 'weight_map' from tensor names to files")
+            if outside := [file for file in weight_map.values() if Path(file).name != file]:
+                raise CheckpointError(f"{directory / INDEX} names a file outside its directory: {outside[0]!r}")
             self.files = {name: directory / file for name, file in weight_map.items()}
         elif (directory / SINGLE).is_file():
             self.files = dict.fromkeys(self._reader(directory / SINGLE).keys(), directory / SINGLE)
@@ -85,17 +89,20 @@ def load_weights(
 ) -> None:
     """Fill a network made on the meta device from a checkpoint, one parameter at a time, each on its own device.
 
-    dtype None keeps the checkpoint's. Raises CheckpointError for missing, extra or wrongly shaped tensors.
+    dtype None is the one the checkpoint has for its embedding. Raises CheckpointError for missing, extra or wrongly
+    shaped tensors.
     """
     parameters = dict(network.named_parameters())
     wanted = {name: family.tensor_names(name) for name in parameters}
     with TensorFiles(directory) as files:
         _check_names(files, wanted, network.config.tied, family, directory)
+        dtype = dtype or files.read(wanted["embed.weight"][0]).dtype
         size = sum(parameter.numel() for parameter in parameters.values()) * 2
         progress = tqdm(wanted.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
         for name, sources in progress:
-            value = _stack(files, sources, parameters[name].shape)
-            set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype or value.dtype)
+            rows, *columns = parameters[name].shape
+            value = _stack(files, sources, _row_counts(network.config, sources, rows), torch.Size(columns))
+            set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype)
 
 
 def _check_names(
@@ -120,18 +127,19 @@ def _some(names: list[str]) -> str:
     return f"tensor{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}"
 
 
-def _stack(files: TensorFiles, sources: tuple[str, ...], shape: torch.Size) -> Tensor:
-    """The checkpoint's tensors stacked into one parameter of `shape`."""
+def _row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> list[int]:
+    """Rows of each of the tensors that are stacked into one parameter of `rows` rows."""
+    q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
+    return {1: [rows], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
+
+
+def _stack(files: TensorFiles, sources: tuple[str, ...], counts: list[int], columns: torch.Size) -> Tensor:
+    """The checkpoint's tensors, of `counts` rows each, stacked into one parameter."""
     parts = [files.read(source) for source in sources]
-    for source, part in zip(sources, parts, strict=True):
-        if part.dim() != len(shape) or part.shape[1:] != shape[1:]:
-            expected = [sum(p.shape[0] for p in parts), *shape[1:]] if len(parts) > 1 else list(shape)
-            raise CheckpointError(f"tensor {source} has shape {list(part.shape)}, expected {expected}")
-    value = parts[0] if len(parts) == 1 else torch.cat(parts)
-    if value.shape != shape:
-        shapes = ", ".join(f"{source} {list(part.shape)}" for source, part in zip(sources, parts, strict=True))
-        raise CheckpointError(f"{shapes}: {shape[0]} rows expected in all, found {value.shape[0]}")
-    return value
+    for source, part, rows in zip(sources, parts, counts, strict=True):
+        if part.shape != (rows, *columns):
+            raise CheckpointError(f"tensor {source} has shape {list(part.shape)}, expected {[rows, *columns]}")
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def save_checkpoint(
@@ -152,24 +160,45 @@ def save_checkpoint(
     config = network.config
     if config.qk_norm or config.n_heads * config.head_size != config.d_model:
         raise CheckpointError("the LLaDA layout has no query/key norms and needs n_heads * head_size == d_model")
-    tensors = {name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}
+    shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
+    described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
+    directory.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=directory) as made:  # what is there stays until all of the new is written
+        weight_map = {}
+        for number, shard in enumerate(shards, 1):
+            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else SINGLE
+            save_file(shard, Path(made) / file, metadata={"format": "pt"})
+            weight_map |= dict.fromkeys(shard, file)
+        if len(shards) > 1:
+            index = {"metadata": {"total_size": sum(map(_bytes, shards))}, "weight_map": weight_map}
+            _write_json(Path(made) / INDEX, index)
+        _write_json(Path(made) / "config.json", described | dict(extra or {}))
+        for old in directory.glob("model*.safetensors*"):
+            old.unlink()
+        for new in Path(made).iterdir():
+            new.replace(directory / new.name)
+
+
+def _shards(tensors: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
     shards: list[dict[str, Tensor]] = [{}]
     for name, value in tensors.items():
-        if shards[-1] and _bytes(shards[-1].values()) + _bytes([value]) > max_shard_bytes:
+        if shards[-1] and _bytes(shards[-1]) + value.nbytes > max_bytes:
             shards.append({})
         shards[-1][name] = value
-    directory.mkdir(parents=True, exist_ok=True)
-    for old in directory.glob("model*.safetensors*"):
-        old.unlink()
-    weight_map = {}
-    for number, shard in enumerate(shards, 1):
-        file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else SINGLE
-        save_file(shard, directory / file, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(shard, file)
-    if len(shards) > 1:
-        index = {"metadata": {"total_size": _bytes(tensors.values())}, "weight_map": weight_map}
-        (directory / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
-    described = {
+    return shards
+
+
+def _bytes(tensors: Mapping[str, Tensor]) -> int:
+    return sum(value.nbytes for value in tensors.values())
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _describe(config: NetworkConfig, dtype: torch.dtype) -> dict[str, Any]:
+    """The LLaDA layout's config.json, without the special tokens."""
+    return {
         "architectures": ["LLaDAModelLM"],
         "model_type": "llada",
         "d_model": config.d_model,
@@ -189,24 +218,13 @@ def save_checkpoint(
         "include_bias": False,
         "include_qkv_bias": config.qkv_bias,
         "weight_tying": config.tied,
-        "mask_token_id": mask_id,
-        "eos_token_id": eos_id,
-        "pad_token_id": pad_id,
         "torch_dtype": str(dtype).removeprefix("torch."),
-        **(extra or {}),
     }
-    (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")
-
-
-def _bytes(tensors: Any) -> int:
-    return sum(value.numel() * value.element_size() for value in tensors)
 
 
 def _unstack(network: Network) -> Iterator[tuple[str, Tensor]]:
     """The network's parameters under the LLaDA layout's names, stacked ones taken apart."""
-    config = network.config
-    q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)
-        sizes = {1: [len(parameter)], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
-        yield from zip(sources, parameter.detach().split(sizes), strict=True)
+        counts = _row_counts(network.config, sources, len(parameter))
+        yield from zip(sources, parameter.detach().split(counts), strict=True)

@@ -54,6 +54,14 @@ def _require(config: Mapping[str, Any], key: str) -> Any:
     return config[key]
 
 
+def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
+    """A required number above 0: whole, or with kind=float any."""
+    value = _require(config, key)
+    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)) or not value > 0:
+        raise CheckpointError(f"config.json sets {key} to {value!r}, which is no number above 0")
+    return kind(value)
+
+
 def _refuse_unless(config: Mapping[str, Any], required: Mapping[str, tuple[Any, ...]]) -> None:
     for key, allowed in required.items():
         if key in config and config[key] not in allowed:
@@ -82,9 +90,10 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
             "input_emb_norm": off,
             "scale_logits": off,
             "clip_qkv": (None,),
+            "rope_scaling": (None,),
         },
     )
-    d_model, n_heads = _require(config, "d_model"), _require(config, "n_heads")
+    d_model, n_heads = _number(config, "d_model"), _number(config, "n_heads")
     if d_model % n_heads:
         raise CheckpointError(f"config.json: n_heads ({n_heads}) must divide d_model ({d_model})")
     return _make(
@@ -96,8 +105,8 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
         head_size=d_model // n_heads,
         d_ff=_require(config, "mlp_hidden_size"),
         max_length=_require(config, "max_sequence_length"),
-        rope_theta=float(_require(config, "rope_theta")),
-        norm_eps=float(_require(config, "rms_norm_eps")),
+        rope_theta=_number(config, "rope_theta", float),
+        norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "weight_tying")),
         qkv_bias=bool(config.get("include_qkv_bias")),
     )
@@ -108,12 +117,9 @@ def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
     _refuse_unless(
         config, {"hidden_act": ("silu",), "attention_bias": off, "use_sliding_window": off, "rope_scaling": (None,)}
     )
-    rope = config.get("rope_parameters") or {}
+    rope = config.get("rope_parameters") or config
     _refuse_unless(rope, {"rope_type": ("default",)})
-    theta = rope.get("rope_theta") or config.get("rope_theta")
-    if theta is None:
-        raise CheckpointError("config.json has no 'rope_theta'")
-    d_model, n_heads = _require(config, "hidden_size"), _require(config, "num_attention_heads")
+    d_model, n_heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")
     return _make(
         vocab_size=_require(config, "vocab_size"),
         d_model=d_model,
@@ -123,8 +129,8 @@ def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
         head_size=config.get("head_dim") or d_model // n_heads,
         d_ff=_require(config, "intermediate_size"),
         max_length=_require(config, "max_position_embeddings"),
-        rope_theta=float(theta),
-        norm_eps=float(_require(config, "rms_norm_eps")),
+        rope_theta=_number(rope, "rope_theta", float),
+        norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "tie_word_embeddings")),
         qk_norm=True,
     )

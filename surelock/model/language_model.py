@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -34,8 +34,8 @@ class LanguageModel:
 
     @property
     def device(self) -> torch.device:
-        """Where tokens go in and logits come out; the blocks between may lie elsewhere."""
-        return self.network.embed.weight.device
+        """Where logits come out and everything but the network's blocks runs; the blocks may lie elsewhere."""
+        return self.network.head_weight.device
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template.
@@ -49,11 +49,12 @@ class LanguageModel:
         if not tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         turn = [{"role": "user", "content": text}]
-        return list(tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False))
+        ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+        return cast("list[int]", ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of token ids, special tokens left out. Raises ValueError without a tokenizer."""
-        return self._tokenizer().decode([int(i) for i in ids], skip_special_tokens=True)
+        return str(self._tokenizer().decode([int(i) for i in ids], skip_special_tokens=True))
 
     def _tokenizer(self) -> PreTrainedTokenizerBase:
         if self.tokenizer is None:

@@ -12,7 +12,7 @@ from accelerate.utils import get_balanced_memory
 
 from surelock.model.checkpoint import load_weights, read_json
 from surelock.model.config import NetworkConfig
-from surelock.model.families import CheckpointError, family_of
+from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 STORIES = Path(__file__).resolve().parents[2] / "assets" / "stories"
-_FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*token*", "*.jinja"]
-_FILES += ["vocab.json", "merges.txt"]
+_FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja"]
+_FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json"]
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -63,12 +63,12 @@ def load(
     )
 
 
-def _device(device: str | torch.device | None) -> torch.device:
+def _device(device: str | int | torch.device | None) -> torch.device:
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise ValueError(f"device {device!r} is not a device: use 'cpu', 'cuda' or 'cuda:1'") from error
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {device!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
@@ -77,7 +77,7 @@ def _device(device: str | torch.device | None) -> torch.device:
 
 def _find(name: str) -> Path:
     """The local directory of a model: the name itself, or a snapshot of the hub's."""
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -102,7 +102,7 @@ def _find(name: str) -> Path:
         raise CheckpointError(f"the hub has no model {name!r} (or it is private and you are not logged in)") from error
     except LocalEntryNotFoundError as error:
         raise CheckpointError(f"{name} is not in the local cache and the hub cannot be reached") from error
-    except (HfHubHTTPError, OSError) as error:
+    except (*HfHubHTTPError.__bases__, OSError) as error:  # pyright: ignore  # its base: any HTTP failure
         raise CheckpointError(f"{name} could not be downloaded from the hub: {error}") from error
 
 
@@ -119,7 +119,7 @@ def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
 
 def _special_ids(
     config: Mapping[str, Any], shape: NetworkConfig, tokenizer: PreTrainedTokenizerBase | None, directory: Path
-) -> dict[str, int | None]:
+) -> dict[str, Any]:
     """mask, EOS, EoT and pad ids: from config.json, else from the tokenizer."""
 
     def find(kind: str) -> int | None:
@@ -144,17 +144,17 @@ def _special_ids(
 
 def _load_network(
     shape: NetworkConfig,
-    family: Any,
+    family: Family,
     directory: Path,
     device: torch.device,
     dtype: torch.dtype | None,
     device_map: str | Mapping[str, Any] | None,
 ) -> Network:
-    if dtype is None and device.type == "cpu" and device_map is None:
-        dtype = torch.float32
     with init_empty_weights():
         network = Network(shape)
     placement = {"": device} if device_map is None else _placement(network, device_map, dtype)
+    if dtype is None and all(place.type == "cpu" for place in placement.values()):
+        dtype = torch.float32
     load_weights(network, family, directory, device_of=lambda parameter: _device_of(parameter, placement), dtype=dtype)
     return network.eval().requires_grad_(False)
 
@@ -167,11 +167,16 @@ def _placement(
             raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
         whole: dict[str, Any] = {"no_split_module_classes": ["Block"], "dtype": dtype or torch.bfloat16}
         device_map = infer_auto_device_map(network, max_memory=get_balanced_memory(network, **whole), **whole)
+    if not isinstance(device_map, Mapping):
+        raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
+    movable = {"", "embed", "blocks", "norm", "head", *(f"blocks.{i}" for i in range(network.config.n_layers))}
+    if unknown := device_map.keys() - movable:
+        raise ValueError(f"device_map can place embed, blocks.0 ..., norm and head, not {', '.join(sorted(unknown))}")
     if "disk" in device_map.values():
         raise CheckpointError(
             "the model does not fit into the memory of all devices (offloading to disk is not supported)"
         )
-    return {name: torch.device(device) for name, device in device_map.items()}
+    return {name: _device(device) for name, device in device_map.items()}
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:

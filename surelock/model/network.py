@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -84,6 +85,15 @@ class Network(nn.Module):
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
 
     @property
+    def head_weight(self) -> Tensor:
+        """What makes the logits, [vocab_size, d_model]; its device is where they come out."""
+        return self.embed.weight if self.head is None else self.head.weight
+
+    @property
+    def layers(self) -> list[Block]:
+        return cast("list[Block]", list(self.blocks))
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.embed.weight.dtype
 
@@ -117,16 +127,19 @@ class Network(nn.Module):
 
         return self._run(tokens, rotary, lambda layer: lambda q, k, v: cache.attend(layer, rows, q, k, v))
 
+    def make_cache(self, slots: int) -> KVCache:
+        """An empty key/value cache of `slots` positions, each layer's on its own device."""
+        return KVCache(self.config, slots, self.dtype, [layer.ff_out.weight.device for layer in self.layers])
+
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Hidden states after the last norm [..., d_model] -> logits [..., vocab_size], in `out` if given (2-D)."""
-        weight = self.embed.weight if self.head is None else self.head.weight
-        x = x.to(weight.device)
-        return F.linear(x, weight) if out is None else torch.mm(x, weight.T, out=out)
+        x = x.to(self.head_weight.device)
+        return F.linear(x, self.head_weight) if out is None else torch.mm(x, self.head_weight.T, out=out)
 
     def _run(self, tokens: Tensor, rotary: Callable[[torch.device], Rotary], attend: Callable[[int], Attend]) -> Tensor:
         x = self.embed(tokens.to(self.embed.weight.device))
         factors, device = None, None
-        for layer, block in enumerate(self.blocks):
+        for layer, block in enumerate(self.layers):
             here = block.ff_out.weight.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here

@@ -1,0 +1,402 @@
+"""The decode loop from outside: its errors, what holds of every Step, and LLaDA's reference sampler."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+import torch
+from checkpoints import write_llada
+from conftest import TINY
+from torch import Tensor
+
+import surelock
+from surelock import DecodeSettings, LanguageModel, LockRule, NonFiniteLogits, Step, UnlockRule
+
+MASK, EOS = 1, 0
+PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
+WIDTH, GEN = 7 + 12, 12
+UNLOCK = UnlockRule(period=2, budget=3, epsilon_unlock=1e-3, min_interval=1, cooldown=1)
+RUNS: dict[str, tuple[dict[str, Any], LockRule | None]] = {
+    "baseline": ({}, None),
+    "locked": ({}, LockRule(epsilon=5e-2)),
+    "literal": ({"temperature": 1.0}, LockRule(epsilon=1e-1, percentile=50, visible_steps=0)),
+    "unlocking": ({"temperature": 0.7, "seed": [3, 1, 4]}, LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)),
+    "guided": ({"cfg_scale": 1.5, "remasking": "entropy"}, LockRule(epsilon=5e-2)),
+    "selected": ({"select_fraction": 0.4, "block_length": 6, "steps": 6}, LockRule(epsilon=5e-2)),
+    "threshold": ({"remasking": "threshold", "threshold": 0.5, "block_length": 4}, LockRule(epsilon=5e-2)),
+    "random": ({"remasking": "random", "steps": 5}, LockRule(epsilon=5e-2)),
+    "margin": ({"remasking": "margin", "block_length": 3, "steps": 4}, None),
+}
+
+
+def run(lm: LanguageModel, name: str = "baseline", prompts: Sequence = PROMPTS, **options: Any) -> list[Step]:
+    changes, rule = RUNS[name]
+    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN, **changes), lock=rule, **options))
+
+
+def with_weights(lm: LanguageModel, name: str, index: Any, value: float) -> LanguageModel:
+    """The model with some values of one parameter replaced."""
+    network = copy.deepcopy(lm.network)
+    network.get_parameter(name)[index] = value
+    return replace(lm, network=network)
+
+
+def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
+    pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(Step) if f.name not in but]
+    return all(torch.equal(x.nan_to_num(-1), y.nan_to_num(-1)) if isinstance(x, Tensor) else x == y for x, y in pairs)
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("rule", [None, LockRule()])
+def test_non_finite_logits_name_the_step(lm: LanguageModel, value: float, rule: LockRule | None) -> None:
+    bad = with_weights(lm, "head.weight", (20, 7), value)
+    with pytest.raises(NonFiniteLogits, match=r"step 0\b"):
+        next(surelock.decode(bad, PROMPTS, DecodeSettings(gen_length=GEN), lock=rule))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: float) -> None:
+    """A token's embedding is bad: the step after the one that first commits the token meets it."""
+    steps = run(lm, prompts=[[5]])
+    seen = [set(step.tokens[0].tolist()) for step in steps]
+    t = next(t for t in range(1, GEN - 1) if seen[t] > seen[t - 1])
+    (token,) = seen[t] - seen[t - 1]
+    decoding = surelock.decode(
+        with_weights(lm, "embed.weight", (token, 3), value), [[5]], DecodeSettings(gen_length=GEN)
+    )
+    for _ in range(t + 1):
+        next(decoding)
+    with pytest.raises(NonFiniteLogits, match=rf"step {t + 1}\b"):
+        next(decoding)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "words"),
+    [
+        ([[5], []], "prompt 1 is empty"), ([], "at least one"), ("a text", "prompts must be a list"),
+        ([5, 6], "prompts must be a list"), (None, "prompts must be a list"), ([[5], [41]], "prompt 1 .*0 to 40"),
+        ([[-1]], "prompt 0 .*0 to 40"), ([[5, MASK, 6]], r"prompt 0 .*mask token \(id 1\) at position 1"),
+        ([[5] * 52, [5] * 53], "prompt 1 has 53 tokens.* 12 .*64"), (["text"], "no tokenizer"),
+        ([[5.5]], "prompt 0"), ([[5], ["6"]], "prompt 1"),
+    ],
+)  # fmt: skip
+def test_prompts_that_cannot_be_continued(lm: LanguageModel, prompts: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN))
+
+
+def test_an_empty_text(stories: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="prompt 1 is empty"):
+        surelock.decode(stories, ["Once", ""])
+
+
+def test_the_longest_prompt_that_fits(lm: LanguageModel) -> None:
+    assert run(lm, prompts=[[5] * 52])[-1].tokens.shape == (1, 64)
+
+
+REPLAY = [(t, t, 5) for t in range(GEN)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": [1, 2]}, "seed is given for 2 .* 3 prompts"),
+        ({"remasking": "replay", "replay": [REPLAY] * 2}, "replay is given for 2 .* 3 prompts"),
+        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, 41)]]}, "replay .*2 .*0 to 40"),
+        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, -1)]]}, "replay .*2 .*0 to 40"),
+        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, MASK)]]}, "replay .*2 .*mask token"),
+    ],
+)
+def test_settings_that_do_not_fit_the_prompts(lm: LanguageModel, changes: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes))
+
+
+@pytest.mark.parametrize("value", [-1, 42, 1.0, "3"])
+def test_top_k_is_checked(lm: LanguageModel, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"^top_k must"):
+        surelock.decode(lm, PROMPTS, top_k=value)
+
+
+@pytest.mark.parametrize("lock", [True, 5e-4, UnlockRule()])
+def test_a_rule_of_another_kind_is_refused(lm: LanguageModel, lock: Any) -> None:
+    with pytest.raises(ValueError, match=r"^lock must"):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), lock=lock)
+
+
+# --- every step -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_shapes_and_types(lm: LanguageModel, name: str) -> None:
+    for index, step in enumerate(run(lm, name, top_k=4)):
+        assert step.index == index
+        assert step.tokens.dtype == step.top_ids.dtype == torch.int64
+        for mask in ("masked", "locked", "newly_unmasked", "newly_locked", "newly_unlocked", "computed", "probed"):
+            assert getattr(step, mask).dtype == torch.bool
+            assert getattr(step, mask).shape == (3, WIDTH)
+        assert step.tokens.shape == step.kl.shape == step.confidence.shape == (3, WIDTH)
+        assert step.top_ids.shape == step.top_probs.shape == (3, WIDTH, 4)
+        assert step.flops.shape == step.baseline_flops.shape == (3,)
+        assert step.flops.dtype == step.baseline_flops.dtype == torch.float64
+        assert step.kl.is_floating_point()
+        assert step.confidence.is_floating_point()
+        assert step.seconds > 0
+        assert all(x.device.type == "cpu" for f in fields(Step) if isinstance(x := getattr(step, f.name), Tensor))
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
+    steps, (changes, rule) = run(lm, name), RUNS[name]
+    lengths = torch.tensor([len(ids) + GEN for ids in PROMPTS])
+    pad = torch.arange(WIDTH) < (WIDTH - lengths)[:, None]
+    masked = torch.arange(WIDTH).ge(WIDTH - GEN).repeat(3, 1)
+    tokens = torch.full((3, WIDTH), MASK)
+    for b, ids in enumerate(PROMPTS):
+        tokens[b, WIDTH - GEN - len(ids) : WIDTH - GEN] = torch.tensor(ids)
+    tokens[pad], locked = lm.pad_id, torch.zeros_like(masked)
+    for step in steps:
+        running = masked.any(1)
+        assert torch.equal(step.newly_unmasked, masked & ~step.masked)
+        assert torch.equal(step.tokens[~step.newly_unmasked], tokens[~step.newly_unmasked])
+        assert (step.tokens[step.newly_unmasked] != MASK).all()
+        assert torch.equal(step.tokens == MASK, step.masked)
+        assert torch.equal(step.locked, (locked | step.newly_locked) & ~step.newly_unlocked)
+        assert not (step.newly_locked & (locked | step.masked | ~step.computed)).any()
+        assert not (step.newly_unlocked & ~step.probed).any()
+        assert not (step.probed & ~locked).any()
+        assert not (step.computed & locked).any()
+        if "select_fraction" not in changes:
+            assert torch.equal(step.computed, ~locked & ~pad & running[:, None])
+        for x in (step.masked, step.locked, step.newly_unmasked, step.newly_locked, step.computed, step.probed):
+            assert not (x & pad).any()
+        assert (step.tokens[pad] == lm.pad_id).all()
+        assert torch.equal(step.confidence.isnan(), ~step.computed)
+        assert torch.equal(step.kl.isnan(), ~step.computed if rule else torch.ones_like(pad))
+        assert (step.kl[~step.kl.isnan()] >= 0).all()
+        assert ((step.confidence[step.computed] > 0) & (step.confidence[step.computed] <= 1)).all()
+        assert torch.equal(step.flops > 0, running)
+        assert (step.flops <= step.baseline_flops).all()
+        tokens, masked, locked = step.tokens, step.masked, step.locked
+    assert not masked.any()
+    if name == "unlocking":
+        assert any(step.newly_unlocked.any() for step in steps)
+    else:
+        assert not any((step.newly_unlocked | step.probed).any() for step in steps)
+        assert any(step.newly_locked.any() for step in steps) == (rule is not None)
+
+
+@pytest.mark.parametrize("name", ["locked", "unlocking", "threshold"])
+def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
+    for step in run(lm, name, top_k=5):
+        probs = step.top_probs[step.computed]
+        torch.testing.assert_close(probs[:, 0], step.confidence[step.computed], rtol=0, atol=0)
+        assert (probs.diff(dim=-1) <= 0).all()
+        assert (probs.sum(-1) <= 1 + 1e-12).all()
+        assert step.top_probs[~step.computed].isnan().all()
+    whole = run(lm, top_k=41)[0]
+    torch.testing.assert_close(whole.top_probs[whole.computed].sum(-1), torch.ones(42 + 5).double())
+    dense = lm.network(torch.tensor([[6, *[MASK] * GEN]]))[0].softmax(-1)
+    torch.testing.assert_close(whole.top_probs[2, -13:], dense.gather(1, whole.top_ids[2, -13:]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["baseline", "threshold", "random"])
+def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
+    changes = RUNS[name][0]
+    plain, observed = (
+        list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), observe=observe))
+        for observe in (False, True)
+    )
+    for a, b in zip(plain, observed, strict=True):
+        assert same(a, b, but=("seconds", "kl"))
+        assert a.kl.isnan().all()
+        assert torch.equal(b.kl.isnan(), ~b.computed)
+    locked = run(lm, "locked"), run(lm, "locked", observe=True)
+    assert all(map(same, *locked))
+
+
+def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) -> None:
+    first, second, *_ = surelock.decode(lm, [[5, 6]], DecodeSettings(gen_length=GEN), observe=True)
+    assert torch.isposinf(first.kl).all()
+    before = torch.tensor([[5, 6, *[MASK] * GEN]])
+    log_q, log_p = (lm.network(x)[0].log_softmax(-1) for x in (before, first.tokens))
+    torch.testing.assert_close(second.kl[0], (log_p.exp() * (log_p - log_q)).sum(-1), rtol=0, atol=1e-9)
+
+
+def test_a_rule_that_never_fires_is_the_baseline(lm: LanguageModel) -> None:
+    settings = DecodeSettings(gen_length=GEN, temperature=0.8)
+    runs = (surelock.decode(lm, PROMPTS, settings, lock=rule) for rule in (None, LockRule(epsilon=-1)))
+    assert all(same(a, b, but=("seconds", "kl")) for a, b in zip(*runs, strict=True))
+
+
+def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
+    """Each position locks at the step it is given, or as soon as it is a candidate: visible since the step before."""
+    drawn = torch.randint(0, GEN, (15,), generator=torch.Generator().manual_seed(0)).tolist()
+    rule = LockRule(epsilon=-1, schedule=[drawn])
+    committed, locked_at = [-1] * 3 + [0] * GEN, [GEN] * 15
+    for step in surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), lock=rule):
+        for i in step.newly_unmasked[0].nonzero().flatten().tolist():
+            committed[i] = step.index
+        for i in step.newly_locked[0].nonzero().flatten().tolist():
+            locked_at[i] = step.index
+    earliest = [max(at, seen + 1) for at, seen in zip(drawn, committed, strict=True)]
+    assert locked_at == [min(at, GEN) for at in earliest]
+    with pytest.raises(ValueError, match=r"^schedule must"):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), lock=rule)
+
+
+def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
+    """Normal tensors, not inference tensors or views of the run's state: writing to them changes nothing."""
+    untouched, steps = run(lm, "unlocking", top_k=2), []
+    changes, rule = RUNS["unlocking"]
+    for step in surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), lock=rule, top_k=2):
+        steps.append(copy.deepcopy(step))
+        for f in fields(Step):
+            if isinstance(tensor := getattr(step, f.name), Tensor):
+                tensor.zero_()
+        step.kl.clone().requires_grad_().square().sum().backward()
+    assert all(map(same, steps, untouched))
+
+
+def test_inputs_are_left_as_they_are(lm: LanguageModel) -> None:
+    prompts, weights = copy.deepcopy(PROMPTS), copy.deepcopy(lm.network.state_dict())
+    settings = DecodeSettings(gen_length=GEN, seed=[1, 2, 3])
+    list(surelock.decode(lm, prompts, settings, lock=LockRule(epsilon=1.0)))
+    assert prompts == PROMPTS
+    assert settings == DecodeSettings(gen_length=GEN, seed=[1, 2, 3])
+    assert all(map(torch.equal, weights.values(), lm.network.state_dict().values()))
+
+
+def test_two_runs_at_a_time_do_not_meet(lm: LanguageModel) -> None:
+    settings, rule = DecodeSettings(gen_length=GEN, temperature=1.0), LockRule(epsilon=0.1)
+    alone = list(surelock.decode(lm, PROMPTS, settings, lock=rule))
+    pairs = zip(*(surelock.decode(lm, PROMPTS, settings, lock=rule) for _ in range(2)), strict=True)
+    assert all(same(a, b) and same(a, c) for a, (b, c) in zip(alone, pairs, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("name", ["locked", "unlocking", "guided", "selected", "random"])
+def test_narrow_networks_decode(tmp_path, dtype: torch.dtype, name: str) -> None:
+    write_llada(tmp_path, **TINY)
+    steps = run(surelock.load(tmp_path, device="cpu", dtype=dtype), name)
+    assert not steps[-1].masked.any()
+    assert any(step.newly_locked.any() for step in steps)
+
+
+# --- the baseline sampler ---------------------------------------------------------------------------------------------
+
+
+def reference_sampler(
+    lm: LanguageModel, prompt: list[int], gen_length: int, steps: int, block_length: int
+) -> list[int]:
+    """LLaDA's `generate` at temperature 0 with low-confidence remasking, one sequence, dense forwards."""
+    x = torch.tensor([*prompt, *[MASK] * gen_length])
+    blocks = gen_length // block_length
+    for block in range(blocks):
+        end = len(prompt) + (block + 1) * block_length
+        for step in range(steps // blocks):
+            masks_at_start, n = block_length, steps // blocks
+            count = masks_at_start // n + (step < masks_at_start % n)
+            logits = lm.network(x[None])[0]
+            p = logits.softmax(-1)
+            logits[:, MASK] = -torch.inf
+            x0 = logits.argmax(-1)
+            confidence = p[torch.arange(len(x)), x0]
+            confidence[x != MASK] = -torch.inf
+            confidence[end:] = -torch.inf
+            chosen = confidence.topk(count).indices
+            x[chosen] = x0[chosen]
+    return x.tolist()
+
+
+@pytest.mark.parametrize(("gen_length", "steps", "block_length"), [(12, 12, 12), (12, 5, 12), (12, 6, 4), (14, 4, 7),
+                                                                  (12, 1, 12), (12, 12, 1)])  # fmt: skip
+def test_without_a_rule_it_is_lladas_sampler(lm: LanguageModel, gen_length: int, steps: int, block_length: int) -> None:
+    settings = DecodeSettings(gen_length=gen_length, steps=steps, block_length=block_length)
+    found = list(surelock.decode(lm, PROMPTS, settings))
+    assert len(found) == steps
+    for b, prompt in enumerate(PROMPTS):
+        expected = reference_sampler(lm, prompt, gen_length, steps, block_length)
+        assert found[-1].tokens[b, -len(expected) :].tolist() == expected
+
+
+def test_a_high_threshold_is_one_token_a_step_and_a_low_one_ends_early(lm: LanguageModel) -> None:
+    def decoded(**changes: Any) -> list[Step]:
+        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, block_length=4, **changes)))
+
+    high = decoded(remasking="threshold", threshold=1.0)
+    assert torch.equal(high[-1].tokens, decoded()[-1].tokens)
+    low = decoded(remasking="threshold", threshold=0.0)
+    assert [int(step.newly_unmasked.sum()) for step in low] == [12, 12, 12]
+    assert len(low) == 3
+
+
+def test_a_finished_sequence_costs_nothing(lm: LanguageModel) -> None:
+    steps = run(lm, "threshold")
+    ends = [next(t for t, step in enumerate(steps) if not step.masked[b].any()) for b in range(3)]
+    assert max(ends) == len(steps) - 1
+    for t, step in enumerate(steps):
+        assert (step.flops > 0).tolist() == (step.baseline_flops > 0).tolist() == [t <= end for end in ends]
+
+
+def test_seeds(lm: LanguageModel) -> None:
+    def tokens(prompts: list, **changes: Any) -> Tensor:
+        settings = DecodeSettings(gen_length=GEN, temperature=1.0, **changes)
+        return list(surelock.decode(lm, prompts, settings))[-1].tokens
+
+    both = tokens([[5, 6]] * 2, seed=7)
+    assert torch.equal(both, tokens([[5, 6]] * 2, seed=[7, 8]))
+    assert torch.equal(both[1:], tokens([[5, 6]], seed=8))
+    assert not torch.equal(both[0], both[1])
+
+
+# --- the end of the text ----------------------------------------------------------------------------------------------
+
+
+def test_suppressed_eos_is_never_chosen(lm: LanguageModel) -> None:
+    """All logits are equal: the lowest token that may be chosen wins, and posteriors stay raw."""
+    flat = with_weights(lm, "head.weight", slice(None), 0.0)
+    plain, suppressed = (
+        list(surelock.decode(flat, [[5]], DecodeSettings(gen_length=4, suppress_eos=off))) for off in (False, True)
+    )
+    assert plain[-1].tokens[0, 1:].tolist() == [EOS] * 4
+    assert suppressed[-1].tokens[0, 1:].tolist() == [2] * 4
+    assert torch.equal(plain[0].confidence, suppressed[0].confidence)
+
+
+@pytest.mark.parametrize("role", ["eos_id", "eot_id"])
+def test_positions_that_would_end_the_text_come_last(lm: LanguageModel, role: str) -> None:
+    first = run(lm, prompts=[[5]], top_k=1)[0]
+    token = int(first.tokens[0, first.newly_unmasked[0]])
+    ends = replace(lm, **{"eos_id": None, role: token})
+    settings = DecodeSettings(gen_length=GEN, suppress_eos_confidence=True)
+    steps = list(surelock.decode(ends, [[5]], settings, top_k=1))
+    assert int(steps[0].tokens[0, steps[0].newly_unmasked[0]]) != token
+    masked = torch.ones(GEN, dtype=torch.bool)
+    for step in steps:  # an end is committed only where every masked position's candidate is one
+        if (step.tokens[0, -GEN:][step.newly_unmasked[0, -GEN:]] == token).any():
+            assert (step.top_ids[0, -GEN:, 0][masked] == token).all()
+        masked = step.masked[0, -GEN:]
+
+
+def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:
+    ids = stories.encode(" and they lived happily")[:6]
+    tokens = [*ids[:3], stories.eos_id, *ids[3:], stories.eos_id]
+    replay = [[(t, t, token) for t, token in enumerate(tokens)], [(t, t, ids[0]) for t in range(len(tokens))]]
+    settings = DecodeSettings(gen_length=len(tokens), remasking="replay", replay=replay)
+    texts = surelock.generate(stories, ["Once upon a time", "One"], settings, lock=LockRule())
+    assert texts == [stories.decode(ids[:3]), stories.decode([ids[0]] * len(tokens))]
+
+
+def test_generate_is_decode_to_the_end(stories: LanguageModel) -> None:
+    settings, prompts = DecodeSettings(gen_length=16, temperature=0.5), ["Once upon a time", "The cat"]
+    *_, last = surelock.decode(stories, prompts, settings, lock=LockRule())
+    for text, ids in zip(surelock.generate(stories, prompts, settings, lock=LockRule()), last.tokens, strict=True):
+        generated = ids[-16:].tolist()
+        end = generated.index(stories.eos_id) if stories.eos_id in generated else 16
+        assert text == stories.decode(generated[:end])

@@ -1,0 +1,127 @@
+"""Algorithmic FLOPs against the paper's table and against formulas written out here."""
+
+import pytest
+import torch
+from checkpoints import write_llada, write_qwen3
+from conftest import TINY
+
+import surelock
+from surelock import DecodeSettings, LockRule, UnlockRule
+from surelock.decoding.flops import baseline_flops, per_position, row_flops, step_flops
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.config import NetworkConfig
+
+LLADA_8B = NetworkConfig(
+    vocab_size=126464, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=32, head_size=128, d_ff=12288,
+    max_length=4096, rope_theta=500000.0, norm_eps=1e-5, tied=False,
+)  # fmt: skip
+PAPER_F_BASE = {  # (N_gen, steps) of the paper's LLaDA-8B-Base table; its prompts have 64 tokens
+    (64, 32): 4.488e11, (64, 64): 8.976e11, (128, 64): 8.997e11, (128, 128): 1.799e12,
+    (256, 128): 1.808e12, (256, 256): 3.616e12, (512, 256): 3.650e12, (512, 512): 7.301e12,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("shape", "expected"), PAPER_F_BASE.items())
+def test_the_papers_baseline(shape: tuple[int, int], expected: float) -> None:
+    gen_length, steps = shape
+    length = 64 + gen_length
+    assert per_position(baseline_flops(LLADA_8B, length, steps), length) == pytest.approx(expected, rel=5e-4)
+
+
+def test_a_row_by_hand() -> None:
+    """Grouped heads, and a head size that is not d / H: every matrix product of one row, two FLOPs per weight."""
+    config = NetworkConfig(
+        vocab_size=9, d_model=24, n_layers=3, n_heads=4, n_kv_heads=2, head_size=8, d_ff=40,
+        max_length=64, rope_theta=1e4, norm_eps=1e-6, tied=True, qk_norm=True,
+    )  # fmt: skip
+    q = out = 2 * 24 * (4 * 8)
+    k = v = 2 * 24 * (2 * 8)
+    feed_forward = 3 * (2 * 24 * 40)
+    attention = 2 * (2 * 10 * (4 * 8))  # scores and mixture over 10 positions
+    assert row_flops(config, 10) == 3 * (q + k + v + out + feed_forward + attention)
+    assert row_flops(config, 10, probed=True) == 3 * (q + out + feed_forward + attention)
+    assert step_flops(config, 10, 7, probed=2) == 7 * row_flops(config, 10) + 2 * row_flops(config, 10, probed=True)
+    assert baseline_flops(config, 10, 5) == 5 * 10 * row_flops(config, 10)
+    assert step_flops(config, 10, 0) == 0
+
+
+RUNS = {
+    "baseline": ({}, None),
+    "locked": ({}, LockRule(epsilon=5e-2)),
+    "guided": ({"cfg_scale": 1.0}, LockRule(epsilon=5e-2)),
+    "probed": ({}, LockRule(epsilon=1.0, percentile=None, unlock=UnlockRule(period=2, budget=3, min_interval=0))),
+    "selected": ({"select_fraction": 0.5}, LockRule(epsilon=5e-2)),
+    "threshold": ({"remasking": "threshold", "threshold": 0.3, "block_length": 4}, None),
+}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
+    changes, rule = RUNS[run]
+    settings, lengths = DecodeSettings(gen_length=12, **changes), torch.tensor([14.0, 20.0, 17.0])
+    prompts = [[3] * 2, list(range(2, 10)), [9] * 5]
+    steps = list(surelock.decode(lm, prompts, settings, lock=rule))
+    counter = TotalsCounter(lm.network.config, 12, lm.eos_id, guided=settings.cfg_scale > 0)
+    for step in steps:
+        counter.add(step)
+    totals, passes = counter.totals(), 2 if settings.cfg_scale else 1
+    c = lm.network.config
+    fixed = 4 * c.d_model**2 + 4 * c.d_model * c.n_kv_heads * c.head_size + 6 * c.d_model * c.d_ff
+    row = passes * c.n_layers * (4 * lengths * c.d_model + fixed).double()
+    padded_row = passes * c.n_layers * (4 * 20 * c.d_model + fixed)
+    probe = row - passes * c.n_layers * 4 * c.d_model * c.n_kv_heads * c.head_size
+    running = [torch.ones(3)]  # a sequence runs while it has masks left
+    running += [(step.masked.sum(1) > 0).double() for step in steps[:-1]]
+    for step, runs in zip(steps, running, strict=True):
+        assert torch.equal(step.flops, row * step.computed.sum(1) + probe * step.probed.sum(1))
+        assert torch.equal(step.baseline_flops, row * lengths * runs)
+    if run == "probed":
+        assert sum(int(step.probed.sum()) for step in steps) > 3
+    assert totals.steps == len(steps)
+    assert totals.tokens == 36
+    assert totals.seconds == pytest.approx(sum(step.seconds for step in steps))
+    assert totals.flops == pytest.approx(float(sum(step.flops.sum() for step in steps)))
+    assert totals.baseline_flops == pytest.approx(float(sum(step.baseline_flops.sum() for step in steps)))
+    assert totals.flops_ratio == totals.flops / totals.baseline_flops
+    assert totals.flops_per_position == totals.flops / 51
+    assert totals.baseline_flops_per_position == totals.baseline_flops / 51
+    padded = float(sum(runs.sum() for runs in running)) * padded_row * 20
+    assert totals.padded_baseline_flops == pytest.approx(padded)
+    assert totals.padded_baseline_flops_per_position == pytest.approx(padded / 60)
+    computable = sum(float((lengths * runs).sum()) for runs in running)
+    assert totals.active_ratio == pytest.approx(sum(int(step.computed.sum()) for step in steps) / computable)
+    assert totals.locked == int(steps[-1].locked.sum()) / 51
+    if run == "baseline":
+        assert totals.flops_ratio == totals.active_ratio == totals.active_ratio_to_eos == 1
+
+
+def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.LanguageModel) -> None:
+    """Replayed: sequence 0 ends after two tokens, sequence 1 never."""
+    tokens = [[5, 6, 0, 7, 0, 8], [5, 6, 7, 8, 9, 10]]
+    replay = [[(t, t, token) for t, token in enumerate(ids)] for ids in tokens]
+    settings = DecodeSettings(gen_length=6, remasking="replay", replay=replay)
+    counter = TotalsCounter(lm.network.config, 6, lm.eos_id)
+    steps = list(surelock.decode(lm, [[3], [3, 4]], settings, lock=LockRule(epsilon=1.0, percentile=None)))
+    for step in steps:
+        counter.add(step)
+    computed = sum(step.computed.long() for step in steps)
+    assert computed[0].tolist()[0] == 0  # the pad
+    counted = int(computed[0, 1:5].sum() + computed[1].sum())  # prompt, 5, 6 and the EOS itself
+    assert counter.totals().active_ratio_to_eos == pytest.approx(counted / (6 * 4 + 6 * 8))
+    without_eos = TotalsCounter(lm.network.config, 6, None)
+    for step in steps:
+        without_eos.add(step)
+    assert without_eos.totals().active_ratio_to_eos == without_eos.totals().active_ratio
+
+
+def test_totals_of_nothing() -> None:
+    with pytest.raises(ValueError, match="no step"):
+        TotalsCounter(LLADA_8B, 8, None).totals()
+
+
+def test_checkpoints_of_both_layouts_count_alike(tmp_path) -> None:
+    """The same matrices have the same FLOPs, whatever the layout is called."""
+    write_llada(tmp_path / "a", **TINY)
+    write_qwen3(tmp_path / "b", **TINY, head_dim=8)
+    a, b = (surelock.load(tmp_path / name, device="cpu").network.config for name in "ab")
+    assert row_flops(a, 33) == row_flops(b, 33)

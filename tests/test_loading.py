@@ -1,0 +1,479 @@
+"""`surelock.load` and `save_checkpoint`: what loads, and one clear error for whatever does not."""
+
+import importlib
+import json
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+import torch
+from checkpoints import write_llada, write_qwen3
+from conftest import TINY
+from huggingface_hub import errors as hub_errors
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import surelock
+from surelock import CheckpointError
+from surelock.model.checkpoint import save_checkpoint
+
+ROOT = "model.transformer."
+QWEN3 = {
+    "layers": 1,
+    "d_model": 16,
+    "heads": 2,
+    "kv_heads": 1,
+    "head_dim": 8,
+    "d_ff": 24,
+    "vocab": 30,
+    "tied": True,
+    "seed": 3,
+}
+
+
+def load(path: Path, **options: Any) -> surelock.LanguageModel:
+    return surelock.load(path, **{"device": "cpu"} | options)
+
+
+def refuses(path: Path | str, *words: str, **options: Any) -> None:
+    """Loading fails with one CheckpointError, on one line, that holds all the words."""
+    with pytest.raises(CheckpointError) as caught:
+        load(path, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def edit_tensors(directory: Path, drop: tuple[str, ...] = (), **new: torch.Tensor) -> None:
+    """Drop and add tensors of a single file; new ones by their name with _ for the dots of the root."""
+    file = directory / "model.safetensors"
+    tensors = {name: value for name, value in load_file(file).items() if name not in drop}
+    save_file(tensors | {ROOT + name: value for name, value in new.items()}, file)
+
+
+def edit_json(file: Path, **changes: Any) -> None:
+    """Set keys of a JSON object; None removes a key."""
+    content = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    write_llada(tmp_path / "sharded", **TINY, shards=3)
+    return tmp_path / "sharded"
+
+
+# --- tensors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["wte.weight", "ln_f.weight", "ff_out.weight", "blocks.1.k_proj.weight"])
+def test_a_missing_tensor_is_named(llada: Path, name: str) -> None:
+    edit_tensors(llada, drop=(ROOT + name,))
+    refuses(llada, "lacks", ROOT + name)
+
+
+@pytest.mark.parametrize("name", ["blocks.2.attn_norm.weight", "blocks.0.q_proj.bias", "wpe.weight"])
+def test_an_extra_tensor_is_named(llada: Path, name: str) -> None:
+    edit_tensors(llada, **{name: torch.zeros(32)})
+    refuses(llada, "unknown", ROOT + name)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("wte.weight", (40, 32)),
+        ("ff_out.weight", (32, 41)),
+        ("ln_f.weight", (31,)),
+        ("blocks.0.attn_norm.weight", (1, 32)),
+        ("blocks.0.attn_norm.weight", ()),
+        ("blocks.0.k_proj.weight", (15, 32)),
+        ("blocks.0.v_proj.weight", (16, 33)),
+        ("blocks.0.q_proj.weight", (32,)),
+        ("blocks.0.q_proj.weight", ()),
+        ("blocks.1.up_proj.weight", (47, 32)),
+    ],
+)
+def test_a_wrongly_shaped_tensor_is_named(llada: Path, name: str, shape: tuple[int, ...]) -> None:
+    edit_tensors(llada, **{name: torch.zeros(shape)})
+    refuses(llada, ROOT + name, str(list(shape)))
+
+
+def test_wrong_shapes_that_add_up_are_refused(llada: Path) -> None:
+    """q, k and v share one matrix, and so do gate and up: the sum of the rows alone proves nothing."""
+    edit_tensors(
+        llada, **{"blocks.0.q_proj.weight": torch.zeros(16, 32), "blocks.0.k_proj.weight": torch.zeros(32, 32)}
+    )
+    refuses(llada, "blocks.0.q_proj.weight")
+
+
+def test_a_duplicate_head_of_a_tied_checkpoint(tmp_path: Path) -> None:
+    head = write_llada(tmp_path, **TINY | {"tied": True})[ROOT + "wte.weight"]
+    expected = load(tmp_path).network(torch.tensor([[3, 4]]))
+    edit_tensors(tmp_path, **{"ff_out.weight": head})
+    assert torch.equal(load(tmp_path).network(torch.tensor([[3, 4]])), expected)
+    edit_tensors(tmp_path, **{"ff_out.weight": head + 1})
+    refuses(tmp_path, ROOT + "ff_out.weight", "differs")
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 4, 100, 5000, -1])
+def test_a_truncated_file_is_named(llada: Path, size: int) -> None:
+    file = llada / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:size])
+    refuses(llada, str(file))
+
+
+def test_a_pickle_is_never_read(llada: Path) -> None:
+    (llada / "model.safetensors").unlink()
+    refuses(llada, str(llada), "model.safetensors")
+    torch.save({}, llada / "pytorch_model.bin")
+    refuses(llada, str(llada), "safetensors")
+
+
+def test_a_missing_shard_is_named(sharded: Path) -> None:
+    shard = sharded / "model-00002-of-00003.safetensors"
+    shard.unlink()
+    refuses(sharded, str(shard))
+
+
+def test_a_shard_without_its_tensor_is_named(sharded: Path) -> None:
+    shard = sharded / "model-00002-of-00003.safetensors"
+    save_file({"other": torch.zeros(1)}, shard)
+    refuses(sharded, str(shard), ROOT)
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("{}", "weight_map"),
+        ('{"weight_map": 3}', "weight_map"),
+        ('{"weight_map": {"a": 3}}', "weight_map"),
+        ("{", "JSON"),
+    ],
+)
+def test_a_bad_index_is_named(sharded: Path, content: str, word: str) -> None:
+    index = sharded / "model.safetensors.index.json"
+    index.write_text(content)
+    refuses(sharded, str(index), word)
+
+
+@pytest.mark.parametrize("content", [b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32'])
+def test_a_corrupt_config_is_named(llada: Path, content: bytes) -> None:
+    (llada / "config.json").write_bytes(content)
+    refuses(llada, str(llada / "config.json"))
+
+
+def test_a_directory_without_config_is_named(tmp_path: Path) -> None:
+    refuses(tmp_path, str(tmp_path / "config.json"), "does not exist")
+
+
+def test_a_corrupt_tokenizer_is_named(llada: Path) -> None:
+    (llada / "tokenizer.json").write_text("{")
+    refuses(llada, "tokenizer", str(llada))
+
+
+def test_a_corrupt_generation_config_is_named(llada: Path) -> None:
+    (llada / "generation_config.json").write_text("{")
+    refuses(llada, str(llada / "generation_config.json"))
+
+
+# --- configurations ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("alibi", True), ("rope", False), ("include_bias", True), ("layer_norm_type", "low_precision"),
+        ("activation_type", "gelu"), ("block_type", "sequential"), ("attention_layer_norm", True),
+        ("input_emb_norm", True), ("scale_logits", True), ("clip_qkv", 8.0), ("rope_scaling", {"type": "linear"}),
+        ("d_model", None), ("mlp_hidden_size", None), ("weight_tying", None), ("rms_norm_eps", None),
+        ("n_heads", 5), ("n_kv_heads", 3),
+    ],
+)  # fmt: skip
+def test_an_unsupported_llada_setting_is_named(llada: Path, key: str, value: Any) -> None:
+    edit_json(llada / "config.json", **{key: value})
+    refuses(llada, "config.json", key)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("n_heads", 0), ("n_heads", "4"), ("n_layers", 2.5), ("mlp_hidden_size", 0), ("max_sequence_length", 0),
+        ("rope_theta", "big"), ("rope_theta", -1.0), ("rms_norm_eps", "small"), ("embedding_size", "41"),
+    ],
+)  # fmt: skip
+def test_a_senseless_value_is_refused(llada: Path, key: str, value: Any) -> None:
+    edit_json(llada / "config.json", **{key: value})
+    refuses(llada, "config.json", repr(value))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rope_scaling", {"rope_type": "yarn", "factor": 4.0}), ("attention_bias", True), ("hidden_act", "gelu"),
+        ("use_sliding_window", True), ("rope_theta", None), ("hidden_size", None),
+    ],
+)  # fmt: skip
+def test_an_unsupported_qwen3_setting_is_named(tmp_path: Path, key: str, value: Any) -> None:
+    write_qwen3(tmp_path, **QWEN3)
+    edit_json(tmp_path / "config.json", **{key: value})
+    refuses(tmp_path, key)
+
+
+def test_qwen3_rope_parameters(tmp_path: Path) -> None:
+    """transformers 5 writes them as an object of their own."""
+    write_qwen3(tmp_path, **QWEN3)
+    expected = load(tmp_path).network(torch.tensor([[3, 4]]))
+    edit_json(
+        tmp_path / "config.json", rope_theta=None, rope_parameters={"rope_type": "default", "rope_theta": 1000000.0}
+    )
+    assert torch.equal(load(tmp_path).network(torch.tensor([[3, 4]])), expected)
+    edit_json(tmp_path / "config.json", rope_parameters={"rope_type": "yarn", "rope_theta": 1e6, "factor": 4.0})
+    refuses(tmp_path, "rope_type")
+
+
+@pytest.mark.parametrize("changes", [{"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"},
+                                     {"architectures": None, "model_type": None}])  # fmt: skip
+def test_an_unknown_architecture_names_those_that_are_known(llada: Path, changes: dict) -> None:
+    edit_json(llada / "config.json", **changes)
+    refuses(llada, "architecture", "LLaDAModelLM", "Qwen3ForCausalLM", (changes["architectures"] or [""])[0])
+
+
+@pytest.mark.parametrize("value", [41, -1, "1", 1.5])
+@pytest.mark.parametrize("key", ["mask_token_id", "eos_token_id", "pad_token_id"])
+def test_a_special_token_out_of_range_is_named(llada: Path, key: str, value: Any) -> None:
+    edit_json(llada / "config.json", **{key: value})
+    refuses(llada, key, repr(value))
+
+
+def test_no_mask_token(llada: Path) -> None:
+    edit_json(llada / "config.json", mask_token_id=None)
+    refuses(llada, "no mask token", str(llada))
+
+
+def test_missing_eos_and_pad(llada: Path) -> None:
+    edit_json(llada / "config.json", eos_token_id=None, pad_token_id=None)
+    lm = load(llada)
+    assert (lm.mask_id, lm.eos_id, lm.eot_id, lm.pad_id) == (1, None, None, 1)
+
+
+# --- arguments and the hub --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dtype": torch.int64}, {"dtype": "float32"}, {"device": "gpu"}, {"device": "cuda:99"},
+        {"device": "cpu", "device_map": "auto"}, {"device": None, "device_map": "balanced"},
+        {"device": None, "device_map": {"": "nowhere"}}, {"device": None, "device_map": {"": "cuda:99"}},
+        {"device": None, "device_map": {"embed": "cpu"}}, {"device": None, "device_map": ["cpu"]},
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(llada: Path, options: dict) -> None:
+    with pytest.raises(ValueError, match="|".join(options)):
+        load(llada, **options)
+
+
+def test_a_misspelt_device_map_is_refused(llada: Path) -> None:
+    with pytest.raises(ValueError, match=r"block\.0"):
+        load(llada, device=None, device_map={"": "cpu", "block.0": "cpu"})
+
+
+@pytest.mark.parametrize("device_map", ["auto", {"": "cpu"}])
+def test_device_maps(llada: Path, device_map: Any) -> None:
+    lm = load(llada, device=None, device_map=device_map)
+    assert lm.network(torch.tensor([[3, 4]])).isfinite().all()
+
+
+HTTP = importlib.import_module(hub_errors.HfHubHTTPError.__mro__[1].__module__)
+
+
+def hub_error(kind: type[Exception]) -> Exception:
+    error = kind.__new__(kind)
+    Exception.__init__(error, "the hub says no")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (hub_errors.RepositoryNotFoundError, "no model"),
+        (hub_errors.GatedRepoError, "gated"),
+        (hub_errors.LocalEntryNotFoundError, "reached"),
+        (hub_errors.OfflineModeIsEnabled, "downloaded"),
+        (hub_errors.HfHubHTTPError, "downloaded"),
+        (hub_errors.HFValidationError, "valid"),
+        (ConnectionResetError, "downloaded"),
+        (HTTP.ProxyError, "downloaded"),  # the hub's client lets these two through
+        (HTTP.ReadError, "downloaded"),
+    ],
+)
+def test_a_failing_hub_is_one_error(monkeypatch: pytest.MonkeyPatch, kind: type[Exception], word: str) -> None:
+    def fail(*args: Any, **options: Any) -> str:
+        raise hub_error(kind)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", fail)
+    refuses("some-owner/some-model", "some-owner/some-model", word)
+
+
+def test_a_hub_model_is_read_from_its_snapshot(monkeypatch: pytest.MonkeyPatch, llada: Path) -> None:
+    asked = {}
+
+    def download(name: str, allow_patterns: list[str]) -> str:
+        asked.update(name=name, patterns=allow_patterns)
+        return str(llada)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert surelock.load("owner/model", device="cpu").name == "owner/model"
+    assert asked["name"] == "owner/model"
+    for file in ("modeling_llada.py", "tokenization_llada.py", "pytorch_model.bin", "README.md"):
+        assert not any(fnmatch(file, pattern) for pattern in asked["patterns"]), file
+    for file in ("model-00001-of-00002.safetensors", "model.safetensors.index.json", "config.json", "tokenizer.json",
+                 "tokenizer_config.json", "generation_config.json", "special_tokens_map.json"):  # fmt: skip
+        assert any(fnmatch(file, pattern) for pattern in asked["patterns"]), file
+
+
+def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    refuses("some-owner/some-model", "some-owner/some-model", "reached")
+
+
+@pytest.mark.parametrize("name", ["no-such-directory", "./no/such", "/no/such", "a/b/c", ""])
+def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
+    refuses(name, "no directory", repr(name))
+
+
+# --- what loads -------------------------------------------------------------------------------------------------------
+
+
+def test_code_of_a_checkpoint_is_never_run(llada: Path) -> None:
+    write_tokenizer(llada)
+    marker = llada / "marker"
+    for module in ("configuration_llada", "modeling_llada", "tokenization_llada"):
+        (llada / f"{module}.py").write_text(f"open({str(marker)!r}, 'w')\nclass Anything: pass\n")
+    auto_map = {
+        "AutoConfig": "configuration_llada.Anything",
+        "AutoModel": "modeling_llada.Anything",
+        "AutoTokenizer": ["tokenization_llada.Anything", "tokenization_llada.Anything"],
+    }
+    edit_json(llada / "config.json", auto_map=auto_map)
+    edit_json(llada / "tokenizer_config.json", auto_map=auto_map, tokenizer_class="Anything")
+    lm = load(llada)
+    assert lm.decode(lm.encode("a b")) == "a b"
+    assert not marker.exists()
+
+
+def test_stories(stories: surelock.LanguageModel) -> None:
+    assert stories.network.dtype == torch.float32
+    assert stories.network.config.vocab_size > len(stories.tokenizer.get_vocab()) - 1
+    text = "Once upon a time, there was a little girl named"
+    assert stories.decode(stories.encode(text)).strip() == text
+    assert not any(p.requires_grad for p in stories.network.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_dtypes(tmp_path: Path, dtype: torch.dtype) -> None:
+    write_llada(tmp_path, **TINY, dtype=torch.bfloat16)
+    assert {p.dtype for p in load(tmp_path, dtype=dtype).network.parameters()} == {dtype}
+    assert load(tmp_path).network.dtype == torch.float32
+
+
+def test_generation_config_and_name(llada: Path) -> None:
+    assert load(llada).generation == {}
+    (llada / "generation_config.json").write_text('{"temperature": 0.5}')
+    lm = load(llada)
+    assert lm.generation == {"temperature": 0.5}
+    assert lm.name == str(llada)
+    assert surelock.DecodeSettings().temperature == 0.0
+
+
+def test_without_a_tokenizer(lm: surelock.LanguageModel) -> None:
+    assert lm.tokenizer is None
+    for call in (lambda: lm.encode("a"), lambda: lm.decode([2]), lambda: surelock.generate(lm, [[2]])):
+        with pytest.raises(ValueError, match="no tokenizer"):
+            call()
+
+
+def write_tokenizer(directory: Path, **options: Any) -> None:
+    words = ["</s>", "<mask>", "<pad>", "<|eot_id|>", "a", "b", "user", "asks", ":"]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="</s>", mask_token="<mask>", pad_token="<pad>",
+        extra_special_tokens=["<|eot_id|>"], **options,
+    ).save_pretrained(directory)  # fmt: skip
+
+
+def test_encode_decode_and_ids_from_the_tokenizer(llada: Path) -> None:
+    write_tokenizer(llada)
+    edit_json(llada / "config.json", mask_token_id=None, eos_token_id=None, pad_token_id=None)
+    lm = load(llada)
+    assert (lm.mask_id, lm.eos_id, lm.eot_id, lm.pad_id) == (1, 0, 3, 2)
+    assert lm.encode("a b a") == [4, 5, 4]
+    assert lm.decode(torch.tensor([4, 0, 5])) == "a b"
+    with pytest.raises(ValueError, match="chat template"):
+        lm.encode("a", chat=True)
+    assert isinstance(surelock.generate(lm, ["a b"], surelock.DecodeSettings(gen_length=4))[0], str)
+
+
+def test_chat_template(llada: Path) -> None:
+    template = "{% for m in messages %}{{ m.role }} asks : {{ m.content }} <|eot_id|>{% endfor %}"
+    write_tokenizer(llada, chat_template=template)
+    assert load(llada).encode("b a", chat=True) == [6, 7, 8, 5, 4, 3]
+
+
+def test_special_tokens_in_a_text_are_text(stories: surelock.LanguageModel) -> None:
+    for special in stories.tokenizer.all_special_tokens:
+        assert not set(stories.encode(f"a {special} b")) & set(stories.tokenizer.all_special_ids)
+
+
+# --- saving -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("options", [{}, {"tied": True}, {"qkv_bias": True, "kv_heads": 1}])
+def test_a_saved_checkpoint_loads_bit_identical(tmp_path: Path, options: dict, dtype: torch.dtype) -> None:
+    write_llada(tmp_path / "a", **TINY | options, dtype=dtype)
+    lm, limit = load(tmp_path / "a", dtype=dtype), 20_000
+    save_checkpoint(
+        lm.network,
+        tmp_path / "b",
+        mask_id=1,
+        eos_id=0,
+        pad_id=2,
+        dtype=dtype,
+        max_shard_bytes=limit,
+        extra={"note": "x"},
+    )
+    again = load(tmp_path / "b", dtype=dtype)
+    assert again.network.config == lm.network.config
+    assert (again.mask_id, again.eos_id, again.pad_id) == (1, 0, 2)
+    for (name, old), new in zip(lm.network.named_parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(old, new), name
+    shards = sorted((tmp_path / "b").glob("*.safetensors"))
+    assert len(shards) > 1
+    for shard in shards:
+        tensors = load_file(shard)
+        assert len(tensors) == 1 or sum(tensor.nbytes for tensor in tensors.values()) <= limit
+    assert json.loads((tmp_path / "b" / "config.json").read_text())["note"] == "x"
+
+
+def test_saving_anew_leaves_no_old_shards(tmp_path: Path, lm: surelock.LanguageModel) -> None:
+    ids = {"mask_id": 1, "eos_id": 0, "pad_id": 0}
+    save_checkpoint(lm.network, tmp_path, **ids, max_shard_bytes=10_000)
+    save_checkpoint(lm.network, tmp_path, **ids)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    assert load(tmp_path).mask_id == 1
+
+
+def test_a_network_that_the_layout_cannot_hold_is_not_saved(tmp_path: Path) -> None:
+    write_qwen3(tmp_path / "a", **QWEN3)
+    with pytest.raises(CheckpointError, match="norms"):
+        save_checkpoint(load(tmp_path / "a").network, tmp_path / "b", mask_id=1, eos_id=0, pad_id=0)
+    assert not (tmp_path / "b").exists()

@@ -1,0 +1,225 @@
+"""The network's two forwards against dense implementations written from the layouts' description alone."""
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import write_llada, write_qwen3
+from torch import Tensor
+
+import surelock
+from surelock.model.cache import KVCache, Rows
+from surelock.model.network import Network
+
+LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}
+QWEN3 = {"layers": 2, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 37, "seed": 2}
+LAYOUTS = {
+    "llada": (write_llada, LLADA | {"tied": False}),
+    "llada-tied": (write_llada, LLADA | {"tied": True}),
+    "llada-qkv-bias": (write_llada, LLADA | {"tied": False, "qkv_bias": True}),
+    "llada-grouped-sharded": (write_llada, LLADA | {"tied": False, "kv_heads": 2, "shards": 3}),
+    "llada-all": (write_llada, LLADA | {"tied": True, "kv_heads": 1, "qkv_bias": True, "shards": 2}),
+    "qwen3": (write_qwen3, QWEN3 | {"tied": False}),
+    "qwen3-tied-sharded": (write_qwen3, QWEN3 | {"tied": True, "shards": 3}),
+    "qwen3-one-kv-head": (write_qwen3, QWEN3 | {"tied": True, "kv_heads": 1, "head_dim": 16}),
+}
+PROMPTS = [[5, 3, 9, 1, 1, 7], [8, 8, 30], [2, 36, 1, 1, 4, 11, 20, 1, 6]]
+
+
+# --- the layouts, densely, in float64 ---------------------------------------------------------------------------------
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return x / (x.square().mean(-1, keepdim=True) + eps).sqrt() * weight
+
+
+def rope(x: Tensor, theta: float) -> Tensor:
+    """x [N, heads, d]: the half-split rotary embedding of positions 0..N-1."""
+    n, _, d = x.shape
+    frequency = theta ** (-2 * torch.arange(d // 2, dtype=x.dtype) / d)
+    angle = (torch.arange(n, dtype=x.dtype)[:, None] * frequency)[:, None, :]
+    a, b = x[..., : d // 2], x[..., d // 2 :]
+    return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), dim=-1)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Bidirectional, scale 1/sqrt(head size); q [N, H, d], k and v [N, H_kv, d] -> [N, H * d]."""
+    heads = []
+    for h in range(q.shape[1]):
+        group = h // (q.shape[1] // k.shape[1])
+        weights = (q[:, h] @ k[:, group].T / math.sqrt(q.shape[2])).softmax(dim=-1)
+        heads.append(weights @ v[:, group])
+    return torch.cat(heads, dim=-1)
+
+
+def dense_llada(w: dict[str, Tensor], shape: dict, tokens: Sequence[int]) -> Tensor:
+    root, eps, theta = "model.transformer.", 1e-5, 10000.0
+    size = shape["d_model"] // shape["heads"]
+    x = w[root + "wte.weight"][tokens]
+    for i in range(shape["layers"]):
+        block = f"{root}blocks.{i}."
+        h = rms_norm(x, w[block + "attn_norm.weight"], eps)
+        q, k, v = (
+            (h @ w[f"{block}{name}.weight"].T + w.get(f"{block}{name}.bias", 0)).unflatten(-1, (-1, size))
+            for name in ("q_proj", "k_proj", "v_proj")
+        )
+        x = x + attention(rope(q, theta), rope(k, theta), v) @ w[block + "attn_out.weight"].T
+        h = rms_norm(x, w[block + "ff_norm.weight"], eps)
+        gate, up = h @ w[block + "ff_proj.weight"].T, h @ w[block + "up_proj.weight"].T
+        x = x + (gate * gate.sigmoid() * up) @ w[block + "ff_out.weight"].T
+    head = w[root + ("wte.weight" if shape["tied"] else "ff_out.weight")]
+    return rms_norm(x, w[root + "ln_f.weight"], eps) @ head.T
+
+
+def dense_qwen3(w: dict[str, Tensor], shape: dict, tokens: Sequence[int]) -> Tensor:
+    eps, theta = 1e-6, 1e6
+    x = w["model.embed_tokens.weight"][tokens]
+    for i in range(shape["layers"]):
+        layer = f"model.layers.{i}."
+        h = rms_norm(x, w[layer + "input_layernorm.weight"], eps)
+        q, k, v = (
+            (h @ w[f"{layer}self_attn.{name}_proj.weight"].T).unflatten(-1, (-1, shape["head_dim"])) for name in "qkv"
+        )
+        q = rope(rms_norm(q, w[layer + "self_attn.q_norm.weight"], eps), theta)
+        k = rope(rms_norm(k, w[layer + "self_attn.k_norm.weight"], eps), theta)
+        x = x + attention(q, k, v) @ w[layer + "self_attn.o_proj.weight"].T
+        h = rms_norm(x, w[layer + "post_attention_layernorm.weight"], eps)
+        gate, up = h @ w[layer + "mlp.gate_proj.weight"].T, h @ w[layer + "mlp.up_proj.weight"].T
+        x = x + (gate * gate.sigmoid() * up) @ w[layer + "mlp.down_proj.weight"].T
+    head = w["model.embed_tokens.weight" if shape["tied"] else "lm_head.weight"]
+    return rms_norm(x, w["model.norm.weight"], eps) @ head.T
+
+
+# --- the packed forward, by hand --------------------------------------------------------------------------------------
+
+
+class Packed:
+    """Sequences behind one another in one cache; `run` computes some positions of each."""
+
+    def __init__(self, network: Network, lengths: Sequence[int]) -> None:
+        devices = [block.ff_out.weight.device for block in network.blocks]
+        self.network, self.lengths = network, list(lengths)
+        self.cache = KVCache(network.config, sum(lengths), network.dtype, devices)
+
+    def run(
+        self,
+        sequences: Sequence[Sequence[int]],
+        positions: Sequence[Sequence[int]] | None = None,
+        written: list[int] | None = None,
+    ) -> list[Tensor]:
+        """Logits of the chosen positions (default: all) of each sequence; written: rows that write, default all."""
+        positions = positions or [range(n) for n in self.lengths]
+        starts = [sum(self.lengths[:b]) for b in range(len(self.lengths))]
+        rows = Rows(
+            torch.tensor([p for chosen in positions for p in chosen]),
+            torch.tensor([start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen]),
+            [len(chosen) for chosen in positions],
+            self.lengths,
+            None if written is None else torch.tensor(written, dtype=torch.int64),
+        )
+        tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
+        logits = self.network.logits(self.network.forward_rows(tokens, rows, self.cache))
+        return list(logits.split(rows.counts))
+
+
+@pytest.fixture(params=sorted(LAYOUTS))
+def layout(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Network, Callable[[Sequence[int]], Tensor]]:
+    """A float32 network and its dense twin in float64."""
+    write, shape = LAYOUTS[request.param]
+    weights = {name: tensor.double() for name, tensor in write(tmp_path, **shape).items()}
+    dense = dense_llada if write is write_llada else dense_qwen3
+    return surelock.load(tmp_path, device="cpu").network, lambda tokens: dense(weights, shape, list(tokens))
+
+
+def assert_near(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(found.double(), expected.double(), rtol=0, atol=tolerance)
+
+
+def test_both_forwards_equal_the_dense_layout(layout) -> None:
+    network, dense = layout
+    batch = torch.randint(37, (3, 8), generator=torch.Generator().manual_seed(0))
+    logits = network(batch)
+    assert logits.shape == (3, 8, 37)
+    assert logits.dtype == torch.float32
+    packed = Packed(network, [8, 8, 8]).run(batch.tolist())
+    ragged = Packed(network, [len(ids) for ids in PROMPTS]).run(PROMPTS)
+    for ids, whole, part in zip(batch.tolist(), logits, packed, strict=True):
+        assert_near(whole, dense(ids))
+        assert_near(part, dense(ids))
+    for ids, part in zip(PROMPTS, ragged, strict=True):
+        assert_near(part, dense(ids))
+
+
+def test_subsets_equal_dense_when_the_inputs_have_not_changed(layout) -> None:
+    network, dense = layout
+    packed = Packed(network, [len(ids) for ids in PROMPTS])
+    packed.run(PROMPTS)
+    for positions in ([[0, 2, 5], [1], [3, 4, 8]], [[4], [], [0, 1]], [[], [0, 1, 2], []], [[1, 2], [0, 1], [5, 7]]):
+        for ids, chosen, part in zip(PROMPTS, positions, packed.run(PROMPTS, positions), strict=True):
+            assert_near(part, dense(ids)[list(chosen)])
+
+
+def test_a_computed_row_sees_the_stale_keys_of_the_others(lm) -> None:
+    """One layer: its keys and values depend on a position's own token only, so the cache's content is known."""
+    network = Network(lm.network.config).double().requires_grad_(False)
+    network.load_state_dict(lm.network.state_dict())
+    network.blocks = network.blocks[:1]
+    packed = Packed(network, [4])
+    packed.run([[5, 6, 7, 8]])
+    (changed,) = packed.run([[5, 6, 9, 10]], [[2]])  # position 3 still holds what token 8 wrote
+    assert_near(changed[0], network(torch.tensor([[5, 6, 9, 8]]))[0, 2], 1e-12)
+    (other,) = packed.run([[5, 6, 7, 8]], [[0]])  # position 2 holds what token 9 wrote
+    assert_near(other[0], network(torch.tensor([[5, 6, 9, 8]]))[0, 0], 1e-12)
+
+
+def test_rows_of_other_sequences_never_matter(lm) -> None:
+    ids, positions = [4, 9, 1, 1, 7], [1, 2, 4]
+    alone = Packed(lm.network, [5])
+    alone.run([ids])
+    for left, right in (([3, 1], [8] * 7), ([40, 40, 2], [1])):
+        batch = [left, ids, right]
+        packed = Packed(lm.network, [len(x) for x in batch])
+        assert_near(packed.run(batch)[1], lm.network(torch.tensor([ids]))[0], 1e-12)
+        assert_near(packed.run(batch, [[0], positions, []])[1], alone.run([ids], [positions])[0], 1e-12)
+
+
+def test_probes_do_not_write(lm) -> None:
+    packed = Packed(lm.network, [6, 3])
+    before, after = PROMPTS[:2], [[5, 3, 9, 12, 1, 7], PROMPTS[1]]
+    packed.run(before)
+    keys = [x.clone() for x in packed.cache.keys + packed.cache.values]
+    packed.run(after, [[3], []], written=[])
+    assert all(map(torch.equal, keys, packed.cache.keys + packed.cache.values))
+    packed.run(after, [[0, 3], [2]], written=[0, 2])  # position 3 probes; the others write what is there already
+    for old, new in zip(keys, packed.cache.keys + packed.cache.values, strict=True):
+        assert_near(new, old, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_narrow_networks_run(lm, llada: Path, dtype: torch.dtype) -> None:
+    network = surelock.load(llada, device="cpu", dtype=dtype).network
+    ids = PROMPTS[0]
+    logits, (packed,) = network(torch.tensor([ids]))[0], Packed(network, [6]).run([ids])
+    assert logits.dtype == packed.dtype == dtype
+    assert_near(logits, lm.network(torch.tensor([ids]))[0], 0.3)
+    assert_near(packed, logits, 0.1)
+
+
+def test_the_dense_forward_is_differentiable(lm) -> None:
+    network = Network(lm.network.config)
+    network(torch.tensor([[3, 1, 4]])).square().sum().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_blocks_on_two_device_objects(lm, llada: Path) -> None:
+    places = {"embed": "cpu:0", "blocks.0": "cpu", "blocks.1": "cpu:0", "norm": "cpu", "head": "cpu"}
+    spread = surelock.load(llada, dtype=torch.float64, device_map=places)
+    ids = PROMPTS[2]
+    assert torch.equal(spread.network(torch.tensor([ids])), lm.network(torch.tensor([ids])))
+    assert_near(Packed(spread.network, [9]).run([ids])[0], lm.network(torch.tensor([ids]))[0], 1e-12)
+    settings = surelock.DecodeSettings(gen_length=8, temperature=0.5)
+    rule = surelock.LockRule(epsilon=1e-2, unlock=surelock.UnlockRule(period=2, min_interval=0))
+    runs = zip(*(surelock.decode(m, [[5, 3, 9], [5]], settings, lock=rule) for m in (lm, spread)), strict=True)
+    assert all(torch.equal(a.tokens, b.tokens) and torch.equal(a.locked, b.locked) for a, b in runs)
