@@ -70,8 +70,8 @@ class DecodeSettings:
             raise ValueError("seed must be a whole number or one per sequence, not ()")
         for seed in self.seed if isinstance(self.seed, tuple) else (self.seed,):
             _whole("seed", seed, 0)
-        if not isinstance(self.seed, tuple):
-            object.__setattr__(self, "seed", index(self.seed))
+        if isinstance(self.seed, Integral):
+            object.__setattr__(self, "seed", int(self.seed))
         for name in ("suppress_eos", "suppress_eos_confidence"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
