@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
@@ -270,8 +271,7 @@ def _quantisation(lm: LanguageModel, length: int) -> dict[str, float]:
     if network.dtype.itemsize > 2:
         return {}
     tokens = torch.randint(network.config.vocab_size, (1, min(length, 64)), device=lm.device)
-    exact = network(tokens)[0].float()
-    exact += torch.rand_like(exact).sub_(0.5) * exact.abs() * torch.finfo(network.dtype).eps
+    exact = F.linear(network.hidden(tokens)[0].float(), network.head_weight.float())
     rounded = exact.to(network.dtype).float()
     kl = kl_divergence(exact.softmax(-1), exact, exact.logsumexp(-1), rounded.clone(), rounded.logsumexp(-1))
     return {"rounding_kl_median": float(kl.median()), "rounding_kl_max": float(kl.max())}

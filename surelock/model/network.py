@@ -99,6 +99,10 @@ class Network(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Plain dense forward: tokens [B, N] int64 (no pads) -> logits [B, N, vocab_size] in the network's dtype."""
+        return self.logits(self.hidden(tokens))
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Hidden states after the last norm of the plain dense forward: [B, N] int64 -> [B, N, d_model]."""
         gqa = self.config.n_heads != self.config.n_kv_heads
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -110,7 +114,7 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        return self.logits(self._run(tokens, rotary, lambda layer: attend))
+        return self._run(tokens, rotary, lambda layer: attend)
 
     def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
         """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.

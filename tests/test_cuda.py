@@ -1,0 +1,77 @@
+"""The same run on a GPU: skipped where there is none."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from checkpoints import write_llada, write_qwen3
+
+import surelock
+from surelock import DecodeSettings, LockRule, UnlockRule
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
+SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
+RUNS = [
+    (DecodeSettings(gen_length=24), LockRule(epsilon=0.05)),
+    (DecodeSettings(gen_length=24, block_length=8, steps=12, cfg_scale=0.7), LockRule(epsilon=0.2, percentile=None)),
+    (DecodeSettings(gen_length=24, remasking="entropy", select_fraction=0.6), LockRule(epsilon=0.05)),
+    (DecodeSettings(gen_length=24, remasking="margin"), LockRule(epsilon=1.0, unlock=UnlockRule(period=3))),
+    (DecodeSettings(gen_length=24, remasking="threshold", block_length=8, threshold=0.02), None),
+]
+
+
+@pytest.mark.parametrize("write", [write_llada, partial(write_qwen3, head_dim=24)])
+@pytest.mark.parametrize(("settings", "rule"), RUNS)
+def test_a_gpu_decides_what_the_cpu_decides(tmp_path: Path, write, settings: DecodeSettings, rule: LockRule | None):
+    write(tmp_path, tied=False, **SHAPE)
+    runs = [
+        list(
+            surelock.decode(
+                surelock.load(tmp_path, device=device, dtype=torch.float64), PROMPTS, settings, lock=rule, observe=True
+            )
+        )
+        for device in ("cpu", "cuda")
+    ]
+    for ours, theirs in zip(*runs, strict=True):
+        for name in ("tokens", "masked", "locked", "computed", "probed"):
+            assert torch.equal(getattr(ours, name), getattr(theirs, name)), (name, ours.index)
+        torch.testing.assert_close(ours.kl, theirs.kl, atol=1e-9, rtol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_half_precision_and_noise_are_reproducible(tmp_path: Path, temperature: float):
+    write_llada(tmp_path, tied=True, **SHAPE)
+    lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
+    settings = DecodeSettings(gen_length=32, temperature=temperature, seed=4)
+    first, second = (list(surelock.decode(lm, PROMPTS, settings, lock=LockRule(epsilon=0.05))) for _ in range(2))
+    assert torch.equal(first[-1].tokens, second[-1].tokens)
+    assert not first[-1].masked.any()
+
+
+def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
+    write_llada(tmp_path, tied=True, **(SHAPE | {"vocab": 60_000}))
+    lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
+    peaks = []
+    for rule in (None, LockRule()):
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        for _ in surelock.decode(lm, [list(range(2, 130))], DecodeSettings(gen_length=128, steps=4), lock=rule):
+            pass
+        peaks.append(torch.cuda.max_memory_allocated() - before)
+    table = 256 * 60_000 * 2  # bytes: positions x vocabulary in bfloat16
+    assert peaks[1] - peaks[0] < 1.5 * table
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device")
+def test_blocks_spread_over_devices(tmp_path: Path):
+    write_llada(tmp_path, tied=False, **SHAPE)
+    one = surelock.load(tmp_path, device="cuda:0", dtype=torch.float32)
+    spread = {"embed": 0, "blocks.0": 0, "blocks.1": 1, "blocks.2": 1, "norm": 1, "head": 1}
+    two = surelock.load(tmp_path, device_map=spread, dtype=torch.float32)
+    runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), lock=LockRule())) for lm in (one, two)]
+    assert torch.equal(runs[0][-1].tokens, runs[1][-1].tokens)
