@@ -181,11 +181,14 @@ class PosteriorReader:
         if not len(choosers) or self._settings.remasking == "replay":
             return torch.empty(2, 0, dtype=torch.float64, device=z.device)
         index = torch.from_numpy(choosers - start).to(z.device)
-        if len(choosers) < len(z):
-            z = z.index_select(0, index)
         temperature, remasking = self._settings.temperature, self._settings.remasking
-        uniform = noise.gumbel(rows.slots[choosers]) if temperature > 0 else None
-        chosen = choose_tokens(z, self._banned, temperature, uniform)
+        if temperature > 0:
+            uniform = noise.gumbel(rows.slots[choosers])
+            chosen = choose_tokens(z.index_select(0, index), self._banned, temperature, uniform)
+        elif 2 * len(choosers) < len(z):
+            chosen = choose_tokens(z.index_select(0, index), self._banned, 0.0, None)
+        else:  # copying most of the rows would cost more than looking at all
+            chosen = choose_tokens(z, self._banned, 0.0, None)[index]
         score = SCORES[remasking](p.index_select(0, index)) if remasking in SCORES else p[index, chosen]
         return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
 
