@@ -143,6 +143,7 @@ class _Run:
             yield self._step(t)
 
     def _step(self, t: int) -> Step:
+        """One turn of Algorithm 1's loop (lines 5-25)."""
         canvas, locks = self.canvas, self.locks
         self.watch.start()
         running = np.array([self.schedule.running(b) for b in range(canvas.batch)])
