@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,7 +23,7 @@ from surelock.model.language_model import LanguageModel
 
 Logits = Callable[[int, int, Tensor], Tensor]
 
-_CHUNK_BYTES = {"cpu": 2**22, "cuda": 2**27}  # of one table [rows, V] in the wide dtype; four are used
+_CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}  # of one table [rows, V] in the wide dtype; four are used
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
@@ -111,10 +112,9 @@ class PosteriorReader:
             return Reading(
                 True, empty, empty, np.empty((0, self._top_k), int), np.empty((0, self._top_k)), rows.slots, empty
             )
-        parts = [
-            self._read_chunk(logits, rows, noise, at, min(at + self._chunk, count))
-            for at in range(0, count, self._chunk)
-        ]
+        chunks = -(-count // self._chunk)
+        edges = [count * chunk // chunks for chunk in range(chunks + 1)]  # even: a last chunk of a few rows is dear
+        parts = [self._read_chunk(logits, rows, noise, *ends) for ends in pairwise(edges)]
         stats, choices, tops = zip(*parts, strict=True)
         finite, confidence, kl = _to_host(torch.cat(stats, dim=1))
         kl[~self._stored[rows.slots]] = np.inf if self._remember else np.nan
