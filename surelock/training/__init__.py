@@ -1,0 +1,1 @@
+"""How the embedded checkpoint was made: data, tokenizer, masked diffusion objective, optimiser, trainer, evaluation."""

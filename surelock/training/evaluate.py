@@ -1,0 +1,93 @@
+"""The held-out loss: an upper bound on the text's description length, comparable over tokenizers per character."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from surelock.model.network import Network
+from surelock.training.objective import draw_masks, make_batch, nats, stratified_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """An upper bound on -log p(text), with Monte Carlo standard errors: of the masks, not of the choice of text."""
+
+    nats_per_token: float
+    nats_per_token_error: float
+    bits_per_character: float
+    bits_per_character_error: float
+    stories: int
+    tokens: int
+    characters: int
+    draws: int
+    window: int
+
+    def as_dict(self) -> dict[str, float | int]:
+        return asdict(self)
+
+
+@torch.no_grad()
+def evaluate(
+    network: Network,
+    stories: Sequence[Sequence[int]],
+    characters: int,
+    *,
+    mask_id: int,
+    eos_id: int,
+    window: int = 256,
+    draws: int = 16,
+    seed: int = 0,
+    show_progress: bool = False,
+) -> Bound:
+    """Bound the nats of each story and its EOS; windows hold one story, or an equal part of one longer than `window`.
+
+    stories: token ids without EOS; characters: of the stories' text, the denominator of bits_per_character.
+    draws per window (even): two in each of draws / 2 strata of the number of masked tokens, whose difference gives the
+    standard error. The masks depend on (seed, window's number) alone, so checkpoints with one tokenizer see the same.
+    """
+    if draws < 2 or draws % 2:
+        raise ValueError(f"draws must be an even number of at least 2, not {draws}")
+    windows = [part for story in stories for part in _split(np.array([*story, eos_id], dtype=np.int64), window)]
+    total, variance = 0.0, 0.0
+    for number, tokens in enumerate(tqdm(windows, desc="evaluating", unit="window", disable=not show_progress)):
+        rng = np.random.default_rng([seed, number])
+        means = _masked_means(network, tokens, draws, rng, mask_id).reshape(2, -1)
+        total += len(tokens) * float(means.mean())
+        variance += (len(tokens) / means.size) ** 2 * float(((means[0] - means[1]) ** 2).sum())
+    count = sum(map(len, windows))
+    error, to_bits = math.sqrt(variance), 1 / (math.log(2) * characters)
+    return Bound(
+        nats_per_token=total / count,
+        nats_per_token_error=error / count,
+        bits_per_character=total * to_bits,
+        bits_per_character_error=error * to_bits,
+        stories=len(stories),
+        tokens=count,
+        characters=characters,
+        draws=draws,
+        window=window,
+    )
+
+
+def _split(tokens: NDArray[np.int64], window: int) -> Iterator[NDArray[np.int64]]:
+    yield from np.array_split(tokens, -(-len(tokens) // window))
+
+
+def _masked_means(
+    network: Network, tokens: NDArray[np.int64], draws: int, rng: np.random.Generator, mask_id: int
+) -> NDArray[np.float64]:
+    """[draws]: nats per masked token; the first half has one draw in each stratum, and so has the second."""
+    strata = np.tile(np.arange(draws // 2), 2)
+    counts = stratified_counts(rng, strata, draws // 2, len(tokens))
+    masks = draw_masks(rng, counts, len(tokens))
+    batch = make_batch(np.tile(tokens, (draws, 1)), masks, mask_id, int(counts.sum()))
+    noisy, index, target, _ = batch.to(network.embed.weight.device)
+    losses = nats(network, noisy, index, target).double().cpu().numpy()
+    return np.bincount(index.cpu().numpy() // len(tokens), losses, minlength=draws) / counts

@@ -1,0 +1,68 @@
+"""What a training run is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOptions:
+    """Every flag of `python -m surelock train`, checked where it is made (ValueError, the flag named first).
+
+    data, valid: text files of stories. out: a directory for the run's state, log and the best model so far.
+    init: a checkpoint directory to start from, tokenizer and shape included; resume: continue the run in `out`.
+    minutes, steps: the schedule's length, whichever ends first; at least one. windows: lengths, one per step in turn.
+    muon_rate, adam_rate: peak learning rates; warm_up: share of the schedule; the decay to zero fills the rest.
+    processes: on a CPU, each with `threads` threads and its share of every batch.
+    """
+
+    data: tuple[Path, ...]
+    valid: Path
+    out: Path
+    init: Path | None = None
+    resume: bool = False
+    minutes: float | None = None
+    steps: int | None = None
+    pieces: int = 4096
+    d_model: int = 256
+    layers: int = 6
+    heads: int = 4
+    ffn: int = 704
+    max_length: int = 1024
+    batch_tokens: int = 12288
+    windows: tuple[int, ...] = (192, 256)
+    muon_rate: float = 0.02
+    adam_rate: float = 3e-3
+    weight_decay: float = 0.02
+    warm_up: float = 0.02
+    seed: int = 0
+    device: str | None = None
+    dtype: str = "bfloat16"
+    threads: int | None = None
+    processes: int = 1
+    compile: bool = False
+    evaluate_minutes: float = 10.0
+    evaluate_draws: int = 8
+    save_minutes: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.minutes is None and self.steps is None:
+            raise ValueError("minutes: give --minutes, --steps or both")
+        if self.processes > 1 and self.device not in (None, "cpu"):
+            raise ValueError("processes: several processes train on the CPU only")
+        if self.dtype not in ("bfloat16", "float32"):
+            raise ValueError(f"dtype: must be bfloat16 or float32, not {self.dtype}")
+        if self.d_model % self.heads:
+            raise ValueError(f"heads: must divide d_model ({self.d_model}), {self.heads} does not")
+        self._check_positive()
+
+    def _check_positive(self) -> None:
+        for name in ("minutes", "steps", "batch_tokens", "processes", "threads", "evaluate_draws"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ValueError(f"{name}: must be positive, not {value}")
+        if not self.windows or min(self.windows) < 2 or max(self.windows) > self.max_length:
+            raise ValueError(f"windows: lengths must lie between 2 and {self.max_length}")
+        if min(self.batch_tokens // length for length in self.windows) < self.processes:
+            raise ValueError("batch_tokens: too few for a window in each process")

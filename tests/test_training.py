@@ -1,0 +1,211 @@
+"""Training: the loss falls, an interrupted run resumes exactly, the shipped checkpoint is as good as it says."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import surelock
+from surelock.training.data import Corpus, is_whole, read_stories
+from surelock.training.evaluate import evaluate
+from surelock.training.objective import batch_loss, draw_masks, make_batch, nats, stratified_counts
+from surelock.training.optim import orthogonalize
+from surelock.training.options import TrainOptions
+from surelock.training.tokenizer import MASK_ID, train_tokenizer
+from surelock.training.trainer import Trainer, build_network, learning_rate
+
+CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corpus"
+
+STORIES = [
+    "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft and the "
+    'boat went far. "Come back, little boat!" said Nora. A brown duck pushed the boat to her. Nora gave the duck some '
+    "bread, and they were friends from that day on.",
+    "There was a goat called Pim who liked to climb. He climbed on the cart, on the wall and on the roof. His mother "
+    'said, "Pim, please come down." But Pim could not come down. So the farmer fetched a long ladder. Pim said thank '
+    "you and never climbed on the roof again.",
+    "Omar and his sister found a red kite in a tree. The string was long, but the kite had a hole. They went home and "
+    "asked their grandmother for some paper. She helped them to mend it. The next day the kite flew high over the hill "
+    "and Omar laughed and laughed.",
+    "The old lamp in the kitchen was sad because nobody lit it any more. One night there was a storm and all the "
+    'lights went out. "Where is the old lamp?" asked the father. He lit it, and the whole family sat down and told '
+    "stories. The old lamp was so happy that it shone very bright.",
+]
+
+
+@pytest.fixture
+def stories_file(tmp_path: Path) -> Path:
+    file = tmp_path / "stories.txt"
+    file.write_text("".join(f"{story}\n<|endoftext|>\n" for story in STORIES))
+    return file
+
+
+def options(stories_file: Path, out: str, **changes: object) -> TrainOptions:
+    values = {
+        "data": (stories_file,),
+        "valid": stories_file,
+        "out": stories_file.parent / out,
+        "steps": 20,
+        "pieces": 400,
+        "d_model": 32,
+        "layers": 2,
+        "heads": 2,
+        "ffn": 64,
+        "batch_tokens": 512,
+        "windows": (32, 48),
+        "evaluate_draws": 2,
+        "warm_up": 0.1,
+        "device": "cpu",
+    }
+    return TrainOptions(**values | changes)
+
+
+class Interrupted(Trainer):
+    """Stops like a killed process: after the state of step 9 is on disk and some more work is lost."""
+
+    def _look_after(self, bar: object) -> None:
+        super()._look_after(bar)
+        if self.step == 9:
+            self._save()
+        if self.step == 12:
+            raise KeyboardInterrupt
+
+
+def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: Path) -> None:
+    whole = Trainer(options(stories_file, "whole"))
+    summary = whole.run()
+    lines = [json.loads(line) for line in (stories_file.parent / "whole" / "log.jsonl").read_text().splitlines()]
+    bounds = [line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line]
+    assert bounds[-1] < 0.9 * bounds[0]
+    assert summary["steps"] == 20
+    assert summary["best"]["bits_per_character"] == pytest.approx(min(bounds))
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(options(stories_file, "parts")).run()
+    resumed = Trainer(options(stories_file, "parts", resume=True))
+    assert resumed.step == 9
+    resumed.run()
+    for (name, a), b in zip(whole.network.named_parameters(), resumed.network.parameters(), strict=True):
+        assert torch.equal(a, b), name
+    for name, value in whole.optimizer.momentum.items():
+        assert torch.equal(value, resumed.optimizer.momentum[name]), name
+
+    lm = surelock.load(stories_file.parent / "whole" / "model", device="cpu")
+    assert lm.decode(lm.encode(STORIES[0])) == STORIES[0]
+
+
+def test_options_are_refused_with_the_flag_named(stories_file: Path) -> None:
+    for wrong in (
+        {"steps": None},
+        {"steps": 0},
+        {"dtype": "float16"},
+        {"heads": 3},
+        {"windows": (5000,)},
+        {"batch_tokens": 16},
+        {"processes": 2, "device": "cuda"},
+    ):
+        with pytest.raises(ValueError, match=r"^\w+: "):
+            options(stories_file, "out", **wrong)
+
+
+def test_schedule_rises_and_falls_to_zero() -> None:
+    rates = [learning_rate(p, 0.1) for p in (0.0, 0.05, 0.1, 0.55, 1.0, 1.1)]
+    assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0, 0.0])
+
+
+def test_records_that_are_no_stories_are_dropped() -> None:
+    assert all(is_whole(story) for story in STORIES)
+    assert not is_whole(STORIES[0][:-1])
+    assert not is_whole(STORIES[0][1:])
+    assert not is_whole("THE GOLDEN BIRD HANS IN LUCK THE STRAW, THE COAL, AND THE BEAN BRIAR ROSE RAPUNZEL.")
+    assert not is_whole("The end.")
+
+
+def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:
+    stories = [[i] * (5 + i) for i in range(2, 30)]
+    make = lambda: Corpus(stories, eos_id=0, seed=3, lengths=(8, 12), batch_tokens=96)  # noqa: E731
+    a, b = make(), make()
+    assert [a.batch(step).shape for step in (0, 1)] == [(12, 8), (8, 12)]
+    for step in (500, 3, 0):
+        np.testing.assert_array_equal(a.batch(step), b.batch(step))
+    first = a.batch(0)[:6]
+    lengths = {story[0]: len(story) for story in stories}
+    for row in first:
+        expected = ([row[0]] * lengths[row[0]] + [0])[:8]
+        assert list(row[: len(expected)]) == expected
+    seen = {int(row[0]) for step in (0, 2, 4) for row in (*a.batch(step)[:6], *a.batch(step + 1)[:4])}
+    assert seen == set(lengths), "one epoch of aligned windows starts every story"
+
+
+def test_masking_is_uniform_in_the_number_of_masks() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.concatenate([stratified_counts(rng, np.arange(8), 8, 16) for _ in range(500)])
+    assert set(counts) == set(range(1, 17))
+    assert np.bincount(counts)[1:] == pytest.approx(250, abs=80)
+    masks = draw_masks(rng, counts, 16)
+    assert (masks.sum(axis=1) == counts).all()
+    assert masks.mean(axis=0) == pytest.approx(17 / 32, abs=0.04)
+
+
+def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
+    """Mean over windows of (1/N) (N/k) sum over masked of -log p, from the plain dense forward."""
+    rng = np.random.default_rng(1)
+    windows = rng.integers(2, 41, (3, 10))
+    masks = draw_masks(rng, np.array([1, 4, 10]), 10)
+    batch = make_batch(windows, masks, lm.mask_id, capacity=20)
+    log_p = lm.network(batch.noisy).log_softmax(dim=-1)
+    expected = 0.0
+    for row, mask in enumerate(masks):
+        own = [float(log_p[row, i, windows[row, i]]) for i in np.flatnonzero(mask)]
+        expected -= sum(own) / len(own) / 3
+    assert float(batch_loss(lm.network, *batch)) == pytest.approx(expected, rel=1e-5)
+    padding = nats(lm.network, *batch[:3])[15:] * batch.weight[15:]
+    assert not padding.any()
+    with pytest.raises(ValueError, match="do not fit"):
+        make_batch(windows, masks, lm.mask_id, capacity=14)
+
+
+def test_bound_of_a_uniform_model_is_exact() -> None:
+    """A network whose logits are all zero needs log V nats per token, whatever is masked."""
+    tokenizer = train_tokenizer(STORIES, 300)
+    trainer_config = surelock.model.config.NetworkConfig(
+        vocab_size=300, d_model=8, n_layers=1, n_heads=1, n_kv_heads=1, head_size=8, d_ff=8, max_length=64,
+        rope_theta=1e4, norm_eps=1e-5, tied=True,
+    )  # fmt: skip
+    network = build_network(trainer_config, seed=0)
+    with torch.no_grad():
+        network.norm.weight.zero_()
+    ids = [tokenizer.encode(story).ids for story in STORIES]
+    bound = evaluate(network, ids, sum(map(len, STORIES)), mask_id=MASK_ID, eos_id=0, window=64, draws=4)
+    assert bound.nats_per_token == pytest.approx(np.log(300), rel=1e-6)
+    assert bound.nats_per_token_error == pytest.approx(0.0, abs=1e-6)
+    assert bound.tokens == sum(map(len, ids)) + len(ids)
+    assert bound.bits_per_character == pytest.approx(np.log2(300) * bound.tokens / bound.characters, rel=1e-6)
+
+
+def test_orthogonalize_makes_singular_values_near_one() -> None:
+    matrices = torch.randn(3, 40, 16, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonalize(matrices).float())
+    assert values.min() > 0.5
+    assert values.max() < 1.4
+
+
+def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.LanguageModel) -> None:
+    """The stories above are not from any corpus: plainer sentences than the held-out ones, stranger names."""
+    ids = [stories.encode(story) for story in STORIES]
+    bound = evaluate(stories.network, ids, sum(map(len, STORIES)), mask_id=stories.mask_id, eos_id=0, draws=16)
+    assert bound.bits_per_character < 1.27  # the card says 1.23
+
+
+def test_shipped_checkpoint_scores_its_held_out_figure(stories: surelock.LanguageModel) -> None:
+    file = CORPUS / "tinystories_valid.txt"
+    if not file.is_file():
+        pytest.skip("the held-out stories are not beside the checkout")
+    directory = Path(surelock.model.loading.STORIES)
+    stated = json.loads((directory / "config.json").read_text())["held_out"]
+    texts = read_stories(file)
+    ids = [stories.encode(text) for text in texts]
+    bound = evaluate(stories.network, ids, sum(map(len, texts)), mask_id=stories.mask_id, eos_id=0, draws=2, seed=1)
+    error = np.hypot(bound.bits_per_character_error, stated["bits_per_character_error"])
+    assert bound.bits_per_character == pytest.approx(stated["bits_per_character"], abs=4 * error)
