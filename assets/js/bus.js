@@ -1,0 +1,5 @@
+// How the parts of the page that live in different components hear of each other. Events: "state" (detail: idle, running or paused), "run", "pause", "resume", "step", "stop".
+
+export const bus = new EventTarget();
+export const tell = (type, detail) => bus.dispatchEvent(new CustomEvent(type, { detail }));
+export const listen = (type, f) => bus.addEventListener(type, (event) => f(event.detail));

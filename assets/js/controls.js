@@ -1,0 +1,32 @@
+// Pause / Resume, Step and Stop beside the Run button. What they do is live.js's business.
+
+import { listen, tell } from "./bus.js";
+import { h, setText } from "./dom.js";
+
+const NARROW = "(max-width: 768px)";
+
+/** Gradio's own toggle of the sidebar: on a narrow screen the sidebar lies over the stage. */
+export function closeSidebarIfNarrow() {
+  if (!matchMedia(NARROW).matches) return;
+  const sidebar = document.querySelector(".sidebar.open");
+  sidebar?.querySelector(".toggle-button")?.click();
+}
+
+export function connect({ element }) {
+  const button = (name, text, action) => h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);
+  let state = "idle";
+  const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause")), step = button("step", "Step", () => tell("step")), stop = button("stop", "Stop", () => tell("stop"));
+  element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
+  listen("state", (now) => {
+    state = now;
+    setText(pause, now === "paused" ? "Resume" : "Pause");
+    pause.disabled = stop.disabled = now === "idle";
+    step.disabled = false;
+  });
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("#sl-run")) return;
+    tell("run");
+    closeSidebarIfNarrow();
+  }, true);
+  tell("controls");
+}

@@ -1,0 +1,68 @@
+// Small DOM helpers. Text always goes in as text nodes: nothing in this folder builds markup from strings.
+
+/** h("button", {class: "sl-x", onclick: f, "aria-label": "y"}, "text", node) */
+export function h(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : String(value));
+  }
+  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+/** Sets text only where it changed, so that a running page does not relayout for nothing. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+/** Calls f once per animation frame at most, with the latest arguments. */
+export function perFrame(f) {
+  let waiting = false, latest = [];
+  return (...args) => {
+    latest = args;
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; f(...latest); });
+  };
+}
+
+/** Calls f at most once per `ms`, the last call always included. */
+export function throttle(f, ms) {
+  let timer = null, last = -Infinity, latest = [];
+  const call = () => { timer = null; last = performance.now(); f(...latest); };
+  return (...args) => {
+    latest = args;
+    if (timer !== null) return;
+    const wait = last + ms - performance.now();
+    if (wait <= 0) call(); else timer = setTimeout(call, wait);
+  };
+}
+
+/** Calls f when the node comes into view; inView says whether it is. What nobody sees need not be drawn while a run streams. */
+const hidden = new WeakSet();
+export const inView = (node) => !hidden.has(node);
+export function watchView(node, f) {
+  new IntersectionObserver(([{ isIntersecting }]) => {
+    if (isIntersecting) { hidden.delete(node); f(); } else hidden.add(node);
+  }, { rootMargin: "100px" }).observe(node);
+}
+
+export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+/** Offers text, or a list of texts one after the other, as a file. */
+export function download(name, type, content) {
+  const url = URL.createObjectURL(new Blob([content].flat(), { type }));
+  const link = h("a", { href: url, download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
+export const seconds = (x) => (x < 9.95 ? `${x.toFixed(2)} s` : x < 99.5 ? `${x.toFixed(1)} s` : `${x.toFixed(0)} s`);
+export function scientific(x) {
+  if (x === Infinity) return "none yet";
+  if (x === 0) return "≤ 1e-12";
+  return x >= 0.01 && x < 1000 ? x.toPrecision(3) : x.toExponential(1);
+}

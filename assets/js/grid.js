@@ -1,0 +1,206 @@
+// One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own.
+
+import { ACTIVE, LOCKED, MASKED } from "./trace.js";
+
+export const WHOLE_TOKENS = 256; // up to here every cell shows its whole token
+const FADE = [1, 0.5, 0.2]; // how strongly the changes of this step, the last and the one before are lit
+const HATCH = 6; // pixels between the lines on locked cells
+const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
+
+/** Columns, rows and cell size for n cells in `width` CSS pixels. */
+export function layout(n, width) {
+  if (n <= WHOLE_TOKENS) {
+    const columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
+    return { columns, rows: Math.ceil(n / columns), w: width / columns, h: n <= 144 ? 26 : 23, gap: 3 };
+  }
+  const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
+  const columns = Math.ceil(width / size), w = width / columns;
+  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1 };
+}
+
+export class Grid {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.pen = canvas.getContext("2d");
+    this.fits = new Map(); // label -> {lines, size} for the present cell width
+  }
+
+  /** Fits the canvas to its width; call when width, theme or n changes. */
+  resize(n, width, colours) {
+    const ratio = Math.min(window.devicePixelRatio || 1, 2), box = layout(n, width);
+    if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
+    Object.assign(this, { n, box, ratio, colours });
+    const [w, h] = [Math.round(width * ratio), Math.round(box.rows * box.h * ratio)];
+    if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
+    this.canvas.style.height = `${box.rows * box.h}px`;
+    this.sprites = [MASKED, ACTIVE, LOCKED].map((state) => this.#sprite(state));
+  }
+
+  cellAt(x, y) {
+    const column = Math.floor(x / this.box.w), row = Math.floor(y / this.box.h), cell = row * this.box.columns + column;
+    return column >= 0 && column < this.box.columns && row >= 0 && cell < this.n ? cell : -1;
+  }
+
+  rect(cell) {
+    const { columns, w, h, gap } = this.box;
+    return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
+  }
+
+  /** view: {lane, other (lane to differ from, or null), step, promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  draw(view) {
+    const { pen, ratio, box } = this, states = view.lane.row(view.step);
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    for (let cell = 0; cell < this.n; cell++) {
+      const [x, y] = this.rect(cell);
+      pen.drawImage(this.sprites[states[cell]], Math.round(x * ratio), Math.round(y * ratio));
+    }
+    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.direction = "ltr";
+    if (view.fresh) this.#fresh(view);
+    if (box.w >= 22) this.#labels(view, states);
+    if (view.other) this.#differences(view);
+    this.#prompt(view.promptLength);
+    for (const [cell, pin] of view.pins) this.#ring(cell, this.colours.pins[pin], 2.5, String(pin + 1));
+    if (view.hover >= 0 && view.hover < this.n) this.#ring(view.hover, this.colours.ink, 2);
+  }
+
+  /** A cell of one state as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
+  #sprite(state) {
+    const { box, ratio, colours } = this, sprite = document.createElement("canvas"), pen = sprite.getContext("2d");
+    Object.assign(sprite, { width: Math.max(1, Math.round((box.w - box.gap) * ratio)), height: Math.max(1, Math.round((box.h - box.gap) * ratio)) });
+    const [w, h] = [sprite.width / ratio, sprite.height / ratio], radius = Math.min(5, w / 4);
+    pen.scale(ratio, ratio);
+    pen.beginPath();
+    pen.roundRect(0, 0, w, h, radius);
+    pen.fillStyle = [colours.masked, colours.active, colours.locked][state];
+    pen.fill();
+    if (state === LOCKED) {
+      pen.save();
+      pen.clip();
+      pen.strokeStyle = colours.lockedHatch;
+      pen.lineWidth = 1.3;
+      for (let x = -h; x < w; x += HATCH) { pen.beginPath(); pen.moveTo(x, h); pen.lineTo(x + h, 0); pen.stroke(); }
+      pen.restore();
+    }
+    if (state === ACTIVE) {
+      const line = w > 14 ? 1.5 : 1;
+      pen.beginPath();
+      pen.roundRect(line / 2, line / 2, w - line, h - line, radius - line / 2);
+      pen.strokeStyle = colours.activeRing;
+      pen.lineWidth = line;
+      pen.stroke();
+    }
+    if (state === MASKED && w > 5) {
+      pen.beginPath();
+      pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
+      pen.fillStyle = colours.maskedDot;
+      pen.fill();
+    }
+    return sprite;
+  }
+
+  /** Cells that changed in this step and, fading, in the two before. */
+  #fresh({ lane, step }) {
+    FADE.forEach((strength, age) => {
+      const record = step - age >= 0 ? lane.steps[step - age] : null;
+      for (const cell of record?.locked ?? []) this.#glow(cell, this.colours.freshLock, strength);
+      for (const cell of record?.unmasked ?? []) this.#glow(cell, this.colours.fresh, strength);
+    });
+  }
+
+  #glow(cell, colour, strength) {
+    const { pen } = this, [x, y, w, h] = this.rect(cell);
+    pen.globalAlpha = strength;
+    pen.beginPath();
+    pen.roundRect(x - 1, y - 1, w + 2, h + 2, Math.min(6, w / 4));
+    pen.strokeStyle = colour;
+    pen.lineWidth = w > 14 ? 3 : 2;
+    pen.stroke();
+    pen.globalAlpha = 0.22 * strength;
+    pen.fillStyle = colour;
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+
+  #labels({ labels }, states) {
+    const { pen, colours } = this;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    for (let cell = 0; cell < this.n; cell++) {
+      if (states[cell] === MASKED || !labels[cell]) continue;
+      const [x, y, w, h] = this.rect(cell), fit = this.#fit(labels[cell], w - 6, h);
+      pen.font = `500 ${fit.size}px ${FONT}`;
+      pen.fillStyle = states[cell] === LOCKED ? colours.lockedText : colours.activeText;
+      fit.lines.forEach((line, i) => pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + (i - (fit.lines.length - 1) / 2) * fit.size * 1.02, w - 3));
+    }
+  }
+
+  /** The largest type in which the whole label fits, on two lines if it must; only labels beyond that are cut. */
+  #fit(label, width, height) {
+    let fit = this.fits.get(label);
+    if (fit) return fit;
+    this.pen.font = `500 13px ${FONT}`;
+    const wide = this.pen.measureText(label).width, one = Math.min(13, height * 0.62, (13 * width) / wide);
+    if (one >= 9 || height < 18) fit = { lines: [one >= 6 || height < 18 ? cut(label, one) : label], size: Math.max(one, 6) };
+    else {
+      const chars = Array.from(label), half = Math.ceil(chars.length / 2), two = Math.min(9.5, (13 * width * 1.9) / wide);
+      fit = { lines: two >= 6 ? [chars.slice(0, half).join(""), chars.slice(half).join("")] : [chars.slice(0, 9).join(""), "…"], size: Math.max(two, 6.5) };
+    }
+    this.fits.set(label, fit);
+    return fit;
+    function cut(text, size) { const most = Math.floor((width / 6) * 1.9); return size >= 6 || text.length <= most ? text : `${text.slice(0, most - 1)}…`; }
+  }
+
+  /** A corner and an underline on generated tokens that differ from the other decoder's. */
+  #differences({ lane, other, step, promptLength }) {
+    const { pen } = this, [mine, theirs] = [lane.clamp(step), other.clamp(step)];
+    pen.fillStyle = this.colours.differs;
+    for (let cell = promptLength; cell < this.n; cell++) {
+      if (lane.unmaskStep[cell] > mine || other.unmaskStep[cell] > theirs || lane.token[cell] === other.token[cell]) continue;
+      const [x, y, w, h] = this.rect(cell), size = Math.max(5, Math.min(9, w / 3));
+      pen.beginPath();
+      pen.moveTo(x + w - size, y); pen.lineTo(x + w, y); pen.lineTo(x + w, y + size);
+      pen.fill();
+      pen.fillRect(x + w * 0.18, y + h - 3, w * 0.64, 2);
+    }
+  }
+
+  /** One line around all prompt cells. */
+  #prompt(length) {
+    if (!length) return;
+    const { pen, box: { columns, w, h } } = this, inside = (cell) => cell >= 0 && cell < length;
+    pen.beginPath();
+    for (let cell = 0; cell < length; cell++) {
+      const column = cell % columns, x = column * w, y = Math.floor(cell / columns) * h, e = 0.9;
+      const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
+      if (!inside(cell - columns)) { pen.moveTo(l, t); pen.lineTo(r, t); }
+      if (!inside(cell + columns)) { pen.moveTo(l, b); pen.lineTo(r, b); }
+      if (column === 0) { pen.moveTo(l, t); pen.lineTo(l, b); }
+      if (column === columns - 1 || !inside(cell + 1)) { pen.moveTo(r, t); pen.lineTo(r, b); }
+    }
+    pen.strokeStyle = this.colours.prompt;
+    pen.lineWidth = 1.8;
+    pen.lineCap = "square";
+    pen.stroke();
+  }
+
+  #ring(cell, colour, line, badge) {
+    const { pen } = this, [x, y, w, h] = this.rect(cell);
+    pen.beginPath();
+    pen.roundRect(x - 0.5, y - 0.5, w + 1, h + 1, Math.min(6, w / 4));
+    pen.strokeStyle = colour;
+    pen.lineWidth = line;
+    pen.stroke();
+    if (!badge || w < 12) return;
+    pen.fillStyle = colour;
+    pen.beginPath();
+    pen.arc(x + 5, y + 5, 6, 0, 7);
+    pen.fill();
+    pen.fillStyle = this.colours.panel;
+    pen.font = `700 9px ${FONT}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(badge, x + 5, y + 5.5);
+  }
+}

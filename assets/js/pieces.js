@@ -1,0 +1,96 @@
+// How tokens read: a piece is text, or an array of bytes where it is no valid text alone.
+// Neighbouring byte pieces that form a character together show as that character.
+
+const VISIBLE = { "\n": "⏎", "\t": "⇥", "\r": "␍", " ": "␣", "\u00a0": "⍽" };
+const strict = new TextDecoder("utf-8", { fatal: true });
+
+const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
+const isHidden = (code) =>
+  code < 32 || (code >= 127 && code < 160) || code === 0xad || code === 0x61c || (code >= 0x200b && code <= 0x200f) ||
+  (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code === 0xfeff || (code >= 0xfff0 && code <= 0xfffb);
+
+/** Text with white space at the ends, control and direction characters made visible. */
+export function visible(text, { trim = false } = {}) {
+  let inner = text;
+  if (trim && inner.length > 1 && inner.startsWith(" ") && inner.trim() !== "") inner = inner.slice(1);
+  const bare = inner.trim() === "";
+  let out = "";
+  for (const char of inner) {
+    const code = char.codePointAt(0);
+    if (char === "\n" || char === "\t" || char === "\r" || (bare && VISIBLE[char])) out += VISIBLE[char];
+    else if (code < 32) out += String.fromCodePoint(0x2400 + code);
+    else if (isHidden(code)) out += `‹${hex(code, 4)}›`;
+    else out += char;
+  }
+  return out === "" ? "∅" : out;
+}
+
+export class Pieces {
+  constructor() { this.map = new Map(); }
+
+  add(pieces) {
+    for (const [id, piece] of Object.entries(pieces ?? {})) this.map.set(Number(id), piece);
+  }
+
+  /** The token as a reader sees it in the inspector: quoted text, bytes or its number. */
+  name(id) {
+    const piece = this.map.get(id);
+    if (piece === undefined) return `#${id}`;
+    return typeof piece === "string" ? visible(piece) : piece.map((b) => hex(b, 2)).join(" ");
+  }
+
+  /** Labels of all positions: tokens[i] < 0 is masked and gives "". */
+  labels(tokens, eosId) {
+    const labels = new Array(tokens.length).fill("");
+    for (let i = 0; i < tokens.length; i++) {
+      const id = tokens[i];
+      if (id < 0) continue;
+      const piece = this.map.get(id);
+      if (id === eosId) labels[i] = "end";
+      else if (piece === undefined) labels[i] = `#${id}`;
+      else if (typeof piece === "string") labels[i] = visible(piece, { trim: true });
+      else i = this.#byteRun(tokens, i, labels);
+    }
+    return labels;
+  }
+
+  /** Labels the run of byte pieces that starts at i; returns its last position. */
+  #byteRun(tokens, start, labels) {
+    let end = start;
+    while (end < tokens.length && tokens[end] >= 0 && Array.isArray(this.map.get(tokens[end]))) end++;
+    for (let i = start; i < end;) {
+      const taken = this.#character(tokens, i, end, labels);
+      if (!taken) labels[i] = this.map.get(tokens[i]).map((b) => hex(b, 2)).join(" ");
+      i += taken || 1;
+    }
+    return end - 1;
+  }
+
+  /** Tries to read pieces i.. as whole characters; returns how many pieces it took. */
+  #character(tokens, i, end, labels) {
+    const bytes = [];
+    for (let j = i; j < Math.min(end, i + 4); j++) {
+      bytes.push(...this.map.get(tokens[j]));
+      try {
+        labels[i] = visible(strict.decode(Uint8Array.from(bytes)));
+        for (let k = i + 1; k <= j; k++) labels[k] = "‥";
+        return j - i + 1;
+      } catch { /* not yet whole: take one more piece */ }
+    }
+    return 0;
+  }
+
+  /** Running text of the tokens; masked positions show as `gap`. */
+  text(tokens, gap = "▁", stopAt = null) {
+    const bytes = [], encoder = new TextEncoder();
+    let masks = 0;
+    for (const id of tokens) {
+      if (id < 0) { if (masks++ < 1) bytes.push(...encoder.encode(gap)); continue; }
+      masks = 0;
+      if (id === stopAt) break;
+      const piece = this.map.get(id);
+      bytes.push(...(typeof piece === "string" ? encoder.encode(piece) : piece ?? encoder.encode(`#${id}`)));
+    }
+    return new TextDecoder().decode(Uint8Array.from(bytes));
+  }
+}

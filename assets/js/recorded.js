@@ -1,0 +1,16 @@
+// The recorded run, fetched and unpacked as soon as the page's head is read (see page_head): it is there when the stage is.
+
+import { Trace, TraceError } from "./trace.js";
+
+async function read() {
+  try {
+    const answer = await fetch(new URL("../runs/stories.json", import.meta.url));
+    return answer.ok ? Trace.parse(await answer.json()) : null;
+  } catch (error) {
+    if (error instanceof TraceError || error instanceof SyntaxError || error instanceof TypeError) return null; // damaged, or no network
+    throw error;
+  }
+}
+
+/** A promise of the trace, or of null where it cannot be read. */
+export const recorded = read();

@@ -1,0 +1,145 @@
+// Play, pause, step and scrub. Holds the cursor; never talks to a server.
+
+import { h, perFrame, setText } from "./dom.js";
+
+const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
+const WHOLE_RUN_MS = 11_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
+
+const icon = (path) => {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  shape.setAttribute("d", path);
+  svg.append(shape);
+  return svg;
+};
+const ICONS = {
+  start: "M6 5h2v14H6zM20 5v14L9 12z", back: "M17 5v14L7 12z", play: "M7 4v16l13-8z", pause: "M6 5h4v14H6zM14 5h4v14h-4z",
+  forward: "M7 5v14l10-7z", end: "M16 5h2v14h-2zM4 5v14l11-7z",
+};
+
+export class Timeline {
+  /** onMove(step) draws; onStepPastEnd() asks for one more step of a live run, and says whether there can be one. */
+  constructor({ onMove, onPlaying, onStepPastEnd }) {
+    Object.assign(this, { onMove, onPlaying, onStepPastEnd, step: -1, playing: false, follow: true, trace: null });
+    const button = (name, label, action, keys) => h("button", { type: "button", class: `sl-tool sl-${name}`, "aria-label": label, title: `${label} (${keys})`, onclick: action }, icon(ICONS[name]));
+    this.playButton = button("play", "Play", () => this.toggle(), "Space");
+    this.scrubber = h("input", { type: "range", min: 0, max: 0, value: 0, class: "sl-scrubber", "aria-label": "Step", oninput: () => this.seek(Number(this.scrubber.value)) });
+    this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
+    this.label = h("output", { class: "sl-step-label" }, "–");
+    this.speed = h("select", { class: "sl-speed", "aria-label": "Speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
+    this.liveButton = h("button", { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() }, "Go to live");
+    this.node = h("section", { class: "sl-timeline", "aria-label": "Timeline" },
+      h("div", { class: "sl-tools" }, button("start", "To the start", () => this.seek(0), "Home"), button("back", "One step back", () => this.move(-1), "Left"), this.playButton,
+        button("forward", "One step forward", () => this.move(1), "Right"), button("end", "To the end", () => this.seek(Infinity), "End")),
+      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks), this.liveButton, this.label, this.speed);
+    this.show = perFrame(() => this.#show());
+    new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+  }
+
+  get last() { return this.trace ? this.trace.count - 1 : -1; }
+  get atEnd() { return this.step >= this.last; }
+
+  /** A new trace; at `step` (default: before its first). */
+  load(trace, { live = false, step = -1 } = {}) {
+    this.pause();
+    Object.assign(this, { trace, live, follow: live, step });
+    this.scrubber.max = Math.max(0, trace.steps - 1);
+    this.drawTicks();
+    this.show();
+  }
+
+  /** New records came in. */
+  grew() {
+    if (this.follow) this.step = this.last;
+    this.liveButton.hidden = !this.live || this.follow;
+    if (this.follow || this.playing) this.show(); else this.#labels();
+    this.#tick(this.last);
+  }
+
+  /** No more records will come. */
+  finish() {
+    this.live = false;
+    this.liveButton.hidden = true;
+    this.scrubber.max = Math.max(0, this.last);
+    this.drawTicks();
+    this.#labels();
+  }
+
+  followLive() { this.pause(); this.follow = true; this.step = this.last; this.grew(); }
+
+  seek(step) {
+    this.pause();
+    this.step = Math.max(0, Math.min(step, this.last));
+    this.follow = this.live && this.atEnd;
+    this.liveButton.hidden = !this.live || this.follow;
+    this.show();
+  }
+
+  /** One step back or forward; forward past the end of a live run asks for a new one. */
+  move(by) {
+    if (by > 0 && this.atEnd && this.onStepPastEnd()) { this.pause(); this.follow = true; return; }
+    this.seek(this.step + by);
+  }
+
+  toggle() { if (this.playing) this.pause(); else this.play(); }
+
+  play() {
+    if (!this.trace || this.last < 0) return;
+    if (this.atEnd && !this.live) this.step = -1;
+    this.playing = true;
+    this.follow = false;
+    this.#playLabel();
+    this.onPlaying(true);
+    let before = performance.now(), owed = 1; // the first step comes at once
+    const tick = (now) => {
+      if (!this.playing) return;
+      owed += ((now - before) * Number(this.speed.value)) / this.#interval();
+      before = now;
+      const steps = Math.min(Math.floor(owed), 8);
+      if (steps >= 1) { owed -= Math.floor(owed); this.step = Math.min(this.step + steps, this.last); this.#show(); }
+      if (!this.atEnd || this.live) requestAnimationFrame(tick); else this.pause();
+    };
+    requestAnimationFrame(tick);
+  }
+
+  pause() {
+    if (!this.playing) return;
+    this.playing = false;
+    this.#playLabel();
+    this.onPlaying(false);
+  }
+
+  #interval() { return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.last + 1))); }
+
+  #playLabel() {
+    this.playButton.replaceChildren(icon(this.playing ? ICONS.pause : ICONS.play));
+    this.playButton.setAttribute("aria-label", this.playing ? "Pause the replay" : "Play");
+    this.playButton.classList.toggle("sl-on", this.playing);
+  }
+
+  #show() { this.#labels(); this.onMove(this.step); }
+
+  #labels() {
+    this.scrubber.value = Math.max(0, this.step);
+    const text = this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.live ? this.trace.steps : this.last + 1}`;
+    setText(this.label, text);
+    this.scrubber.setAttribute("aria-valuetext", text);
+  }
+
+  drawTicks() {
+    const { ticks } = this, ratio = Math.min(devicePixelRatio || 1, 2);
+    Object.assign(ticks, { width: Math.round(ticks.clientWidth * ratio), height: Math.round(ticks.clientHeight * ratio) });
+    for (let t = 0; t <= this.last; t++) this.#tick(t);
+  }
+
+  /** A tick where positions locked: the more, the taller. */
+  #tick(t) {
+    const count = this.trace?.surelock.steps[t]?.locked.length ?? 0, { width, height } = this.ticks;
+    if (!count || !width) return;
+    const pen = this.ticks.getContext("2d"), x = (t / Math.max(1, Number(this.scrubber.max))) * (width - 2), tall = height * Math.min(1, 0.35 + 0.13 * count);
+    pen.fillStyle = getComputedStyle(this.node).getPropertyValue("--sl-surelock");
+    pen.fillRect(x, height - tall, 2, tall);
+  }
+}

@@ -1,0 +1,49 @@
+"""How single tokens are shown: the text of a vocabulary piece, or its bytes where they are no text alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+Piece = str | list[int]
+_FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
+    others = [b for b in range(256) if b not in plain]
+    return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(others)}
+
+
+class Pieces:
+    """Looks up pieces, once each. With no tokenizer there are none, and a token shows as its number."""
+
+    def __init__(self, tokenizer: Any | None) -> None:
+        self._tokenizer = tokenizer
+        self._alphabet = byte_alphabet()
+        self._known: dict[int, Piece] = {}
+
+    def of(self, ids: Iterable[int]) -> dict[str, Piece]:
+        """The pieces of those ids, by id as text (what a trace's ``pieces`` holds)."""
+        if self._tokenizer is None:
+            return {}
+        wanted = sorted(set(ids))
+        for token in wanted:
+            if token not in self._known:
+                self._known[token] = self._piece(token)
+        return {str(token): self._known[token] for token in wanted}
+
+    def _piece(self, token: int) -> Piece:
+        name = self._tokenizer.convert_ids_to_tokens(token)  # type: ignore[union-attr]
+        if name is None:  # an id beyond the vocabulary: padded embeddings have such rows
+            return f"#{token}"
+        if match := _FALLBACK_BYTE.fullmatch(name):
+            return [int(match[1], 16)]
+        if "\u2581" in name:  # sentencepiece: decode() would drop the leading space
+            return name.replace("\u2581", " ")
+        text = self._tokenizer.decode([token], skip_special_tokens=False, clean_up_tokenization_spaces=False)  # type: ignore[union-attr]
+        if "\ufffd" in text and all(char in self._alphabet for char in name):
+            return [self._alphabet[char] for char in name]
+        return text

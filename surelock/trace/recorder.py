@@ -1,0 +1,171 @@
+"""Turns the Steps of a run into the records of a trace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.model.language_model import LanguageModel
+from surelock.trace.format import DECODERS, FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
+from surelock.trace.pieces import Pieces
+from surelock.trace.race import Facts
+
+_TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
+
+
+def make_header(
+    lm: LanguageModel,
+    prompt: str | None,
+    prompt_tokens: list[int],
+    settings: DecodeSettings,
+    rule: LockRule,
+    *,
+    name: str | None = None,
+) -> dict[str, Any]:
+    """What a reader must know before the first record. ``steps`` is the most the run can take, ``length`` is N.
+
+    ``name`` is what to call the model (its own name if None: that may be a path).
+    """
+    config = lm.network.config
+    plain = {key: value for key, value in asdict(settings).items() if key != "replay"}
+    return {
+        "model": {
+            "name": name or lm.name,
+            "vocab_size": config.vocab_size,
+            "n_layers": config.n_layers,
+            "d_model": config.d_model,
+        },
+        "prompt": prompt,
+        "prompt_tokens": [int(token) for token in prompt_tokens],
+        "mask_id": lm.mask_id,
+        "eos_id": lm.eos_id,
+        "length": len(prompt_tokens) + settings.gen_length,
+        "steps": settings.total_steps,
+        "settings": plain,
+        "lock": finite(asdict(rule)),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
+
+
+def finite(value: Any) -> Any:
+    """The same structure with infinities as text, because JSON has none."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, float) and math.isinf(value):
+        return "inf" if value > 0 else "-inf"
+    return value
+
+
+class Recorder:
+    """Records one run (batch of one) of both decoders.
+
+    ``record`` gives the compact form that is streamed and keeps what the export needs beside it: full-precision KL and
+    confidence, and the likely
+    tokens, stored only where they changed (by more than 1 %). ``document`` gives the whole trace so far, ``top`` the
+    likely tokens of one position.
+    """
+
+    def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
+        self.header = header
+        self._pieces = Pieces(tokenizer)
+        self._records: list[dict[str, Any]] = []
+        self._exact: list[dict[str, np.ndarray]] = []
+        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {name: [] for name in DECODERS}
+        self._sent: set[int] = set()
+        n = header["length"]
+        self._last = {name: np.full((n, 2 * TOP_K), -1, dtype=np.int32) for name in DECODERS}
+
+    def start(self) -> dict[str, Any]:
+        """The opening of the stream: format, version, header and the pieces of the prompt."""
+        return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
+
+    def record(self, facts: Facts) -> dict[str, Any]:
+        """The record of one step in the stream's form (KL and confidence as bytes, no likely tokens)."""
+        pairs = zip(facts["unmasked"].tolist(), facts["tokens"].tolist(), strict=True)
+        record: dict[str, Any] = {
+            "decoder": facts["decoder"],
+            "step": facts["step"],
+            "unmasked": [list(pair) for pair in pairs],
+            "locked": facts["locked"].tolist(),
+            "computed": to_runs(facts["computed"]),
+            "kl": encode_bytes(kl_to_bytes(facts["kl"])),
+            "confidence": encode_bytes(unit_to_bytes(facts["confidence"])),
+            "seconds": round(facts["seconds"], 7),
+            "flops": facts["flops"],
+            "baseline_flops": facts["baseline_flops"],
+        }
+        record |= {key: facts[key].tolist() for key in ("unlocked", "probed") if len(facts[key])}
+        self._keep_top(facts["decoder"], np.flatnonzero(facts["computed"]), facts["top_ids"], facts["top_p"])
+        self._exact.append({key: facts[key] for key in ("kl", "confidence")})
+        self._records.append(record)  # last: another thread may be making a document
+        return record
+
+    def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
+        """The pieces that these records are the first of the stream to use."""
+        used = {token for record in records for _, token in record["unmasked"]} - self._sent
+        self._sent |= used
+        return self._pieces.of(used - set(self._opening()))
+
+    def _opening(self) -> list[int]:
+        return [*self.header["prompt_tokens"], self.header["mask_id"]]
+
+    def _keep_top(self, decoder: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
+        if ids is None or probs is None or ids.shape[1] < TOP_K:
+            return
+        now = np.concatenate([ids, probs], axis=1)
+        last = self._last[decoder][rows]
+        changed = (now[:, :TOP_K] != last[:, :TOP_K]).any(axis=1) | (
+            np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE
+        ).any(axis=1)
+        self._last[decoder][rows[changed]] = now[changed]
+        self._tops[decoder].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
+
+    def top(self, decoder: str, step: int, position: int) -> list[list[Any]]:
+        """[[token id, piece or None, probability], ...] of a position as last computed at or before ``step``; empty if
+        it never was.
+        """
+        for rows, ids, probs in reversed(self._tops[decoder][: step + 1]):
+            at = int(np.searchsorted(rows, position))
+            if at < len(rows) and rows[at] == position:
+                tokens = [int(token) for token in ids[at]]
+                pieces = self._pieces.of(tokens)
+                return [
+                    [token, pieces.get(str(token)), round(int(p) / 255, 4)]
+                    for token, p in zip(tokens, probs[at], strict=True)
+                ]
+        return []
+
+    def document(self, *, exact: bool = True, top: bool = True) -> dict[str, Any]:
+        """The trace so far: ``exact`` gives KL and confidence as numbers (null: infinite), ``top`` adds the likely
+        tokens.
+        """
+        records, seen = [], dict.fromkeys(DECODERS, 0)
+        used = set(self._opening())
+        for record, numbers in zip(list(self._records), self._exact, strict=False):
+            decoder = record["decoder"]
+            entry = dict(record)
+            if exact:
+                entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(numbers["kl"])]
+                entry["confidence"] = short_floats(numbers["confidence"])
+            if top and self._tops[decoder]:
+                entry["top"] = self._top_entry(*self._tops[decoder][seen[decoder]])
+                used.update(entry["top"]["ids"])
+            used.update(token for _, token in record["unmasked"])
+            seen[decoder] += 1
+            records.append(entry)
+        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
+
+    def _top_entry(self, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> dict[str, Any]:
+        mask = np.zeros(self.header["length"], dtype=bool)
+        mask[rows] = True
+        return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
+
+
+def short_floats(values: np.ndarray) -> list[float]:
+    """Python floats with the fewest digits that still give back each float32."""
+    return [float(text) for text in values.astype(np.float32).astype(str)]

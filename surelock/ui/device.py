@@ -1,0 +1,46 @@
+"""Where the decoders run: in this process, or inside a ZeroGPU worker.
+
+There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
+cross. So it takes
+plain settings and yields plain facts, here as well as there.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from surelock.ui.models import Models
+
+if TYPE_CHECKING:
+    from surelock.trace.race import Facts
+
+ZERO_GPU_SECONDS = 120
+Decoder = Callable[[str, list[int], dict[str, Any], dict[str, Any], bool], Iterator[list["Facts"]]]
+
+
+def on_zero_gpu() -> bool:
+    """Whether this is a ZeroGPU Space."""
+    return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
+
+
+def make_decoder(models: Models) -> Decoder:
+    """The function that runs both decoders: (model label, prompt tokens, settings, lock rule, alone) -> facts, see
+    ``surelock.trace.race``.
+    """
+
+    def decode_facts(
+        label: str, prompt: list[int], settings: dict[str, Any], rule: dict[str, Any], alone: bool
+    ) -> Iterator[list[Facts]]:
+        from surelock.decoding.settings import DecodeSettings, LockRule
+        from surelock.trace.race import race
+
+        yield from race(models.get(label), prompt, DecodeSettings(**settings), LockRule(**rule), alone=alone)
+
+    if on_zero_gpu():
+        import spaces  # pyright: ignore[reportMissingImports]
+
+        return spaces.GPU(duration=ZERO_GPU_SECONDS)(decode_facts)
+    return decode_facts

@@ -1,0 +1,287 @@
+"""The sidebar: every setting as a field, and what is said beside a field whose value does not go with another's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from surelock.ui.models import Models, NotReady
+from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_settings
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+EXAMPLES = {
+    "stories": [
+        "Once upon a time, there was a little girl named Lily. She",
+        "Tom had a small red boat. One day, he took it to the pond and",
+        "The old bear lived alone in the forest. Every morning he",
+        'It was raining, and Mia could not go outside. "What can we do?" she asked.',
+    ],
+    "": [
+        "Explain to a child why the sky is blue.",
+        "Write a short poem about a lighthouse in winter.",
+        "A farmer has 17 sheep and all but 9 run away. How many are left? Explain step by step.",
+        "Write a Python function that returns the n-th Fibonacci number.",
+    ],
+}
+DEFAULTS: dict[str, Any] = {
+    "gen_length": 128,
+    "steps": 128,
+    "epsilon": 5e-4,
+    "percentile": 20.0,
+    "visible_steps": 1,
+    "block_length": 128,
+    "temperature": 0.0,
+    "cfg_scale": 0.0,
+    "remasking": "low_confidence",
+    "threshold": 0.9,
+    "seed": 0,
+    "suppress_eos": False,
+    "suppress_eos_confidence": False,
+}
+INFO = {
+    "prompt": "",
+    "gen_length": "Positions to generate.",
+    "steps": "Equal to the length unmasks one token per step.",
+    "percentile": "Only the m % most certain of the candidates may lock in a step; 100 is no gate.",
+    "visible_steps": "Passes that must have seen the real token before its position locks; 0 is Algorithm 1 literally.",
+    "block_length": "Semi-autoregressive blocks from left to right.",
+    "temperature": "0 always takes the most likely token.",
+    "cfg_scale": "Classifier-free guidance; above 0 every step runs twice.",
+    "remasking": "Which masked positions are unmasked first.",
+    "threshold": "For the policy “threshold”: unmask all that are at least this certain.",
+    "seed": "The same seed gives the same run.",
+}
+POLICIES = ["low_confidence", "random", "entropy", "margin", "threshold"]
+
+
+class Form:
+    """The fields, built inside a ``gr.Sidebar``. ``names`` lists the settings in the order of ``inputs``."""
+
+    def __init__(self, models: Models, most: int) -> None:
+        self.models, self.most = models, most
+        first = models.labels[0]
+        self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
+        self.prompt = gr.Textbox(
+            examples_for(first)[0], label="Prompt", lines=3, max_lines=8, info=INFO["prompt"], elem_id="sl-prompt"
+        )
+        self.examples = gr.Dropdown(
+            examples_for(first), value=None, label="Examples", info="Openings written for this model."
+        )
+        self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
+        self.controls = gr.HTML(
+            html_template='<div class="sl-controls"></div>',
+            js_on_load=(ASSETS / "js" / "load" / "controls.js").read_text("utf-8"),
+            apply_default_css=False,
+            elem_id="sl-controls",
+        )
+        self.queue = gr.HTML('<div class="sl-queue"></div>', apply_default_css=False, elem_id="sl-queue")
+        self.fields: dict[str, Any] = self._main() | self._more()
+        self.names = list(self.fields)
+        self._connect()
+
+    def _main(self) -> dict[str, Any]:
+        top = self.most - 8
+        return {
+            "gen_length": gr.Slider(
+                8,
+                max(16, top - top % 8),
+                DEFAULTS["gen_length"],
+                step=8,
+                label="Generated length",
+                info=INFO["gen_length"],
+                elem_id="sl-length",
+            ),
+            "steps": gr.Slider(
+                1,
+                max(16, top - top % 8),
+                DEFAULTS["steps"],
+                step=1,
+                label="Steps",
+                info=INFO["steps"],
+                elem_id="sl-steps",
+            ),
+            "epsilon": gr.HTML(
+                DEFAULTS["epsilon"],
+                html_template='<div class="sl-epsilon"></div>',
+                js_on_load=(ASSETS / "js" / "load" / "epsilon.js").read_text("utf-8"),
+                apply_default_css=False,
+                elem_id="sl-epsilon",
+            ),
+            "percentile": gr.Slider(
+                0, 100, DEFAULTS["percentile"], step=1, label="Percentile m", info=INFO["percentile"]
+            ),
+            "visible_steps": gr.Slider(
+                0, 8, DEFAULTS["visible_steps"], step=1, label="Wait until seen", info=INFO["visible_steps"]
+            ),
+        }
+
+    def _more(self) -> dict[str, Any]:
+        with gr.Accordion("More settings", open=False):
+            self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
+            return {
+                "block_length": gr.Dropdown(
+                    [DEFAULTS["block_length"]],
+                    value=DEFAULTS["block_length"],
+                    label="Block length",
+                    info=INFO["block_length"],
+                    allow_custom_value=True,
+                ),
+                "temperature": gr.Slider(
+                    0, 2, DEFAULTS["temperature"], step=0.05, label="Temperature", info=INFO["temperature"]
+                ),
+                "cfg_scale": gr.Slider(0, 4, DEFAULTS["cfg_scale"], step=0.1, label="Guidance", info=INFO["cfg_scale"]),
+                "remasking": gr.Dropdown(
+                    POLICIES, value=DEFAULTS["remasking"], label="Remasking policy", info=INFO["remasking"]
+                ),
+                "threshold": gr.Slider(
+                    0.05, 1, DEFAULTS["threshold"], step=0.01, label="Threshold", info=INFO["threshold"], visible=False
+                ),
+                "seed": gr.Number(DEFAULTS["seed"], label="Seed", info=INFO["seed"], elem_id="sl-seed"),
+                "suppress_eos": gr.Checkbox(DEFAULTS["suppress_eos"], label="Never choose end of text"),
+                "suppress_eos_confidence": gr.Checkbox(
+                    DEFAULTS["suppress_eos_confidence"], label="Unmask end of text last"
+                ),
+            }
+
+    @property
+    def inputs(self) -> list[Any]:
+        """Components whose values make a request: model, prompt, chat, then the settings."""
+        return [self.model, self.prompt, self.chat, *self.fields.values()]
+
+    def values(self, given: Sequence[Any]) -> dict[str, Any]:
+        """Settings by name from the values of ``inputs[3:]``; the empty seed and epsilon stay None and are refused by
+        name.
+        """
+        return dict(zip(self.names, given, strict=True))
+
+    def _connect(self) -> None:
+        quiet: dict[str, Any] = {
+            "queue": False,
+            "show_progress": "hidden",
+            "api_visibility": "private",
+            "trigger_mode": "always_last",
+        }
+        schedule = [self.fields[name] for name in ("gen_length", "steps", "block_length")]
+        self._last_length = gr.State(DEFAULTS["gen_length"])
+        self.fields["gen_length"].input(
+            fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
+        )
+        self.fields["steps"].input(
+            fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
+        )
+        self.fields["remasking"].change(
+            lambda policy: gr.update(visible=policy == "threshold"),
+            self.fields["remasking"],
+            self.fields["threshold"],
+            **quiet,
+        )
+        self.fields["seed"].change(check_seed, self.fields["seed"], [self.fields["seed"], self.run], **quiet)
+        gr.on(
+            [self.prompt.change, self.fields["gen_length"].change, self.chat.change],
+            self._measure,
+            [self.model, self.prompt, self.chat, self.fields["gen_length"]],
+            self.prompt,
+            **quiet,
+        )
+        self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
+        self.model.change(self._change_model, self.model, [self.examples, self.prompt, *self.fields.values()], **quiet)
+
+    def _measure(self, label: str, prompt: str, chat: bool, gen_length: float) -> Any:
+        """What is said beside the prompt: its length, and whether it fits."""
+        if len(prompt) > MOST_CHARACTERS:
+            return gr.update(info=f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
+        try:
+            lm = self.models.get(label)
+            tokens = len(prompt_tokens(lm, prompt, chat))
+        except (NotReady, ValueError):
+            return gr.update(info=INFO["prompt"])
+        most = min(self.most, lm.network.config.max_length)
+        fits = tokens + int(gen_length) <= most
+        return gr.update(
+            info=f"{tokens} tokens; with {int(gen_length)} to generate {tokens + int(gen_length)} of at most {most}"
+            + ("." if fits else ": too long, shorten one of them.")
+        )
+
+    def _change_model(self, label: str) -> list[Any]:
+        self.models.start_loading(label) if label in self.models.labels else None
+        examples = examples_for(label)
+        return [gr.update(choices=examples, value=None), examples[0], *self.settle(self.models.recommended(label))]
+
+    def settle(self, wanted: Mapping[str, Any]) -> list[Any]:
+        """Updates that put wanted settings into the fields, as far as they are valid together; the rest get their
+        defaults.
+        """
+        values = DEFAULTS | {
+            "steps": wanted.get("gen_length", DEFAULTS["gen_length"]),
+            "block_length": wanted.get("gen_length", DEFAULTS["gen_length"]),
+        }
+        values |= {name: value for name, value in wanted.items() if name in DEFAULTS and value is not None}
+        try:
+            settings, _ = read_settings(values)
+            top = self.fields["gen_length"].maximum
+            if (
+                not 8 <= settings.gen_length <= top
+                or settings.remasking not in POLICIES
+                or isinstance(settings.seed, tuple)
+            ):
+                values = DEFAULTS
+        except ValueError:
+            values = DEFAULTS
+        updates = {name: gr.update(value=values[name]) for name in self.names}
+        length, steps = int(values["gen_length"]), int(values["steps"])
+        updates["steps"] = gr.update(value=steps, maximum=length)
+        updates["block_length"] = gr.update(choices=block_choices(length, steps), value=int(values["block_length"]))
+        updates["threshold"] = gr.update(value=values["threshold"], visible=values["remasking"] == "threshold")
+        return [updates[name] for name in self.names]
+
+
+def examples_for(label: str) -> list[str]:
+    """Prompts written for that model; general instructions for one we know nothing of."""
+    return EXAMPLES.get(label, EXAMPLES[""])
+
+
+def block_choices(gen_length: int, steps: int) -> list[int]:
+    """Block lengths that divide the length and whose number divides the steps."""
+    return [
+        block for block in range(1, gen_length + 1) if gen_length % block == 0 and steps % (gen_length // block) == 0
+    ]
+
+
+def fit_schedule(gen_length: float, steps: float, block_length: int | str | None, last_length: int) -> list[Any]:
+    """Keep steps and block length valid for the length, and say beside the field what was changed and why. Steps that
+    equalled the length follow it.
+    """
+    length, wanted = int(gen_length), int(steps or 1)
+    asked = str(block_length)
+    block_length = int(asked) if asked.isdecimal() else None
+    steps = length if wanted == last_length else max(1, min(wanted, length))
+    choices = block_choices(length, int(steps))
+    block = block_length if block_length in choices else length
+    if block_length == last_length:
+        block = length
+    said_steps = (
+        f"Lowered from {wanted}: at most one step per generated position."
+        if steps < wanted and wanted != last_length
+        else INFO["steps"]
+    )
+    said_block = (
+        f"Changed from {block_length}: blocks must divide {length} positions, and their number {int(steps)} steps."
+        if block not in (block_length, length)
+        or (block != block_length and block_length != last_length and block_length is not None)
+        else INFO["block_length"]
+    )
+    return [
+        gr.update(value=int(steps), maximum=length, info=said_steps),
+        gr.update(choices=choices, value=block, info=said_block),
+        length,
+    ]
+
+
+def check_seed(seed: float | None) -> list[Any]:
+    """Explain an unusable seed beside the field and hold Run back until it is mended."""
+    if isinstance(seed, int | float) and seed >= 0 and float(seed).is_integer():
+        return [gr.update(info=INFO["seed"]), gr.update(interactive=True)]
+    return [gr.update(info="The seed must be a whole number of at least 0."), gr.update(interactive=False)]

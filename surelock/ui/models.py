@@ -1,0 +1,83 @@
+"""The models this server offers: loaded in the background, one thread each, kept for good."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from surelock.model.language_model import LanguageModel
+
+EMBEDDED = "stories"
+_EMBEDDED_FILES = Path(__file__).resolve().parents[2] / "assets" / EMBEDDED
+
+
+class NotReady(ValueError):
+    """The model cannot be used yet, or at all; the message is one sentence for the page."""
+
+
+class Models:
+    """Models by the label the page shows. Only what the command line named can be asked for.
+
+    A label is the name itself, or the last part of a path: the page never shows a path of this machine.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = {Path(name).name if Path(name).is_dir() else name: name for name in names}
+        self._loaded: dict[str, LanguageModel] = {}
+        self._failed: dict[str, str] = {}
+        self._started: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def labels(self) -> list[str]:
+        """What the page offers, in the order of the command line."""
+        return list(self._names)
+
+    def start_loading(self, label: str) -> None:
+        """Begin to load in the background; does nothing if that has begun."""
+        with self._lock:
+            if label in self._started or label not in self._names:
+                return
+            self._started[label] = time.monotonic()
+        threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
+
+    def get(self, label: str) -> LanguageModel:
+        """The loaded model. Raises NotReady if it is still loading (which this call starts if need be), failed, or is
+        not offered.
+        """
+        if not isinstance(label, str) or label not in self._names:
+            raise NotReady("model must be one of those this page offers.")
+        if label in self._loaded:
+            return self._loaded[label]
+        if label in self._failed:
+            raise NotReady(f"The model {label} could not be loaded: {self._failed[label]}")
+        self.start_loading(label)
+        waited = time.monotonic() - self._started[label]
+        raise NotReady(f"The model {label} is still loading ({waited:.0f} s so far); press Run again in a moment.")
+
+    def state(self, label: str) -> str:
+        """'ready', 'loading', or why it cannot be used."""
+        if label in self._loaded:
+            return "ready"
+        return self._failed.get(label, "loading")
+
+    def recommended(self, label: str) -> dict[str, Any]:
+        """What the model's own generation_config.json says; a local file is read without waiting for the weights."""
+        if label in self._loaded:
+            return dict(self._loaded[label].generation)
+        name = self._names.get(label, "")
+        file = (_EMBEDDED_FILES if name == EMBEDDED else Path(name)) / "generation_config.json"
+        return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+
+    def _load(self, label: str) -> None:
+        from surelock.model.loading import load  # brings in torch: not before the page can be served
+
+        try:
+            self._loaded[label] = load(self._names[label])
+        except (ValueError, OSError, RuntimeError, ImportError) as error:
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            self._failed[label] = first.replace(self._names[label], label)[:300]

@@ -1,0 +1,198 @@
+"""Runs on the server: kept by unguessable ids, advanced step by step, freed when their visitor leaves."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from surelock.ui.device import Decoder
+from surelock.ui.request import Job
+
+if TYPE_CHECKING:
+    from surelock.trace.race import Facts
+    from surelock.trace.recorder import Recorder
+
+IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
+KEPT_RUNS = 4  # per visitor, for export and likely tokens; older ones live on in the visitor's page only
+RUNNING, PAUSED, ENDED = "running", "paused", "ended"
+
+
+class Run:
+    """One race of the two decoders. ``log`` holds every message of the stream, numbered by its index, so that a page
+    can catch up.
+
+    One thread at a time streams a run; ``pause`` and ``stop`` may come from any other and take effect after the
+    present step.
+    """
+
+    def __init__(self, owner: str, job: Job, recorder: Recorder, facts: Iterator[list[Facts]], pausable: bool) -> None:
+        self.id = secrets.token_urlsafe(18)
+        self.owner = owner
+        self.recorder = recorder
+        self.state = PAUSED
+        self.touched = time.monotonic()
+        self.log: list[str] = []
+        self._facts: Iterator[list[Facts]] | None = facts
+        self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
+        self._lock = threading.Lock()
+        self._append({"open": recorder.start(), "label": job.label, "pausable": pausable})
+
+    def stream(self, after: int, most: int | None = None) -> Iterator[str]:
+        """Batches of messages: what the page has missed after number ``after``, then one per step until the run pauses
+        or ends, or ``most`` steps.
+        """
+        self._wanted = None
+        if self.log[after + 1 :]:
+            yield _batch(self.log[after + 1 :])
+        if not self._begin():
+            return
+        try:
+            steps = 0
+            while self.state == RUNNING and self._wanted is None and (most is None or steps < most):
+                yield _batch([self._advance()])
+                steps += 1
+            if self._wanted == ENDED and self.state == RUNNING:
+                yield _batch([self._end("stopped")])
+        finally:
+            self._rest()
+
+    def pause(self) -> None:
+        """Pause after the present step."""
+        self._wanted = self._wanted or PAUSED
+
+    def stop(self) -> str | None:
+        """End after the present step; a run that is not streaming ends at once and its last message is returned."""
+        with self._lock:
+            if self.state == PAUSED:
+                return self._end("stopped")
+            self._wanted = ENDED
+            return None
+
+    def _begin(self) -> bool:
+        with self._lock:
+            if self.state != PAUSED:
+                return False
+            self.state = RUNNING
+            return True
+
+    def _rest(self) -> None:
+        """After streaming, whether it ran out, was paused or its reader went away."""
+        with self._lock:
+            if self.state == RUNNING:
+                self.state = PAUSED
+                if self._wanted == ENDED:
+                    self._end("stopped")
+
+    def _advance(self) -> str:
+        """Compute one step of both decoders and return its message; the last message of a run says how it ended."""
+        self.touched = time.monotonic()
+        facts, problem = self._next()
+        if facts is None:
+            return self._end("failed" if problem else "finished", problem)
+        records = [self.recorder.record(each) for each in facts]
+        return self._append({"records": records, "pieces": self.recorder.fresh_pieces(records)})
+
+    def _end(self, how: str, problem: str | None = None) -> str:
+        """Free what the decoders hold and close the log. ``how``: finished, stopped or failed."""
+        self.state = ENDED
+        close = getattr(self._facts, "close", None)
+        self._facts = None
+        if close is not None:
+            close()
+        return self._append({"end": how, "problem": problem})
+
+    def _next(self) -> tuple[list[Facts] | None, str | None]:
+        """The next facts, or None and what went wrong, if anything did."""
+        if self._facts is None:
+            return None, None
+        try:
+            return next(self._facts, None), None
+        except MemoryError:
+            return None, "This run needs more memory than the machine has; try a shorter one."
+        except (ArithmeticError, ValueError) as error:
+            return None, f"The run stopped: {error}."
+        except RuntimeError as error:  # torch's, out of memory on a GPU among them
+            short = (
+                "the device ran out of memory; try a shorter run"
+                if "out of memory" in str(error).lower()
+                else _first_line(error)
+            )
+            return None, f"The run stopped: {short}."
+
+    def _append(self, message: dict[str, Any]) -> str:
+        text = json.dumps({"run": self.id, "seq": len(self.log), **message}, ensure_ascii=False, separators=(",", ":"))
+        self.log.append(text)
+        return text
+
+
+def _first_line(error: BaseException) -> str:
+    """What an error says, without the rest of a long message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+class Sessions:
+    """All runs of this server, by id and by visitor (Gradio's session hash)."""
+
+    def __init__(self, decoder: Decoder, *, pausable: bool = True) -> None:
+        self._decoder = decoder
+        self._pausable = pausable
+        self._runs: dict[str, Run] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
+        """A new run for a visitor; their older ones stop, and only the latest few are kept."""
+        facts = self._decoder(job.label, job.tokens, job.settings, job.rule, False)
+        run = Run(owner, job, recorder, facts, self._pausable)
+        with self._lock:
+            self._runs[run.id] = run
+            mine = [other for other in self._runs.values() if other.owner == owner]
+        for other in mine[:-1]:
+            other.stop()
+        for other in mine[:-KEPT_RUNS]:
+            self._drop(other)
+        return run
+
+    def find(self, run_id: Any) -> Run | None:
+        """The run of that id, or None."""
+        run = self._runs.get(run_id) if isinstance(run_id, str) else None
+        if run is not None:
+            run.touched = time.monotonic()
+        return run
+
+    def leave(self, owner: str) -> None:
+        """Free everything a visitor has."""
+        with self._lock:
+            gone = [run for run in self._runs.values() if run.owner == owner]
+        for run in gone:
+            self._drop(run)
+
+    def sweep(self, now: float | None = None) -> None:
+        """Drop the runs that nobody has touched for IDLE_SECONDS."""
+        now = time.monotonic() if now is None else now
+        with self._lock:
+            stale = [run for run in self._runs.values() if now - run.touched > IDLE_SECONDS]
+        for run in stale:
+            self._drop(run)
+
+    def _drop(self, run: Run) -> None:
+        run.stop()
+        with self._lock:
+            self._runs.pop(run.id, None)
+
+
+def _batch(messages: list[str]) -> str:
+    return "[" + ",".join(messages) + "]"
+
+
+def refusal(problem: str) -> str:
+    """A message that belongs to no run: why there is none. Numbered by the clock, since the page ignores what equals
+    the last message.
+    """
+    return _batch([json.dumps({"run": None, "seq": time.monotonic_ns(), "refused": problem}, ensure_ascii=False)])

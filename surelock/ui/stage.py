@@ -1,0 +1,71 @@
+"""The stage's component: static markup, and the few functions that the page may call without queueing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from surelock.trace.format import DECODERS
+from surelock.trace.replay import ASSETS, replay_shell
+from surelock.ui.models import Models
+from surelock.ui.session import Sessions
+
+
+def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
+    """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
+    id.
+    """
+
+    def pause(arguments: list[Any]) -> bool:
+        run = sessions.find(_first(arguments))
+        if run is not None:
+            run.pause()
+        return run is not None
+
+    def stop(arguments: list[Any]) -> str | None:
+        run = sessions.find(_first(arguments))
+        return run.stop() if run is not None else None
+
+    def top(arguments: list[Any]) -> dict[str, Any] | None:
+        if not isinstance(arguments, list) or len(arguments) != 3:
+            return None
+        run_id, position, step = arguments
+        run = sessions.find(run_id)
+        if (
+            run is None
+            or not _index(position, run.recorder.header["length"])
+            or not _index(step, run.recorder.header["steps"])
+        ):
+            return None
+        return {decoder: run.recorder.top(decoder, step, position) for decoder in DECODERS}
+
+    def export(arguments: list[Any]) -> dict[str, Any] | None:
+        run = sessions.find(_first(arguments))
+        return run.recorder.document() if run is not None else None
+
+    def shell(arguments: list[Any]) -> str:
+        return replay_shell()
+
+    def model_state(arguments: list[Any]) -> str:
+        label = _first(arguments)
+        return models.state(label) if label in models.labels else "This page does not offer that model."
+
+    return gr.HTML(
+        html_template='<div class="sl-stage"></div>',
+        js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
+        server_functions=[pause, stop, top, export, shell, model_state],
+        apply_default_css=False,
+        elem_id="sl-stage-host",
+    )
+
+
+def _first(arguments: Any) -> Any:
+    """`server.f(x)` hands over [x], and a caller of the bare address anything at all."""
+    return (
+        arguments[0] if isinstance(arguments, list) and arguments else arguments if isinstance(arguments, str) else None
+    )
+
+
+def _index(value: Any, size: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < size

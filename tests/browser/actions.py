@@ -1,0 +1,75 @@
+"""What the browser tests do on the page."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import Page, TimeoutError
+
+SHORT = {"gen_length": 24, "steps": 24, "epsilon": 0.05, "percentile": 60}
+
+
+def visit(page: Page, url: str, **settings: Any) -> None:
+    """Open the page with these settings, and wait until the recorded run moves and the settings have arrived."""
+    wanted = SHORT | settings
+    page.goto(f"{url}/?{urlencode(wanted)}")
+    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    page.wait_for_function(
+        "(length) => document.querySelector('#sl-length input[type=number]')?.value == length",
+        arg=str(wanted["gen_length"]),
+    )
+
+
+def run_to_end(page: Page) -> None:
+    """Press Run and wait for the end of the run that this starts."""
+    before = page.evaluate("surelock.live.run?.id ?? null")
+    page.click("#sl-run")
+    page.wait_for_function("(id) => (surelock.live.run?.id ?? null) !== id", arg=before, timeout=90_000)
+    wait_for_run(page)
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=90_000)
+
+
+def wait_for_run(page: Page, steps: int = 1) -> None:
+    """Until the page's own run has that many steps."""
+    shown = "surelock.live.run && surelock.stage.trace === surelock.live.run.trace"
+    try:
+        page.wait_for_function(f"(n) => {shown} && surelock.stage.trace.count >= n", arg=steps, timeout=90_000)
+    except TimeoutError as error:
+        raise AssertionError(f"no run of {steps} steps; the page says {status(page)!r}") from error
+
+
+def seek(page: Page, step: int) -> None:
+    page.evaluate("(step) => surelock.stage.timeline.seek(step)", step)
+    shows(page, step)
+
+
+def shows(page: Page, step: int) -> None:
+    """Until the page has drawn that step."""
+    until(page, f"Number(surelock.stage.root.dataset.step) === {step}")
+
+
+def until(page: Page, condition: str, seconds: float = 30) -> None:
+    """Until an expression is true; unlike wait_for_function it does so in a page that forbids eval, too."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(f"() => Boolean({condition})"):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(40)
+
+
+def shown(page: Page) -> int:
+    return int(page.evaluate("Number(surelock.stage.root.dataset.step)"))
+
+
+def status(page: Page) -> str:
+    return page.inner_text(".sl-status")
+
+
+DRAWN_STATES = Path(__file__).with_name("drawn_states.js").read_text("utf-8")
+
+
+def drawn_states(page: Page, lane: str) -> list[int]:
+    """The state of every cell as the canvas shows it, read from its pixels: 0 masked, 1 active, 2 locked."""
+    return page.evaluate(DRAWN_STATES, lane)

@@ -1,0 +1,193 @@
+"""Measure the page against its budgets: ``python -m tests.browser.measure`` prints one JSON line last.
+
+The decoders' own cost is that of the same two runs by ``surelock.decode`` alone, asked for what the page shows (KL and
+five likely tokens). "bare" runs leave the likely tokens out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
+
+from tests.browser.actions import wait_for_run
+from tests.browser.server import App, launch, serve, wait_for_model
+from tests.browser.visitor import Visitor
+
+HERE = Path(__file__).parent
+PROMPT = "Once upon a time, there was a little girl named Lily. She loved to"  # 16 tokens of the embedded model
+LENGTH = 240
+
+
+def plain(top_k: int) -> None:
+    """The same two runs without the page, in lockstep: wall and processor seconds."""
+    import surelock
+
+    lm = surelock.load("stories")
+    asked: dict[str, Any] = {"observe": True, "top_k": top_k}
+    for length in (16, LENGTH):  # the first warms up
+        settings, rule = surelock.DecodeSettings(gen_length=length), surelock.LockRule()
+        begun, used = time.perf_counter(), time.process_time()
+        baseline = surelock.decode(lm, [PROMPT], settings, **asked)
+        for _ in zip(baseline, surelock.decode(lm, [PROMPT], settings, lock=rule, **asked), strict=True):
+            pass
+    print(json.dumps({"wall": time.perf_counter() - begun, "cpu": time.process_time() - used}))
+
+
+def measure_plain(top_k: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.browser.measure", "--plain", str(top_k)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def measure_stream(app: App) -> dict[str, float]:
+    """A run at N = 256 by a visitor without a browser: processor time and bytes per step."""
+    visitor = Visitor(app.url)
+    before, begun, used = visitor.bytes, time.perf_counter(), app.cpu_seconds()
+    seen = list(visitor.run(Prompt=PROMPT, Generated_length=LENGTH, Steps=LENGTH, Block_length=LENGTH))
+    wall, cpu = time.perf_counter() - begun, app.cpu_seconds() - used
+    visitor.close()
+    assert seen[0]["open"]["header"]["length"] == LENGTH + 16
+    return {"wall": wall, "cpu": cpu, "bytes": (visitor.bytes - before) / LENGTH, "lost": LENGTH + 2 - len(seen)}
+
+
+def measure_page(page: Page, app: App) -> dict[str, float]:
+    """In the browser: load to movement, Run to first step, a whole run at N = 256 with the page drawing it."""
+    page.add_init_script(path=HERE / "clock.js")
+    page.goto(f"{app.url}/?gen_length={LENGTH}&steps={LENGTH}&prompt={PROMPT}")
+    page.wait_for_function(
+        "seen.moves && seen.load && document.querySelector('#sl-length input[type=number]')?.value == 240"
+    )
+    page.wait_for_timeout(3000)
+    moves = page.evaluate("(seen.moves - seen.load) / 1000")
+    page.click("#sl-run")
+    wait_for_run(page)
+    page.wait_for_function(
+        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000
+    )
+    wall = page.evaluate("(performance.now() - seen.run) / 1000")
+    return {
+        "moves": moves,
+        "first_step": page.evaluate("(seen.step - seen.run) / 1000"),
+        "wall": wall,
+        "lost": LENGTH - page.evaluate("surelock.stage.trace.count") + page.evaluate("surelock.live.lost ?? 0"),
+    }
+
+
+def big_trace(n: int = 1024) -> dict[str, Any]:
+    """A made-up run of n positions and as many steps, everything the page has to draw."""
+    rng, prompt = np.random.default_rng(0), 16
+    records: list[dict[str, Any]] = []
+    for decoder in ("baseline", "surelock"):
+        active = np.ones(n, dtype=bool)
+        for step in range(n - prompt):
+            rows = np.flatnonzero(active)
+            edges = np.flatnonzero(np.diff(np.concatenate(([0], active.astype(np.int8), [0]))))
+            edges[1::2] -= edges[::2]
+            kl, confidence = rng.integers(20, 240, (2, len(rows)), dtype=np.uint8)
+            lock = [step + prompt - 8] if decoder == "surelock" and step >= 8 and step % 5 else []
+            records.append(
+                {
+                    "decoder": decoder,
+                    "step": step,
+                    "unmasked": [[prompt + step, 7 + step % 50]],
+                    "locked": lock,
+                    "computed": edges.tolist(),
+                    "kl": base64.b64encode(kl).decode(),
+                    "confidence": base64.b64encode(confidence).decode(),
+                    "seconds": 0.1,
+                    "flops": float(len(rows)),
+                    "baseline_flops": float(n),
+                }
+            )
+            active[lock] = False
+    header = {
+        "model": {"name": "made up"},
+        "prompt": None,
+        "prompt_tokens": list(range(7, 7 + prompt)),
+        "mask_id": 1,
+        "eos_id": 0,
+        "length": n,
+        "steps": n - prompt,
+        "settings": {"gen_length": n - prompt},
+        "lock": {"epsilon": 5e-4},
+    }
+    return {
+        "format": "surelock-trace",
+        "version": 1,
+        "header": header,
+        "pieces": {str(i): f" word{i}" for i in range(7, 60)},
+        "records": records,
+    }
+
+
+SCRUB = (HERE / "scrub.js").read_text("utf-8")
+
+
+def measure_scrubbing(page: Page) -> dict[str, float]:
+    """Scrub a trace of 1024 positions as fast as frames come. A second redraw per frame is timed apart: the page must
+    be that much within its frame.
+    """
+    page.click("role=tab[name='Export']")
+    page.set_input_files(
+        "#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": json.dumps(big_trace()).encode()}
+    )
+    page.wait_for_function("surelock.stage.trace.n === 1024", timeout=60_000)
+    page.wait_for_timeout(3000)
+    return page.evaluate(SCRUB)
+
+
+def main() -> None:
+    """Everything, once; the last line is JSON."""
+    parser = argparse.ArgumentParser(description="Measure the page against its budgets.")
+    parser.add_argument("--plain", type=int, metavar="TOP_K", help="only the two runs without the page")
+    parser.add_argument("--repeat", type=int, default=2, help="the fastest of this many runs counts")
+    given = parser.parse_args()
+    if given.plain is not None:
+        return plain(given.plain)
+    with serve("--max-length", "512") as app:
+        started = app.started_in
+        wait_for_model(app)
+        list(Visitor(app.url).run(Prompt=PROMPT, Generated_length=16, Steps=16, Block_length=16))  # warm
+        runs = [(measure_plain(0), measure_plain(5), measure_stream(app)) for _ in range(given.repeat)]
+        bare, alone, stream = ({key: min(run[i][key] for run in runs) for key in runs[0][i]} for i in range(3))
+        with sync_playwright() as playwright:
+            browser = launch(playwright)
+            page = browser.new_page(viewport={"width": 1440, "height": 1000})
+            shown = measure_page(page, app)
+            scrubbed = measure_scrubbing(page)
+            browser.close()
+    result = {
+        "serves_after_s": started,
+        "moves_after_load_s": shown["moves"],
+        "first_step_after_run_s": shown["first_step"],
+        "positions": LENGTH + 16,
+        "steps": LENGTH,
+        "own_wall_s": alone["wall"],
+        "own_cpu_s": alone["cpu"],
+        "bare_wall_s": bare["wall"],
+        "bare_cpu_s": bare["cpu"],
+        "server_cpu_ms_per_step_beyond_own": 1000 * (stream["cpu"] - alone["cpu"]) / LENGTH,
+        "server_cpu_ms_per_step_beyond_bare": 1000 * (stream["cpu"] - bare["cpu"]) / LENGTH,
+        "bytes_per_step": stream["bytes"],
+        "steps_lost": stream["lost"] + shown["lost"],
+        "added_time_server_only": stream["wall"] / alone["wall"] - 1,
+        "added_time_with_browser": shown["wall"] / alone["wall"] - 1,
+        "added_time_with_browser_over_bare": shown["wall"] / bare["wall"] - 1,
+        "scrub_fps_1024": scrubbed["fps"],
+        "scrub_frame_p95_ms_1024": scrubbed["p95"],
+        "scrub_draw_ms_1024": scrubbed["draw"],
+        "scrub_requests": scrubbed["requests"],
+    }
+    print(json.dumps({key: round(value, 4) for key, value in result.items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Make the README's pictures: ``python -m tests.browser.screenshots [folder]`` (default: assets/pictures)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from surelock.trace.replay import replay_html
+from tests.browser.actions import seek, until, wait_for_run
+from tests.browser.server import ROOT, launch, serve, wait_for_model
+
+WIDE, TALL, PHONE = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}, {"width": 390, "height": 844}
+
+
+def settle(page: Page) -> None:
+    """Until the curves are drawn and nothing flashes."""
+    page.wait_for_function("document.querySelector('.sl-plot').data?.length >= 4")
+    page.wait_for_timeout(1200)
+
+
+def inspect(page: Page, cell: int) -> None:
+    """Pin a position and show its likely tokens."""
+    page.evaluate("(cell) => { surelock.stage.hover = cell; surelock.stage.pin(cell); }", cell)
+    page.wait_for_timeout(800)
+
+
+def live(page: Page, url: str, folder: Path) -> None:
+    """Light and dark, in the middle of a run and at its end."""
+    page.goto(url)
+    page.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 2")
+    page.click("#sl-run")
+    wait_for_run(page, 64)
+    settle(page)
+    page.screenshot(path=folder / "mid-run.png")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
+    settle(page)
+    page.screenshot(path=folder / "finished.png")
+    seek(page, 80)
+    inspect(page, 40)
+    settle(page)
+    page.set_viewport_size(TALL)
+    settle(page)
+    page.screenshot(path=folder / "light.png")
+    page.emulate_media(color_scheme="dark")
+    settle(page)
+    page.screenshot(path=folder / "dark.png")
+
+
+def replay(page: Page, folder: Path) -> None:
+    """The recorded run as a file opened from disk."""
+    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "replay.html"
+        path.write_text(replay_html(document), encoding="utf-8")
+        page.goto(path.as_uri())
+        until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
+        seek(page, 60)
+        inspect(page, 30)
+        page.wait_for_timeout(1500)
+        page.screenshot(path=folder / "replay.png")
+
+
+def main() -> None:
+    """All pictures, from the real app on the embedded model."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "assets" / "pictures"
+    folder.mkdir(parents=True, exist_ok=True)
+    with serve() as app, sync_playwright() as playwright:
+        wait_for_model(app)
+        browser = launch(playwright)
+        live(browser.new_page(viewport=WIDE), app.url, folder)
+        replay(browser.new_page(viewport=WIDE), folder)
+        phone = browser.new_page(viewport=PHONE, device_scale_factor=2)
+        phone.goto(app.url)
+        phone.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 20")
+        phone.screenshot(path=folder / "phone.png")
+        browser.close()
+    for path in sorted(folder.glob("*.png")):
+        print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()

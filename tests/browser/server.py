@@ -1,0 +1,106 @@
+"""Start ``python app.py`` for the browser suite, and find a Chromium."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+from playwright.sync_api import Browser, Playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-quic",
+]
+
+
+@dataclass
+class App:
+    """A served page: its address, its process and how long it took to answer."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    started_in: float
+
+    def cpu_seconds(self) -> float:
+        """Processor time the server has used so far, all threads."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """Resident bytes."""
+        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def serve(*arguments: str, log: Path | None = None) -> Iterator[App]:
+    """Run app.py with these arguments until the block ends."""
+    port = free_port()
+    output: Any = log.open("wb") if log else subprocess.DEVNULL
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    begun = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "app.py", "--port", str(port), *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        while True:
+            try:
+                if httpx.get(f"{url}/", timeout=30).status_code == 200:
+                    break
+            except httpx.TransportError as error:  # not listening yet, or just beginning to
+                if process.poll() is not None or time.monotonic() - begun > 90:
+                    raise RuntimeError("app.py did not start") from error
+                time.sleep(0.05)
+        yield App(url, process, time.monotonic() - begun)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def wait_for_model(app: App, seconds: float = 90) -> None:
+    """Until the embedded model is loaded."""
+    from tests.browser.visitor import Visitor
+
+    visitor, until = Visitor(app.url), time.monotonic() + seconds
+    while visitor.call("model_state", "stories") != "ready":
+        if time.monotonic() > until:
+            raise RuntimeError(f"the model did not load: {visitor.call('model_state', 'stories')}")
+        time.sleep(0.2)
+    visitor.close()
+
+
+def chromium_path() -> str | None:
+    """Debian's Chromium or another one on the PATH; None if there is none."""
+    return next(
+        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+    )
+
+
+def launch(playwright: Playwright) -> Browser:
+    return playwright.chromium.launch(executable_path=chromium_path(), args=FLAGS)

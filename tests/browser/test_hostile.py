@@ -1,0 +1,138 @@
+"""Text that would like to be code: in prompts, tokens, model names and links. It is shown or refused, never run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from surelock.trace.replay import replay_html
+from tests.browser.actions import run_to_end, seek, until, visit
+from tests.browser.server import ROOT, App
+
+HOSTILE = [
+    "<img src=x onerror=\"window.hit='img'\">",
+    "<script>window.hit='script'</script>",
+    "${(window.hit='dollar')}",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "{{#each value}}{{this}}{{/each}}",
+    "</script><script>window.hit='close'</script>",
+    "javascript:window.hit=1",
+    "\u202eevil\u202c",
+    "\x00\x07\x1b[31m",
+    "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
+    "👩‍👩‍👧‍👦🏳️‍🌈",
+    "a\u0301\u0302\u0303\u0304" * 20,
+    "\u2028\u2029\u200b\ufeff",
+    "=cmd|'/c calc'!A1",
+    "`'\"\\",
+    "-->]]>",
+]
+
+
+def unharmed(page: Page) -> None:
+    """Nothing ran, and the stage still works."""
+    assert page.evaluate(
+        "() => window.hit === undefined && document.querySelectorAll('.sl-stage img, .sl-stage script').length === 0"
+    )
+    seek(page, 1)
+    seek(page, 3)
+    box = page.locator("canvas[data-lane=surelock]").bounding_box()
+    assert box is not None and box["width"] > 200 and box["height"] > 40
+
+
+def hostile_trace() -> dict[str, Any]:
+    """The recorded run with hostile pieces, names and prompt."""
+    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
+    for number, token in enumerate(document["pieces"]):
+        document["pieces"][token] = HOSTILE[number % len(HOSTILE)]
+    bytes_of = list("é☃👍".encode())
+    for number, token in enumerate(list(document["pieces"])[: 2 * len(bytes_of) : 2]):
+        document["pieces"][token] = [bytes_of[number]]
+    document["header"]["prompt"] = "".join(HOSTILE)
+    document["header"]["model"]["name"] = HOSTILE[0]
+    document["header"]["created"] = HOSTILE[5]
+    document["header"]["settings"]["remasking"] = HOSTILE[0]
+    return document
+
+
+def look_everywhere(page: Page) -> None:
+    """Make every part show its text."""
+    for details in page.locator(".sl-reading summary").all():
+        details.click()
+    for cell in range(14, 40):
+        page.evaluate("(cell) => { surelock.stage.hover = cell; surelock.stage.redraw(); }", cell)
+    page.evaluate("() => { surelock.stage.pin(15); surelock.stage.pin(16); }")
+    for tab in ("Runs", "Export", "About", "Analysis"):
+        page.click(f"role=tab[name='{tab}']")
+    page.wait_for_timeout(1200)
+
+
+@pytest.mark.parametrize(
+    "prompt", ["".join(HOSTILE), "{{value}} ${value} <b>bold</b>", "🐙 " * 20, "\u202eabc \u05e9\u05dc\u05d5\u05dd"]
+)
+def test_hostile_prompts_run_as_text(page: Page, app: App, prompt: str) -> None:
+    visit(page, app.url, prompt=prompt)
+    run_to_end(page)
+    look_everywhere(page)
+    unharmed(page)
+    assert page.evaluate("() => surelock.stage.trace.header.prompt") == page.input_value("#sl-prompt textarea")
+
+
+def test_a_hundred_thousand_characters_are_refused(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.fill("#sl-prompt textarea", "<b>x</b> " * 11_000)
+    page.click("#sl-run")
+    page.wait_for_function("document.querySelector('.sl-status').textContent.includes('at most 20,000')")
+    unharmed(page)
+
+
+def test_hostile_tokens_are_drawn_not_run(page: Page, app: App) -> None:
+    visit(page, app.url)
+    data = json.dumps(hostile_trace()).encode()
+    page.click("role=tab[name='Export']")
+    page.set_input_files("#sl-import", {"name": "hostile.json", "mimeType": "application/json", "buffer": data})
+    page.wait_for_function("document.querySelector('.sl-run-label').textContent.startsWith('Imported')")
+    look_everywhere(page)
+    unharmed(page)
+    seek(page, 100)
+    turned = next(token for token, piece in hostile_trace()["pieces"].items() if piece == "\u202eevil\u202c")
+    name = page.evaluate("(token) => surelock.stage.trace.pieces.name(Number(token))", turned)
+    assert name == "\u2039202E\u203aevil\u2039202C\u203a"
+
+
+def test_hostile_tokens_in_a_replay(page: Page, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.html"
+    path.write_text(replay_html(hostile_trace()), encoding="utf-8")
+    page.goto(path.as_uri())
+    until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
+    look_everywhere(page)
+    unharmed(page)
+
+
+def test_hostile_links(page: Page, app: App) -> None:
+    visit(
+        page,
+        app.url,
+        gen_length=128,
+        steps=128,
+        prompt=HOSTILE[0],
+        remasking=HOSTILE[2],
+        model=HOSTILE[1],
+        seed="1;alert(1)",
+    )
+    unharmed(page)
+
+
+def test_byte_pieces_join_to_characters(page: Page, app: App) -> None:
+    page.goto(app.url)
+    page.wait_for_function("window.surelock?.stage.trace")
+    labels = page.evaluate("""async () => {
+      const { Pieces } = await import(new URL("surelock/js/pieces.js", document.baseURI).href), pieces = new Pieces();
+      pieces.add({ 1: [0xe2], 2: [0x98, 0x83], 3: [0xff], 4: " a", 5: "\\n", 6: [0xc3, 0xa9] });
+      return [pieces.labels([1, 2, 4, 1, 4, 3, 5, 6, -1, 9], null), pieces.text([4, 1, 2, -1, -1, 6])];
+    }""")
+    assert labels == [["☃", "‥", "a", "E2", "a", "FF", "⏎", "é", "", "#9"], " a☃▁é"]

@@ -1,0 +1,348 @@
+"""The page in a real browser, on the real app and the embedded model."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from surelock.trace.frames import read_trace
+from tests.browser.actions import drawn_states, run_to_end, seek, shown, shows, status, until, visit, wait_for_run
+from tests.browser.server import App
+
+STATES = {0: "masked", 1: "active", 2: "locked"}
+
+
+def exported(page: Page, tmp_path: Path, tab: str = "Export", button: str = "Trace (JSON)") -> Path:
+    page.click(f"role=tab[name='{tab}']")
+    with page.expect_download() as waiting:
+        page.click(f"button:has-text('{button}')")
+    path = tmp_path / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+def true_states(document: dict[str, Any], decoder: str, step: int) -> list[int]:
+    """The states after a step, worked out from the records alone."""
+    header = document["header"]
+    states = [1] * len(header["prompt_tokens"]) + [0] * (header["length"] - len(header["prompt_tokens"]))
+    for record in document["records"]:
+        if record["decoder"] == decoder and record["step"] <= step:
+            for position, _ in record["unmasked"]:
+                states[position] = 1
+            for position in record["locked"]:
+                states[position] = 2
+            for position in record.get("unlocked", ()):
+                states[position] = 1
+    return states
+
+
+def test_the_recorded_run_moves_before_anything_is_pressed(page: Page, app: App) -> None:
+    page.goto(app.url)
+    page.wait_for_function("Number(document.querySelector('.sl-stage')?.dataset.step) >= 3")
+    assert "recorded" in page.inner_text(".sl-run-label")
+
+
+def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App, tmp_path: Path) -> None:
+    visit(page, app.url, prompt="The little dog ran to the")
+    run_to_end(page)
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    assert document["header"]["prompt"] == "The little dog ran to the" and len(document["records"]) == 48
+    trace = read_trace(document)
+    assert trace.positions.token.notna().all()
+    for step in random.Random(0).sample(range(24), 10):
+        seek(page, step)
+        for decoder in ("baseline", "surelock"):
+            assert drawn_states(page, decoder) == true_states(document, decoder, step), (decoder, step)
+    seek(page, 23)
+    flops = trace.steps.groupby("decoder").flops.sum()
+    assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops['surelock'] / flops['baseline']:.0f} %"
+    tokens = [trace.positions[trace.positions.decoder == name].token.tolist() for name in ("baseline", "surelock")]
+    equal = sum(a == b for a, b in zip(*(line[-24:] for line in tokens), strict=True))
+    assert f"{equal} of 24" in page.inner_text(".sl-gauge >> nth=3")
+
+
+def test_pause_step_resume_and_stop(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=160, steps=160)
+    page.click("#sl-run")
+    wait_for_run(page, 4)
+    page.click("text=Pause")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'paused'")
+    page.wait_for_timeout(700)
+    count = page.evaluate("surelock.stage.trace.count")
+    page.wait_for_timeout(700)
+    assert page.evaluate("surelock.stage.trace.count") == count
+    page.click(".sl-control-step")
+    page.wait_for_function("(n) => surelock.stage.trace.count === n", arg=count + 1)
+    seek(page, 2)
+    page.click(".sl-control-step")  # not at the end: only the cursor moves
+    shows(page, 3)
+    assert page.evaluate("surelock.stage.trace.count") == count + 1
+    page.click("text=Resume")
+    wait_for_run(page, count + 5)
+    page.click(".sl-control-stop")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
+    assert "Stopped after step" in status(page)
+    last = page.evaluate("surelock.stage.trace.count")
+    page.wait_for_timeout(600)
+    assert page.evaluate("surelock.stage.trace.count") == last < 160
+    assert page.evaluate("surelock.live.lost ?? 0") == 0
+
+
+def test_run_again_replaces_the_run(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=160, steps=160)
+    page.click("#sl-run")
+    wait_for_run(page, 3)
+    first = page.evaluate("surelock.live.run.id")
+    page.click("#sl-run")
+    page.wait_for_function("(id) => surelock.live.run.id !== id && surelock.live.run.trace.count > 2", arg=first)
+    page.click(".sl-control-stop")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
+
+
+def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.wait_for_timeout(3000)  # the curves' script is in by then
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    scrubber = page.locator(".sl-scrubber")
+    for step in (80, 3, 60, 0, 100, 41):
+        scrubber.fill(str(step))
+        page.wait_for_function("(step) => Number(surelock.stage.root.dataset.step) === step", arg=step)
+    assert asked == []
+
+
+def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    canvas = page.locator("canvas[data-lane=surelock]")
+    x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
+    canvas.click(position={"x": x + w / 2, "y": y + h / 2})
+    assert page.evaluate("[...surelock.stage.pins.keys()]") == [16]
+    page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name === 'position 16')")
+    expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
+    page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
+    canvas.click(position={"x": x + w / 2, "y": y + h / 2})
+    assert page.evaluate("surelock.stage.pins.size") == 0
+
+
+def test_invalid_settings_are_corrected_or_explained_beside_the_field(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=64, steps=48)
+    page.fill("#sl-length input[type=number]", "32")
+    page.press("#sl-length input[type=number]", "Tab")
+    expect(page.locator("#sl-steps")).to_contain_text("Lowered from 48")
+    assert page.input_value("#sl-steps input[type=number]") == "32"
+    page.click("text=More settings")
+    page.fill("#sl-seed input", "-4")
+    page.press("#sl-seed input", "Tab")
+    expect(page.locator("#sl-seed")).to_contain_text("must be a whole number")
+    expect(page.locator("#sl-run")).to_be_disabled()
+    page.fill("#sl-seed input", "4")
+    page.press("#sl-seed input", "Tab")
+    expect(page.locator("#sl-run")).to_be_enabled()
+
+
+@pytest.mark.parametrize(("prompt", "said"), [("   ", "prompt is empty"), ("word " * 1500, "at most")])
+def test_prompts_that_cannot_run_are_explained(page: Page, app: App, prompt: str, said: str) -> None:
+    visit(page, app.url)
+    page.fill("#sl-prompt textarea", prompt)
+    page.click("#sl-run")
+    page.wait_for_function("(said) => document.querySelector('.sl-status').textContent.includes(said)", arg=said)
+    run_again = "Mia had a kite. She"
+    page.fill("#sl-prompt textarea", run_again)
+    run_to_end(page)
+
+
+def test_damaged_traces_are_refused_and_good_ones_open(page: Page, app: App, tmp_path: Path) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    good = exported(page, tmp_path)
+    document = json.loads(good.read_text("utf-8"))
+    broken = {
+        "not json": "{",
+        "not a trace": "{}",
+        "newer": json.dumps(document | {"version": 9}),
+        "cut": json.dumps(document | {"records": document["records"][1:]}),
+        "empty": json.dumps(document | {"records": []}),
+        "null": "null",
+        "number": json.dumps(document | {"records": [7]}),
+    }
+    huge = json.loads(json.dumps(document))
+    huge["header"]["length"] = 10**12
+    outside = json.loads(json.dumps(document))
+    outside["records"][3]["locked"] = [10**6]
+    for name, text in {**broken, "huge": json.dumps(huge), "outside": json.dumps(outside)}.items():
+        page.set_input_files(
+            "#sl-import", {"name": f"{name}.json", "mimeType": "application/json", "buffer": text.encode()}
+        )
+        page.wait_for_function("/trace/i.test(document.querySelector('.sl-share [role=status]').textContent)")
+        assert page.evaluate("surelock.stage.trace === surelock.live.run.trace"), name
+        page.evaluate("document.querySelector('.sl-share [role=status]').textContent = ''")
+    page.set_input_files("#sl-import", good)
+    page.wait_for_function("surelock.stage.trace !== surelock.live.run.trace")
+    assert page.inner_text(".sl-run-label").startswith("Imported run")
+    seek(page, 11)
+    assert drawn_states(page, "surelock") == true_states(document, "surelock", 11)
+
+
+def test_a_run_that_the_server_dropped_is_exported_as_it_was_streamed(page: Page, app: App, tmp_path: Path) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    exact = read_trace(exported(page, tmp_path)).positions
+    page.evaluate("surelock.stage.trace.id = 'gone'")
+    rough = read_trace(exported(page, tmp_path)).positions
+    assert rough.equals(exact)
+    assert "no longer keeps this run" in page.inner_text(".sl-share [role=status]")
+
+
+def test_steps_as_csv(page: Page, app: App, tmp_path: Path) -> None:
+    import pandas
+
+    visit(page, app.url)
+    run_to_end(page)
+    trace = read_trace(exported(page, tmp_path))
+    table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
+    assert len(table) == 2 * 24 * trace.header["length"]
+    assert table.computed.sum() == trace.steps.computed.sum()
+
+
+def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, tmp_path: Path) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    replay = exported(page, tmp_path, button="Replay (HTML)")
+    assert page.context.browser is not None
+    offline = page.context.browser.new_context(offline=True, reduced_motion="reduce")
+    alone = offline.new_page()
+    errors: list[str] = []
+    alone.on("pageerror", lambda error: errors.append(str(error)))
+    alone.on("request", lambda request: errors.append(request.url) if request.url.startswith("http") else None)
+    alone.goto(replay.as_uri())
+    until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
+    seek(alone, 17)
+    for decoder in ("baseline", "surelock"):
+        assert drawn_states(alone, decoder) == true_states(document, decoder, 17)
+    until(alone, "document.querySelector('.sl-plot').data?.length >= 4")
+    x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
+    alone.locator("canvas[data-lane=surelock]").hover(position={"x": x + w / 2, "y": y + h / 2})
+    until(alone, "document.querySelectorAll('.sl-top-name').length === 10")
+    assert errors == []
+    offline.close()
+
+
+def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
+    visit(page, app.url, prompt="A cat & a <dog>", gen_length=48, steps=24, epsilon=0.01, seed=5)
+    run_to_end(page)
+    link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace)")
+    page.goto(link)
+    page.wait_for_function("document.querySelector('#sl-length input[type=number]')?.value === '48'")
+    assert page.input_value("#sl-prompt textarea") == "A cat & a <dog>"
+    assert page.input_value("#sl-steps input[type=number]") == "24"
+    assert page.inner_text(".sl-epsilon-value") == "0.01"
+
+
+def test_two_runs_side_by_side(page: Page, app: App) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    run_to_end(page)
+    page.click("role=tab[name='Runs']")
+    assert page.locator(".sl-runs tbody tr").count() == 3
+    for row in (1, 2):
+        page.locator(".sl-runs tbody tr").nth(row).locator("input").check()
+    page.click("text=Compare the two picked")
+    page.click("text=Show their SureLock sides")
+    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock, run 3"
+    page.locator(".sl-runs tbody tr").nth(0).locator("text=Show").click()
+    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_accessibility_violation(page: Page, app: App, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    visit(page, app.url)
+    run_to_end(page)
+    page.wait_for_timeout(1500)
+    for tab in ("Analysis", "Runs", "Export", "About"):
+        page.click(f"role=tab[name='{tab}']")
+        found = Axe().run(page).response["violations"]
+        serious = [
+            (rule["id"], [node["html"][:160] for node in rule["nodes"]])
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+        ]
+        assert serious == [], tab
+
+
+def test_dark_mode_redraws_the_grids(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.keyboard.press("Home")
+    light = page.evaluate("getComputedStyle(document.querySelector('.sl-side')).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("document.body.classList.contains('dark')")
+    page.wait_for_function(
+        "(light) => getComputedStyle(document.querySelector('.sl-side')).backgroundColor !== light", arg=light
+    )
+    page.wait_for_timeout(200)
+    assert set(drawn_states(page, "baseline")) == {0, 1}
+    assert page.evaluate("surelock.stage.colours.masked") == "#222b3b"
+
+
+def test_phone_width_needs_no_sideways_scrolling(page: Page, app: App) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(page, app.url)
+    run = page.locator("#sl-run")
+    if not run.is_visible() or run.bounding_box()["x"] < 0:  # type: ignore[index]
+        page.click(".sidebar .toggle-button")
+    page.wait_for_timeout(500)
+    run_to_end(page)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    outside = "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden') && e.getBoundingClientRect().right > 391"
+    assert page.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0
+    assert page.locator(".sl-grid").first.bounding_box()["width"] > 300  # type: ignore[index]
+
+
+def test_keyboard_only(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.keyboard.press("Home")
+    shows(page, 0)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    shows(page, 2)
+    page.keyboard.press("ArrowLeft")
+    shows(page, 1)
+    page.keyboard.press("End")
+    shows(page, page.evaluate("surelock.stage.trace.count") - 1)
+    page.keyboard.press("Home")
+    page.keyboard.press("Space")
+    page.wait_for_function("Number(surelock.stage.root.dataset.step) >= 2")
+    page.keyboard.press("Space")
+    page.focus("#sl-run")
+    page.keyboard.press("Enter")
+    wait_for_run(page)
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=90_000)
+    page.focus("canvas[data-lane=baseline]")
+    page.keyboard.press("Tab")
+    for _ in range(6):
+        if page.evaluate("document.activeElement.dataset.lane") == "surelock":
+            break
+        page.keyboard.press("Tab")
+    before = shown(page)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert page.evaluate("surelock.stage.pins.size") == 1 and shown(page) == before
+    assert "Position" in page.inner_text(".sl-inspector-title")
+
+
+def test_the_summary_speaks_of_the_step(page: Page, app: App) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    seek(page, 12)
+    page.wait_for_function("document.querySelector('.sl-stage > .sl-hidden').textContent.startsWith('Step 13 of 24')")
+    label = page.get_attribute("canvas[data-lane=surelock]", "aria-label") or ""
+    assert "masked" in label and "locked" in label

@@ -1,0 +1,109 @@
+"""Many visitors at once, and visitors that leave: nobody sees another's run, and nothing stays behind."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from playwright.sync_api import Page
+
+from tests.browser.actions import visit, wait_for_run
+from tests.browser.server import App
+from tests.browser.visitor import Visitor
+
+
+def one_run(app: App, number: int) -> tuple[str, set[str], str, int]:
+    """A visitor's whole visit: (prompt sent, ids of runs seen, prompt that came back, steps)."""
+    visitor = Visitor(app.url)
+    prompt = f"Visitor {number} saw {number} birds. They"
+    seen = list(visitor.run(Prompt=prompt, Generated_length=16, Steps=16, Block_length=16))
+    visitor.close()
+    assert [message["seq"] for message in seen] == list(range(len(seen)))
+    return (
+        prompt,
+        {message["run"] for message in seen},
+        seen[0]["open"]["header"]["prompt"],
+        sum("records" in message for message in seen),
+    )
+
+
+def test_twenty_visitors_at_once(app: App) -> None:
+    def crowd(first: int) -> list[tuple[str, set[str], str, int]]:
+        with ThreadPoolExecutor(20) as pool:
+            return list(pool.map(lambda number: one_run(app, number), range(first, first + 20)))
+
+    visits = crowd(0)  # the first crowd fills the server's own caches
+    time.sleep(3)
+    before = app.memory()
+    visits += crowd(20)
+    time.sleep(3)
+    gc.collect()
+    after = app.memory()
+    assert all(sent == back and steps == 16 and len(ids) == 1 for sent, ids, back, steps in visits)
+    assert len(set.union(*(ids for _, ids, _, _ in visits))) == 40
+    assert after < 1.05 * before, (before, after)
+
+
+def test_a_closed_tab_stops_computing_and_frees_its_run(page: Page, app: App) -> None:
+    other = Visitor(app.url)
+    visit(page, app.url, gen_length=160, steps=160)
+    page.click("#sl-run")
+    wait_for_run(page, 5)
+    run = page.evaluate("surelock.live.run.id")
+    page.close()
+    closed, computed = time.monotonic(), []
+    while (kept := other.call("export", run)) is not None:
+        computed.append(len(kept["records"]) // 2)
+        assert time.monotonic() < closed + 10, "the run is still kept"
+    assert not computed or computed[-1] <= computed[0] + 2
+    time.sleep(1)
+    used = app.cpu_seconds()
+    time.sleep(2)
+    assert app.cpu_seconds() - used < 0.3
+    assert list(other.run(Generated_length=8, Steps=8, Block_length=8))[-1]["end"] == "finished"
+    other.close()
+
+
+def test_a_lost_connection_stops_computing_too(app: App) -> None:
+    visitor, other = Visitor(app.url), Visitor(app.url)
+    stream = visitor.run(Generated_length=128, Steps=128, Block_length=128)
+    opened = next(stream)
+    seen = [next(stream) for _ in range(4)][-1]["seq"]
+    stream.close()
+    time.sleep(3)
+    kept = other.call("export", opened["run"])
+    assert kept is None or len(kept["records"]) // 2 <= seen + 3
+    visitor.close()
+    other.close()
+
+
+def test_nobody_reaches_another_visitors_run(app: App) -> None:
+    owner, stranger = Visitor(app.url), Visitor(app.url)
+    seen = list(owner.run(Generated_length=8, Steps=8, Block_length=8))
+    for guess in (None, "", 0, "../x", seen[0]["run"][:-1], {"run": 1}):
+        assert stranger.call("export", guess) is None
+        assert not stranger.call("stop", guess)
+        assert stranger.call("top", guess, 0, 0) is None
+    assert stranger.call("export", raw={"a": [1]}) is None
+    assert stranger.call("top", raw=[[1, 2], [3], None]) is None
+    resume = stranger.event("sl-stage-host", "play")
+    answers = list(stranger.follow(resume, [], {"run": "guess", "after": -1}))
+    assert "no longer kept" in answers[0]["refused"]
+    owner.close()
+    stranger.close()
+
+
+def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
+    first = Visitor(app.url)
+    stream = first.run(Generated_length=128, Steps=128, Block_length=128)
+    next(stream)
+    holder = threading.Thread(target=lambda: list(stream))
+    holder.start()
+    visit(page, app.url)
+    page.click("#sl-run")
+    page.wait_for_function("/place 1 of 1 in the queue/.test(document.querySelector('.sl-status').textContent)")
+    wait_for_run(page)
+    holder.join(90)
+    first.close()
