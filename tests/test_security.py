@@ -1,0 +1,194 @@
+"""What a stranger may not do with a served page: read files, choose models, upload, see paths, or get no reason."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.browser.server import App, serve, wait_for_model
+from tests.browser.visitor import Visitor
+from tests.soak.__main__ import soak
+from tests.soak.abuse import FILES, GIVEN_AWAY, ROUTES, raw_get
+
+ROOT = Path(__file__).resolve().parents[1]
+ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
+ADDRESSES += ("gradio_api/info", "gradio_api/openapi.json", "gradio_api/app_id", "gradio_api/nonsense")
+SECRET = "a-secret-of-the-environment"
+OWN_FILES = [str(ROOT / name) for name in ("app.py", "requirements.txt", "assets/stories/config.json", ".git/config")]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The page, with a token in its environment as on a Space."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("HF_TOKEN", SECRET)
+    with serve("--max-length", "256", log=tmp_path_factory.mktemp("log") / "server.log") as served:
+        wait_for_model(served)
+        yield served
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def visitor(app: App) -> Iterator[Visitor]:
+    made = Visitor(app.url)
+    yield made
+    made.close()
+
+
+def gives_nothing_away(text: str) -> None:
+    """No file's content, no secret, no path of this machine."""
+    found = [part for part in (*GIVEN_AWAY, SECRET, str(ROOT), str(Path.home()) + "/") if part in text]
+    assert found == []
+    assert not re.search(r'"/(?:tmp|home|root|usr|opt|var)/', text)
+
+
+def refused_with_a_reason(answer: httpx.Response) -> None:
+    assert answer.status_code >= 400, answer.text[:200]
+    assert answer.text not in ("", "Internal Server Error"), "no reason is given"
+    gives_nothing_away(answer.text)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_no_file_route_serves_other_files(app: App, route: str) -> None:
+    for path in (*FILES, *OWN_FILES, *(own.lstrip("/").replace("/", "%2f") for own in OWN_FILES)):
+        status, text = raw_get(app.url, route + path)
+        assert status >= 400, (route, path, text[:100])
+        assert not [part for part in (*GIVEN_AWAY, SECRET) if part in text]
+
+
+def test_climbing_out_of_every_folder_that_is_served(app: App) -> None:
+    for folder in ("js", "css", "runs"):
+        for up in ("..", "%2e%2e", ".%2e", "%252e%252e", "..%2f", "..\\", "..;", "....//"):
+            for target in ("app.py", "assets/stories/config.json", "etc/passwd"):
+                path = f"surelock/{folder}/" + f"{up}/" * 6 + target
+                assert raw_get(app.url, path)[0] >= 400, path
+        assert raw_get(app.url, f"surelock/{folder}/")[0] >= 400, "lists its files"
+
+
+def test_uploads_are_refused_or_small(app: App) -> None:
+    big = httpx.post(f"{app.url}/gradio_api/upload", files={"files": ("a.bin", b"x" * 3_000_000)})
+    refused_with_a_reason(big)
+    small = httpx.post(f"{app.url}/gradio_api/upload", files={"files": ("../../a.html", b"<script>1</script>")})
+    gives_nothing_away(small.text)
+    if small.status_code == 200:
+        answer = httpx.get(f"{app.url}/gradio_api/file={small.json()[0]}")
+        assert answer.headers["content-type"] != "text/html"
+
+
+def test_only_decode_is_described(app: App) -> None:
+    for address in ("gradio_api/info", "gradio_api/info?all_endpoints=true"):
+        info = httpx.get(f"{app.url}/{address}").json()
+        assert (list(info["named_endpoints"]), info["unnamed_endpoints"]) == (["/decode"], {})
+        gives_nothing_away(json.dumps(info))
+    paths = httpx.get(f"{app.url}/gradio_api/openapi.json").json()["paths"]
+    assert [path for path in paths if "call" in path and "decode" not in path] == []
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_no_answer_shows_a_path_or_a_secret(app: App, address: str) -> None:
+    gives_nothing_away(httpx.get(f"{app.url}/{address}").text)
+
+
+@pytest.mark.parametrize("name", ["/etc", "../stories", str(ROOT / "assets/stories"), "GSAI-ML/LLaDA-8B-Instruct", ""])
+def test_the_page_lends_no_other_model(app: App, visitor: Visitor, name: str) -> None:
+    said = visitor.call("model_state", name)
+    assert said == "This page does not offer that model."
+    with pytest.raises((RuntimeError, AssertionError), match=r"choices|offers"):
+        messages = list(visitor.run(Model=name, Generated_length=8, Steps=8, Block_length=8))
+        assert not messages, messages[0].get("refused")
+    if name:
+        assert "model must be one of" in decode(app, {"model": name})
+    page = httpx.get(f"{app.url}/config", params={"model": name})
+    gives_nothing_away(page.text)
+
+
+def decode(app: App, changes: dict[str, Any]) -> str:
+    """What /decode says to a request with these parameters."""
+    body = json.dumps({"prompt": "A fox", "gen_length": 8} | changes)
+    asked = httpx.post(
+        f"{app.url}/gradio_api/call/v2/decode", content=body, headers={"content-type": "application/json"}
+    )
+    if asked.status_code != 200:
+        refused_with_a_reason(asked)
+        return asked.text
+    return httpx.get(f"{app.url}/gradio_api/call/decode/{asked.json()['event_id']}", timeout=60).text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": 5}, "prompt"),
+        ({"prompt": "\ud800"}, "prompt"),
+        ({"prompt": "x" * 30_000}, "prompt"),
+        ({"gen_length": 10**12}, "at most"),
+        ({"gen_length": "many"}, "gen_length"),
+        ({"steps": 99}, "steps"),
+        ({"epsilon": [1]}, "epsilon"),
+        ({"cfg_scale": 1e308}, "cfg_scale"),
+        ({"model": ["a"]}, "model"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
+)
+def test_decode_refuses_by_name(app: App, changes: dict[str, Any], said: str) -> None:
+    text = decode(app, changes)
+    assert '"done"' not in text and said in text
+    gives_nothing_away(text)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("queue/join", {"data": [], "fn_index": 999, "session_hash": "x"}),
+        ("queue/join", {"data": [], "fn_index": -1, "session_hash": "x"}),
+        ("queue/join", {"data": "x", "fn_index": 0, "session_hash": "x"}),
+        ("call/nonsense", {"data": []}),
+        ("call/v2/nonsense", {}),
+        ("call/v2/decode", {}),
+        ("run/nonsense", {"data": []}),
+        ("component_server", {"data": [], "component_id": 999, "fn_name": "stop", "session_hash": "x"}),
+        ("component_server", {"data": [], "component_id": [], "fn_name": {}, "session_hash": "x"}),
+        ("component_server", []),
+        ("cancel", {}),
+    ],
+)
+def test_every_refusal_says_why(app: App, path: str, body: Any) -> None:
+    refused_with_a_reason(httpx.post(f"{app.url}/gradio_api/{path}", json=body))
+
+
+def test_malformed_json_is_refused(app: App) -> None:
+    for path in ("queue/join", "call/decode", "call/v2/decode", "component_server", "cancel", "reset"):
+        for content in (b'{"data": [1,', b"\xff\xfe\x00", b"[" * 100_000):
+            answer = httpx.post(
+                f"{app.url}/gradio_api/{path}", content=content, headers={"content-type": "application/json"}
+            )
+            refused_with_a_reason(answer)
+
+
+def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
+    seen = list(visitor.run(Prompt="The sun came up and", Generated_length=8, Steps=8, Block_length=8))
+    run = seen[0]["run"]
+    stranger = Visitor(app.url)
+    for guess in (run[:-1], run.swapcase(), run + "x", "*", "", None, {"run": run}, [run[:-2]]):
+        assert stranger.call("export", guess) is None
+        assert not stranger.call("pause", guess) and not stranger.call("stop", guess)
+    stranger.close()
+    exported = visitor.call("export", run)
+    gives_nothing_away(json.dumps(exported))
+    assert getpass.getuser() not in json.dumps(exported["header"]).lower().split('"')
+
+
+def test_a_short_soak(tmp_path: Path) -> None:
+    """The soak of the README in small: nothing crashes, hangs, is lost or stays."""
+    report = soak(6, 12, 0, tmp_path / "server.log")
+    assert report["examples"] == [] and report["errors"] == 0
+    assert report["alive_at_the_end"] and not report["visitors_stuck"] and not report["runs_kept"]
+    assert report["runs"] > 3 and report["bad requests"] > 10
+    assert report["memory_growth"] < 0.3  # the first minutes fill caches: the long soak is the measure
