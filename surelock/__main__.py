@@ -39,9 +39,11 @@ def _parser() -> argparse.ArgumentParser:
     decode = benches.add_parser("decode", help="time the locked sampler beside the unlocked one")
 
     from surelock.experiments.bench import add_arguments
+    from surelock.experiments.cli import add_arguments as add_experiment_arguments
     from surelock.training.cli import add_evaluate_arguments, add_train_arguments
 
     add_arguments(decode)
+    add_experiment_arguments(commands.add_parser("experiment", help="one of the paper's experiments, resumable"))
     add_train_arguments(commands.add_parser("train", help="train a small model in the LLaDA layout"))
     add_evaluate_arguments(commands.add_parser("evaluate", help="held-out bound in nats per token, bits per character"))
     return parser

@@ -51,7 +51,7 @@ def app() -> Iterator[App]:
 
 def test_every_command_is_known_to_these_tests() -> None:
     known = ("pip install -r", "python app.py", "python tests/run.py", "python -m surelock", "python -m tests.soak")
-    known += ("curl -s", "hf upload", "docker build", "docker run")
+    known += ("accelerate launch", "curl -s", "hf upload", "docker build", "docker run")
     lines = [" ".join(command) for command in commands()]
     assert [line for line in lines if not line.startswith(known)] == []
     assert "pip install -r requirements.txt && python app.py" in README

@@ -1,0 +1,154 @@
+"""`python -m surelock experiment NAME`: one of the paper's experiments, resumable, over any number of processes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from surelock.experiments.gen_ppl import Judge
+from surelock.experiments.grid import Cell
+from surelock.experiments.lab import Lab
+from surelock.experiments.prompts import data_file
+from surelock.experiments.runner import merge, run_cells
+from surelock.model.loading import load
+
+#: Each is a module of this package: GRIDS by preset, measure(lab, cell), table(records), picture(frame, records).
+NAMES = (
+    "flops",
+    "dynamics",
+    "quality",
+    "runtime",
+    "selection",
+    "epsilon",
+    "contraction",
+    "bound",
+    "seen",
+    "unlock",
+)
+DATA = ("openings", "wikitext", "mt_bench", "humaneval")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `experiment`; sets the parser's `run`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", choices=NAMES, help=", ".join(NAMES))
+    add("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
+    add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
+    add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
+    add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
+    add("--category", action="append", default=[], help="of MT-Bench, instead of all; repeatable")
+    add("--judge", metavar="MODEL", help="a causal model (directory or hub id) for Gen.-PPL")
+    add(
+        "--out",
+        type=Path,
+        default=Path("runs/experiments"),
+        help="results go to OUT/NAME, shared by all processes (default: %(default)s)",
+    )
+    add("--device", help="cpu, cuda ... (default: CUDA if there is one; one for each process)")
+    add("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
+    add("--threads", type=int, help="CPU threads of each process (default: torch's)")
+    add("--png", action=argparse.BooleanOptionalAction, default=True, help="a PNG too, where kaleido can make one")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """Run what is not finished yet of an experiment; the first process writes its table and its picture."""
+    from accelerate import PartialState
+
+    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
+    processes = PartialState(cpu=_on_cpu(arguments.device), timeout=timedelta(days=30))
+    try:
+        return _run(arguments, processes)
+    finally:
+        processes.destroy_process_group()
+
+
+def _on_cpu(device: str | None) -> bool:
+    return device == "cpu" or not torch.cuda.is_available()
+
+
+def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    experiment = import_module(f"surelock.experiments.{arguments.name}")
+    data = parse_data(arguments.data)
+    cells = with_data(experiment.GRIDS["quick" if arguments.quick else arguments.preset], data)
+    dtype = getattr(torch, arguments.dtype) if arguments.dtype else None
+    lm = load(arguments.model, device=arguments.device or processes.device, dtype=dtype)
+    lab = Lab(lm, data, arguments.category, arguments.judge)
+    for cell in {cell["source"]: cell for cell in cells}.values():
+        lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
+    if lab.judge is not None:
+        Judge.load(lab.judge, lm.device)
+    directory, setup = arguments.out / arguments.name, lab.setup()
+    rank, world = processes.process_index, processes.num_processes
+    run_cells(cells, lambda cell: experiment.measure(lab, cell), directory, setup, rank=rank, world=world)
+    processes.wait_for_everyone()
+    return _report(arguments, experiment, lab, cells, directory) if rank == 0 else None
+
+
+def _report(
+    arguments: argparse.Namespace, experiment: Any, lab: Lab, cells: list[Cell], directory: Path
+) -> dict[str, Any]:
+    from surelock.experiments.report import markdown, write_png, write_report
+
+    records = merge(cells, directory, lab.setup())
+    frame = experiment.table(records)
+    figure = experiment.picture(frame, records)
+    write_report(directory, experiment.TITLE, experiment.NOTE, command(arguments), lab.setup(), frame, figure)
+    if arguments.png and not arguments.quick:
+        write_png(figure, directory / "picture.png")
+    if hasattr(experiment, "artifacts"):
+        experiment.artifacts(lab, records, directory)
+    print(markdown(frame), file=sys.stderr)
+    return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
+
+
+def parse_data(given: list[str]) -> dict[str, Path]:
+    """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a file that is not there."""
+    data = {}
+    for text in given:
+        source, _, file = text.partition("=")
+        if source not in DATA or not file:
+            raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(DATA)}, not {text!r}")
+        if not Path(file).is_file():
+            raise ValueError(f"--data {source}: there is no file {file}")
+        data[source] = Path(file)
+    return data
+
+
+def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
+    """The cells whose data is there. Raises ValueError, which names the flags, when none is."""
+    sources = dict.fromkeys(cell["source"] for cell in cells)
+    problems = []
+    for source in sources:
+        try:
+            data_file(source, data)
+        except ValueError as error:
+            problems.append(str(error))
+            cells = [cell for cell in cells if cell["source"] != source]
+    if not cells:
+        raise ValueError("; or ".join(problems))
+    for problem in problems:
+        print(f"left out: {problem}", file=sys.stderr)
+    return cells
+
+
+def command(arguments: argparse.Namespace) -> str:
+    """The command that repeats this run. Paths of data and model are as they were given."""
+    words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
+    words += ["--preset", arguments.preset] + ["--quick"] * arguments.quick
+    for flag in ("judge", "device", "dtype", "threads", "out"):
+        if (value := getattr(arguments, flag)) is not None:
+            words += [f"--{flag}", str(value)]
+    for flag in ("data", "category"):
+        for value in getattr(arguments, flag):
+            words += [f"--{flag}", value]
+    return shlex.join(words)

@@ -1,0 +1,74 @@
+"""Locked runs beside the baseline with the same prompts, sampler and seeds: what was saved, and what it changed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from surelock.experiments import estimates
+from surelock.experiments.gen_ppl import perplexity
+from surelock.experiments.grid import Cell
+from surelock.experiments.lab import Lab, decode_cell
+from surelock.experiments.runner import Record
+from surelock.experiments.text_quality import equal, text_figures
+
+NOTE = """\
+bits, bits_base: upper bound on the bits per character of the generated text given its prompt, by the model itself;
+bits_change: of the same prompts, paired. equal: tokens equal to the baseline's up to the later first EOS. repeats:
+4-grams that occurred before. Each `_se` is a standard error over prompts. None of them shows that a text is good: the
+model's own bound favours what it is prone to write, repetition included; unequal tokens may be as good or better."""
+_RULE = ("epsilon", "percentile", "visible_steps", "unlock_period")
+
+
+def measure(lab: Lab, cell: Cell) -> Record:
+    """Decode the cell and describe its texts; the tokens are kept, so that cells can be compared afterwards."""
+    decoded = decode_cell(lab, cell)
+    return {**decoded.figures, **text_figures(lab, lab.prompts(cell), decoded.tokens), "tokens": decoded.tokens}
+
+
+def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
+    """One row per locked cell: its `settings`, what it cost, and its texts beside those of its baseline."""
+    baselines = {_sampler(r["cell"]): r["result"] for r in records if r["cell"]["epsilon"] is None}
+    rows = []
+    for record in records:
+        cell, result = record["cell"], record["result"]
+        if cell["epsilon"] is not None:
+            costs = {name: result[name] for name in ("active_ratio", "flops_ratio", "flops_ratio_to_eos")}
+            figures = _beside(result, baselines[_sampler(cell)])
+            rows.append({name: cell[name] for name in settings} | costs | figures)
+    return pd.DataFrame(rows)
+
+
+def _sampler(cell: Cell) -> str:
+    return json.dumps({name: value for name, value in cell.items() if name not in _RULE}, sort_keys=True)
+
+
+def _beside(result: Record, base: Record) -> dict[str, Any]:
+    bits, bits_base = (bits_per_character(r) for r in (result, base))
+    change = estimates.difference(bits, bits_base)
+    ends = map(max, result["ends"], base["ends"])
+    same = estimates.mean([equal(*args) for args in zip(result["tokens"], base["tokens"], ends, strict=True)])
+    repeats, repeats_base = (estimates.mean(r["repeats"]) for r in (result, base))
+    row: dict[str, Any] = {"prompts": len(result["tokens"])}
+    for name, estimate in (
+        ("bits_base", bits_base),
+        ("bits", bits),
+        ("bits_change", change),
+        ("equal", same),
+        ("repeats_base", repeats_base),
+        ("repeats", repeats),
+    ):
+        row |= {name: estimate.value, f"{name}_se": estimate.error}
+    if "judge_nats" in result:
+        ppl_base, ppl = (perplexity(r["judge_nats"], r["judge_tokens"]) for r in (base, result))
+        row |= {"gen_ppl_base": ppl_base, "gen_ppl": ppl, "gen_ppl_ratio": ppl / ppl_base}
+    return row
+
+
+def bits_per_character(result: Record) -> estimates.Estimate:
+    """The bound of all texts together, sum of bits over sum of characters."""
+    return estimates.ratio([nats / math.log(2) for nats in result["nats"]], result["characters"])

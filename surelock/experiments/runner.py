@@ -1,0 +1,134 @@
+"""The resumable runner: one JSON line per finished cell, one file per process, merged by the first of them.
+
+Cells are split by rank over the processes that `accelerate launch` started, and everything passes through files: an
+interrupted run, of any number of processes, goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from surelock.experiments.grid import Cell
+
+Record = dict[str, Any]
+
+
+def key_of(setup: Record, cell: Cell) -> str:
+    """What makes two cells the same: their settings, and the setup (model, data) they ran with."""
+    return json.dumps([setup, cell], sort_keys=True)
+
+
+def finished(directory: Path) -> dict[str, Record]:
+    """The records in `directory` by key, from the files of all processes. A torn last line is passed over.
+
+    Raises ValueError when another line is not a record.
+    """
+    records = {}
+    for file in sorted(directory.glob("cells*.jsonl")):
+        for number, line in enumerate(_whole_lines(file), start=1):
+            try:
+                record = json.loads(line)
+                records[key_of(record["setup"], record["cell"])] = record
+            except (ValueError, KeyError, TypeError) as error:
+                raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
+    return records
+
+
+def _whole_lines(file: Path) -> list[bytes]:
+    return [line for line in file.read_bytes().splitlines(keepends=True) if line.endswith(b"\n") and line.strip()]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    measure: Callable[[Cell], Record],
+    directory: Path,
+    setup: Record,
+    *,
+    rank: int = 0,
+    world: int = 1,
+) -> None:
+    """Measure this process's share of the cells that are not finished yet, and keep each as soon as it is.
+
+    The share depends on the grid alone, never on what is finished, so that processes agree without a word.
+    Raises OSError when a record cannot be written: what was finished before stays, and that record is printed.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    done = finished(directory)
+    mine = [cell for cell in cells[rank::world] if key_of(setup, cell) not in done]
+    file = directory / _name(rank)
+    for cell in tqdm(mine, desc=f"cells of process {rank}", disable=None):
+        append(file, {"setup": setup, "cell": cell, "result": measure(cell)})
+
+
+def _name(rank: int) -> str:
+    return f"cells-{rank}.jsonl" if rank else "cells.jsonl"
+
+
+def append(file: Path, record: Record) -> None:
+    """Add one line to `file` and see it on the disk; a torn line at its end, of an interrupted run, is cut off first.
+
+    Raises OSError, with the file as it was before and the line printed on standard error, when it cannot be written.
+    """
+    line = json.dumps(record).encode() + b"\n"
+    with file.open("ab+", buffering=0) as stream:
+        size = _size_of_whole_lines(file)
+        try:
+            stream.truncate(size)
+            _write(stream.fileno(), line)
+            os.fsync(stream.fileno())
+        except OSError as error:
+            stream.truncate(size)
+            sys.stderr.write(line.decode())
+            raise OSError(
+                error.errno,
+                f"{error.strerror}: the line above could not be added to {file}; the {len(_whole_lines(file))} "
+                "finished cells in it are kept, the same command goes on from there",
+            ) from error
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _size_of_whole_lines(file: Path) -> int:
+    return file.read_bytes().rfind(b"\n") + 1
+
+
+def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
+    """The finished cells in the grid's order, in one file; the records of other setups stay before them.
+
+    Raises ValueError when a cell is missing.
+    """
+    done = finished(directory)
+    keys = [key_of(setup, cell) for cell in cells]
+    if missing := [key for key in keys if key not in done]:
+        raise ValueError(f"{len(missing)} of {len(keys)} cells are missing in {directory}: run the same command again")
+    records = [done.pop(key) for key in keys]
+    write_text(directory / _name(0), "".join(json.dumps(record) + "\n" for record in (*done.values(), *records)))
+    for file in directory.glob("cells-*.jsonl"):
+        file.unlink()
+    return records
+
+
+def write_text(file: Path, text: str) -> None:
+    """Write a whole file or leave the old one: a full disk must not cost what was there."""
+    part = file.with_name(file.name + ".part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def in_batches(items: Sequence[Any], size: int) -> Iterator[tuple[int, Sequence[Any]]]:
+    """(index of its first item, batch) for each batch."""
+    for start in range(0, len(items), size):
+        yield start, items[start : start + size]

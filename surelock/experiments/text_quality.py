@@ -1,0 +1,66 @@
+"""What can be said of generated text without an outside judge; and Gen.-PPL where there is one.
+
+None of the first three shows that a text is good. The bound is the model's own: it likes what it is prone to write,
+repetition most of all. Tokens equal to the baseline's show how far locking changes the outcome, not for the worse or
+the better. Repeated 4-grams show one way of being bad only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from surelock.experiments.gen_ppl import Judge
+from surelock.experiments.lab import Lab, first_end
+from surelock.experiments.prompts import Prompt
+from surelock.model.bound import conditional_bound
+
+_DRAWS = 16
+
+
+def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]) -> dict[str, list[Any]]:
+    """Figures of each prompt's continuation, up to its first EOS.
+
+    ends: tokens before the first EOS; nats: the bound on -log p(continuation | prompt), EOS included; characters: of
+    its text; repeats: share of its 4-grams that are not new. With a judge also judge_nats and judge_tokens.
+    """
+    kept = [ids[: first_end(ids, lab.lm.eos_id)] for ids in tokens]
+    texts = [lab.lm.decode(ids) for ids in kept]
+    figures: dict[str, list[Any]] = {
+        "ends": [len(ids) for ids in kept],
+        "nats": [
+            _bound(lab, prompt.ids, ids[: len(part) + 1], number)
+            for number, (prompt, ids, part) in enumerate(zip(prompts, tokens, kept, strict=True))
+        ],
+        "characters": [len(text) for text in texts],
+        "repeats": [repeated(ids) for ids in kept],
+    }
+    if lab.judge is not None:
+        judge = Judge.load(lab.judge, lab.lm.device)
+        pairs = [judge.nats(prompt.text, text) for prompt, text in zip(prompts, texts, strict=True)]
+        figures |= {"judge_nats": [nats for nats, _ in pairs], "judge_tokens": [count for _, count in pairs]}
+    return figures
+
+
+def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
+    """The masks depend on the prompt's number alone: equal texts get equal values, so differences are not noise."""
+    rng = np.random.default_rng([0, number])
+    tokens = np.array([*prompt, *ids], dtype=np.int64)
+    estimates = conditional_bound(lab.lm.network, tokens, len(prompt), draws=_DRAWS, rng=rng, mask_id=lab.lm.mask_id)
+    return float(estimates.mean())
+
+
+def repeated(ids: Sequence[int], n: int = 4) -> float | None:
+    """Share of the n-grams that occurred before; None where there is no n-gram."""
+    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+    return 1 - len(set(grams)) / len(grams) if grams else None
+
+
+def equal(ids: Sequence[int], baseline: Sequence[int], end: int) -> float:
+    """Share of the first end + 1 positions with the same token, where `end` is the later of the two first EOS.
+
+    What follows would be equal for free.
+    """
+    return float(np.mean(np.asarray(ids[: end + 1]) == np.asarray(baseline[: end + 1])))

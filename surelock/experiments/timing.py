@@ -1,0 +1,104 @@
+"""Throughput as the paper's appendix on runtime metrics defines it: E2E-TPS and Step-TPS of both samplers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from surelock.decoding.loop import decode
+from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.experiments.grid import Cell
+from surelock.experiments.lab import Lab, rule_of, settings_of
+from surelock.experiments.runner import Record
+
+Batches = Sequence[tuple[list[list[int]], DecodeSettings]]
+
+
+class Clock:
+    """Marks in time: CUDA events on a GPU, the performance counter elsewhere."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._marks: list[Any] = []
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    def mark(self) -> None:
+        if self._device.type == "cuda":
+            event = torch.cuda.Event(enable_timing=True)
+            event.record(torch.cuda.current_stream(self._device))
+            self._marks.append(event)
+        else:
+            self._marks.append(time.perf_counter())
+
+    def seconds(self) -> list[float]:
+        """Between each mark and the next."""
+        pairs = list(zip(self._marks, self._marks[1:], strict=False))
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+            return [first.elapsed_time(second) / 1e3 for first, second in pairs]
+        return [second - first for first, second in pairs]
+
+
+def compare_speed(lab: Lab, cell: Cell) -> Record:
+    """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats."""
+    plain = cell | {"epsilon": None, "select_fraction": 1.0}
+    samplers = {name: (rule_of(c), _batches(lab, c)) for name, c in (("baseline", plain), ("locked", cell))}
+    for rule, batches in samplers.values():  # what a first call costs is not throughput
+        ids, settings = batches[0]
+        next(decode(lab.lm, ids, settings, lock=rule))
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in samplers}
+    for repeat in range(cell["repeats"]):
+        for name in sorted(samplers, reverse=repeat % 2 == 1):
+            rule, batches = samplers[name]
+            runs[name].append(_timed(lab, batches, rule, settings_of(cell).total_steps))
+    tps = {name: sum(r["tokens"] for r in rs) / sum(r["seconds"] for r in rs) for name, rs in runs.items()}
+    step = {
+        name: np.sum([r["unmasked"] for r in rs], axis=0) / np.sum([r["step_seconds"] for r in rs], axis=0)
+        for name, rs in runs.items()
+    }
+    locked = runs["locked"][-1]
+    return {
+        "e2e_tps_base": tps["baseline"],
+        "e2e_tps": tps["locked"],
+        "tps_ratio": tps["locked"] / tps["baseline"],
+        "tps_ratios": [b["seconds"] / a["seconds"] for a, b in zip(runs["locked"], runs["baseline"], strict=True)],
+        "flops_ratio": locked["flops"] / locked["baseline_flops"],
+        "step_tps_base": step["baseline"].tolist(),
+        "step_tps": step["locked"].tolist(),
+        "threads": torch.get_num_threads(),
+        "device": torch.cuda.get_device_name(lab.lm.device) if lab.lm.device.type == "cuda" else "cpu",
+    }
+
+
+def _batches(lab: Lab, cell: Cell) -> Batches:
+    return list(lab.batches(cell))
+
+
+def _timed(lab: Lab, batches: Batches, rule: LockRule | None, steps: int) -> dict[str, Any]:
+    """One pass over the prepared batches, gaps between them included. Step times are summed over the batches."""
+    unmasked = np.zeros(steps)
+    indices: list[int] = []
+    flops = baseline = 0.0
+    clock = Clock(lab.lm.device)
+    clock.mark()
+    for ids, settings in batches:
+        for step in decode(lab.lm, ids, settings, lock=rule):
+            unmasked[step.index] += float(step.newly_unmasked.sum())
+            indices.append(step.index)
+            flops += float(step.flops.sum())
+            baseline += float(step.baseline_flops.sum())
+            clock.mark()
+    seconds = clock.seconds()
+    return {
+        "seconds": sum(seconds),
+        "tokens": float(unmasked.sum()),
+        "unmasked": unmasked,
+        "step_seconds": np.bincount(indices, seconds, minlength=steps),
+        "flops": flops,
+        "baseline_flops": baseline,
+    }

@@ -1,0 +1,39 @@
+"""The appendix's optional unlocking: with and without probes of the locked positions."""
+
+from __future__ import annotations
+
+import pandas as pd
+import plotly.express as px
+from plotly.graph_objects import Figure
+
+from surelock.experiments import compare
+from surelock.experiments.grid import PAPER, Cell, grid
+from surelock.experiments.runner import Record
+
+TITLE = "Optional unlocking (appendix)"
+NOTE = "unlock_period: steps between probes of 8 locked positions per sequence; empty: locks are permanent.\n" + (
+    compare.NOTE
+)
+
+
+def _grid(epsilons: list[float], periods: list[int | None], **fixed: object) -> list[Cell]:
+    return grid(**fixed, epsilon=None) + grid(**fixed, epsilon=epsilons, unlock_period=periods)
+
+
+GRIDS = {
+    "stories": _grid([5e-3, 5e-2], [None, 8, 4], gen_length=64),
+    "paper": _grid([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
+    "quick": _grid([5e-2], [None, 2], gen_length=12, prompts=2),
+}
+measure = compare.measure
+
+
+def table(records: list[Record]) -> pd.DataFrame:
+    return compare.table(records, ("epsilon", "unlock_period"))
+
+
+def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    frame = frame.assign(epsilon=frame["epsilon"].map("{:g}".format))
+    return px.scatter(
+        frame, "flops_ratio", "bits_change", error_y="bits_change_se", color="epsilon", text="unlock_period"
+    )

@@ -1,0 +1,37 @@
+"""A masked diffusion model's upper bound on -log p(text), by Monte Carlo over masks (LLaDA, Eq. 6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from surelock.model.network import Network
+
+
+@torch.no_grad()
+def conditional_bound(
+    network: Network, tokens: NDArray[np.int64], given: int, *, draws: int, rng: np.random.Generator, mask_id: int
+) -> NDArray[np.float64]:
+    """[draws] estimates, in nats, whose mean bounds -log p(tokens[given:] | tokens[:given]) from above.
+
+    A draw masks k of the n tokens after the first `given`, k uniform on 1..n and one draw in each of draws / 2 strata,
+    twice over, and weights the loss of the masked by n / k. Raises ValueError when nothing is left to mask.
+    """
+    length = len(tokens) - given
+    if length < 1 or draws < 2 or draws % 2:
+        raise ValueError(f"at least one token and an even number of draws are needed, not {length} and {draws}")
+    strata = np.tile(np.arange(draws // 2), 2)
+    counts = 1 + np.floor((strata + rng.random(draws)) / (draws // 2) * length).astype(np.int64)
+    ranks = rng.random((draws, length)).argsort(axis=1).argsort(axis=1)
+    masks = np.pad(ranks < counts[:, None], ((0, 0), (given, 0)))
+    texts = np.tile(tokens, (draws, 1))
+    index = torch.from_numpy(np.flatnonzero(masks))
+    noisy = torch.from_numpy(np.where(masks, mask_id, texts)).to(network.embed.weight.device)
+    hidden = network.hidden(noisy)
+    logits = network.logits(hidden.flatten(0, 1)[index.to(hidden.device)])
+    target = torch.from_numpy(texts[masks]).to(logits.device)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    nats = F.cross_entropy(logits.to(wide), target, reduction="none").double().numpy(force=True)
+    return length * np.bincount(index.numpy() // len(tokens), nats, minlength=draws) / counts

@@ -1,0 +1,183 @@
+"""The experiments: every one in `--quick`, what interruption leaves, several processes, and what they refuse."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checkpoints import write_llada
+
+from surelock.__main__ import main
+from surelock.experiments import runner
+from surelock.experiments.cli import NAMES
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = ("cells.jsonl", "table.csv", "table.md", "picture.html")
+
+
+def quick(name: str, out: Path, *flags: str) -> int:
+    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])
+
+
+@pytest.fixture(scope="module")
+def flops(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment, not to be changed."""
+    out = tmp_path_factory.mktemp("finished")
+    assert quick("flops", out) == 0
+    return out / "flops"
+
+
+@pytest.fixture
+def broken(flops: Path, tmp_path: Path) -> Path:
+    """A copy of it as an interruption leaves it: two cells, and the beginning of a third."""
+    shutil.copytree(flops, tmp_path / "flops")
+    lines = (flops / "cells.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "flops" / "cells.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:40])
+    (tmp_path / "flops" / "table.csv").unlink()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_experiment_leaves_a_table_and_a_picture(name, tmp_path, capsys):
+    assert quick(name, tmp_path) == 0
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["experiment"] == name
+    assert {file.name for file in (tmp_path / name).iterdir()} == set(FILES)
+    header, *rows = (tmp_path / name / "table.csv").read_text().splitlines()
+    assert rows and all(row.count(",") == header.count(",") for row in rows)
+    assert f"experiment {name} --model stories --preset stories --quick" in (tmp_path / name / "table.md").read_text()
+
+
+def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
+    before = (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2]
+    assert quick("flops", broken) == 0
+    assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+    assert (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2] == before
+
+
+def test_finished_cells_are_not_measured_again(flops, tmp_path, monkeypatch):
+    shutil.copytree(flops, tmp_path / "flops")
+    monkeypatch.setattr("surelock.experiments.flops.measure", lambda *_: pytest.fail("measured again"))
+    assert quick("flops", tmp_path) == 0
+
+
+def test_records_of_another_setup_are_kept_and_not_counted(flops, tmp_path):
+    shutil.copytree(flops, tmp_path / "flops")
+    file = tmp_path / "flops" / "cells.jsonl"
+    other = [json.loads(line) for line in file.read_text().splitlines()]
+    for record in other:
+        record["setup"]["weights"] = "others"
+        record["result"]["flops_ratio"] = 9.0
+    file.write_text("".join(json.dumps(record) + "\n" for record in other))
+    assert quick("flops", tmp_path) == 0
+    assert (tmp_path / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+    assert len(file.read_text().splitlines()) == 2 * len(other)
+
+
+def test_two_processes_make_the_table_of_one(flops, tmp_path):
+    launch = ["-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes", "2"]
+    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    run = ["-m", "surelock", "experiment", "flops", "--quick", "--device", "cpu", "--threads", "1"]
+    subprocess.run(
+        [sys.executable, *launch, *run, "--out", str(tmp_path)],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        check=True,
+        capture_output=True,
+        timeout=240,
+    )
+    assert (tmp_path / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+    assert {file.name for file in (tmp_path / "flops").iterdir()} == set(FILES)
+
+
+def test_the_shares_of_the_processes_are_the_grid(tmp_path):
+    cells = [{"n": n} for n in range(7)]
+    for rank in (1, 0, 2):
+        runner.run_cells(cells, lambda cell: {"square": cell["n"] ** 2}, tmp_path, {}, rank=rank, world=3)
+    assert len(list(tmp_path.glob("cells*.jsonl"))) == 3
+    assert [record["result"]["square"] for record in runner.merge(cells, tmp_path, {})] == [n**2 for n in range(7)]
+    assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
+
+
+def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch, capsys):
+    def write(descriptor: int, data: bytes) -> None:
+        os.write(descriptor, data[:30])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "_write", write)
+        assert quick("flops", broken) == 2
+    lost, error = capsys.readouterr().err.splitlines()[-2:]
+    assert "No space left" in error and "2 finished cells" in error
+    assert json.loads(lost)["result"]["flops_ratio"] < 1
+    assert len((broken / "flops" / "cells.jsonl").read_bytes().splitlines()) == 2
+    assert quick("flops", broken) == 0
+    assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+
+
+def test_a_spoilt_record_is_named(broken, capsys):
+    file = broken / "flops" / "cells.jsonl"
+    file.write_text('{"no": "cell"}\n' + file.read_text())
+    assert quick("flops", broken) == 2
+    assert f"{file}, line 1 is not the record of a cell" in capsys.readouterr().err
+
+
+QUESTIONS = [
+    {"question_id": 81, "category": "writing", "turns": ["Write.", "Again."]},
+    {"question_id": 91, "category": "coding", "turns": ["Code.", "Again."]},
+]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--data", "openings=nowhere.txt"], "there is no file nowhere.txt"),
+        (["--data", "poems=nowhere.txt"], "SOURCE=FILE with a source of openings, wikitext, mt_bench, humaneval"),
+        (["--preset", "paper"], "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
+        (["--preset", "paper", "--data", "mt_bench={questions}"], "stories has no chat template"),
+        (
+            ["--preset", "paper", "--data", "mt_bench={questions}", "--category", "poetry"],
+            "category 'poetry' is not in",
+        ),
+        (["--preset", "paper", "--data", "mt_bench={stories}"], "line 1 is not JSON"),
+        (["--quick", "--data", "openings={stories}"], "openings has only 2 prompts after the first 0, 3 are needed"),
+        (["--quick", "--model", "nowhere"], "no directory 'nowhere'"),
+        (["--quick", "--model", "{maskless}"], "has no mask token"),
+        (["--quick", "--model", "{wordless}"], "has no tokenizer"),
+    ],
+)
+def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(q) + "\n" for q in QUESTIONS))
+    (tmp_path / "stories.txt").write_text("A cat sat.\n<|endoftext|>\nA dog ran.\n<|endoftext|>\n")
+    shape = {"layers": 1, "d_model": 32, "heads": 2, "kv_heads": 2, "d_ff": 16, "vocab": 41, "tied": True, "seed": 0}
+    for name in ("wordless", "maskless"):
+        write_llada(tmp_path / name, **shape)
+    config = tmp_path / "maskless" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"mask_token_id": None}))
+    names = {name: str(tmp_path / name) for name in ("wordless", "maskless")}
+    names |= {"questions": str(tmp_path / "questions.jsonl"), "stories": str(tmp_path / "stories.txt")}
+    flags = [flag.format(**names) for flag in flags]
+    status = main(["experiment", "flops", "--device", "cpu", "--out", str(tmp_path / "out"), *flags])
+    error = capsys.readouterr().err.splitlines()
+    assert status == 2
+    assert error[-1].startswith("surelock: ") and said in error[-1]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_judge_that_is_none_is_refused_before_the_work(tmp_path, capsys):
+    assert quick("quality", tmp_path, "--judge", str(tmp_path)) == 2
+    assert "cannot be loaded as a causal language model" in capsys.readouterr().err
+    assert not (tmp_path / "quality").exists()
+
+
+def test_not_a_number_is_not_written(flops):
+    for line in (flops / "cells.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=lambda name: pytest.fail(name))
+    assert not math.isnan(float((flops / "table.csv").read_text().splitlines()[1].split(",")[2]))

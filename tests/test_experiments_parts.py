@@ -1,0 +1,289 @@
+"""What the experiments are made of: the paper's preprocessing, Gen.-PPL, the bounds, standard errors, judges' files."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import surelock
+from surelock.experiments import compare, estimates, theory
+from surelock.experiments.bound import locked_positions
+from surelock.experiments.cli import NAMES
+from surelock.experiments.gen_ppl import Judge, perplexity
+from surelock.experiments.grid import DEFAULTS, grid
+from surelock.experiments.judge_files import write_judge_files
+from surelock.experiments.lab import Lab, decode_cell, rule_of, settings_of
+from surelock.experiments.prompts import Prompt, load_prompts, mt_bench_questions, read_records, wikitext_records
+from surelock.experiments.text_quality import equal, repeated
+from surelock.model.bound import conditional_bound
+from surelock.training.evaluate import evaluate
+
+EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
+
+
+def evaluation(name: str) -> Path:
+    path = EVAL / name
+    if not path.is_file():
+        pytest.skip(f"the evaluation file {name} is not in ../shared/data/eval")
+    return path
+
+
+def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
+    path = evaluation("wikitext-2-raw_wiki.test.raw")
+    records = wikitext_records(path)
+    assert len(records) == 120
+    assert records[0].startswith(" Robert Boulter is an English film , television and theatre actor . He had a guest")
+    assert records[-1] == " = = = US 2nd Division split = = = \n"
+    prompts = load_prompts(stories, DEFAULTS | {"source": "wikitext", "prompts": 120}, {"wikitext": path})
+    assert [prompt.ids for prompt in prompts] == [stories.encode(text)[:64] for text in records]
+    assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
+
+
+def test_mt_bench_gives_four_first_turns_of_each_category():
+    path = evaluation("mt_bench_question.jsonl")
+    assert len(mt_bench_questions(path)) == 80
+    subset = mt_bench_questions(path, per_category=4)
+    assert [question["question_id"] for question in subset] == [81 + 10 * c + i for c in range(8) for i in range(4)]
+    assert subset[0]["turns"][0].startswith("Compose an engaging travel blog post about a recent trip to Hawaii")
+    assert subset[-1]["turns"][0].startswith("Create a lesson plan that integrates drama, mime or theater")
+    assert {question["category"] for question in mt_bench_questions(path, ["math", "stem"])} == {"math", "stem"}
+
+
+def test_human_eval_gives_the_prompts_as_they_are(stories):
+    path = evaluation("HumanEval.jsonl.gz")
+    assert len(read_records(path, ("task_id", "prompt"))) == 164
+    prompts = load_prompts(stories, DEFAULTS | {"source": "humaneval", "prompts": 70}, {"humaneval": path})
+    assert (prompts[0].key, prompts[-1].key) == ("HumanEval/0", "HumanEval/69")
+    assert prompts[0].text.startswith("from typing import List\n\n\ndef has_close_elements(")
+    assert prompts[-1].text.lstrip().startswith("def search(lst):")
+
+
+def test_openings_ship_and_other_prompts_follow_the_first(stories):
+    first, rest = (load_prompts(stories, DEFAULTS | {"prompts": 32, "skip": skip}, {}) for skip in (0, 64))
+    assert len({prompt.text for prompt in first + rest}) == 64
+
+
+def test_every_experiment_has_a_grid_for_each_preset():
+    for name in NAMES:
+        grids = import_module(f"surelock.experiments.{name}").GRIDS
+        assert set(grids) == {"stories", "paper", "quick"}
+        for cell in (cell for cells in grids.values() for cell in cells):
+            assert settings_of(cell) and (rule_of(cell) is None) == (cell["epsilon"] is None)
+            assert json.loads(json.dumps(cell)) == cell
+
+
+def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
+    cell = grid(prompts=2, batch=2, gen_length=8, epsilon=0.5)[0]
+    lab = FixedLab(lm, [[5, 6, 7, 8], [9, 3]])
+    decoded = decode_cell(lab, cell)
+    lengths = [12, 10]
+    c = lm.network.config
+    per_row = [c.n_layers * (4 * n * 32 + 4 * 32 * 32 + 4 * 32 * 16 + 6 * 32 * 48) for n in lengths]
+    assert decoded.figures["f_base"] == pytest.approx(
+        8 * sum(n * f for n, f in zip(lengths, per_row, strict=True)) / sum(lengths)
+    )
+    assert decoded.figures["f_base_padded"] == pytest.approx(8 * per_row[0])
+    assert sum(decoded.curve["flops"]) == pytest.approx(decoded.figures["f_locked"] * sum(lengths))
+    assert sum(decoded.curve["active"]) / sum(decoded.curve["present"]) == pytest.approx(
+        decoded.figures["active_ratio"]
+    )
+    assert 0 < decoded.figures["flops_ratio"] < 1
+
+
+class FixedLab(Lab):
+    """A lab whose prompts are given token ids, for a model without a tokenizer."""
+
+    def __init__(self, lm: surelock.LanguageModel, ids: list[list[int]]) -> None:
+        super().__init__(lm)
+        object.__setattr__(self, "ids", ids)
+
+    def prompts(self, cell: dict) -> list[Prompt]:
+        return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]
+
+
+def test_seeds_do_not_depend_on_the_batch(lm):
+    lab = FixedLab(lm, [[5, 6], [7], [8, 9, 3]])
+    cells = grid(prompts=3, batch=[1, 3], gen_length=8, temperature=1.0, epsilon=0.1)
+    alone, together = (decode_cell(lab, cell) for cell in cells)
+    assert alone.tokens == together.tokens
+
+
+@pytest.fixture(scope="module")
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny causal model with a tokenizer of one token per word, as transformers saves them."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    path = tmp_path_factory.mktemp("judge")
+    words = {word: i for i, word in enumerate(["<unk>", "a", "cat", "sat", "dog", "ran"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>").save_pretrained(path)
+    torch.manual_seed(0)
+    config = LlamaConfig(vocab_size=6, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def test_gen_ppl_is_what_a_hand_computes(judge):
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(judge, dtype=torch.float32).eval()
+    texts = {("a cat", "sat a dog"): ([1, 2], [3, 1, 4]), ("", "dog ran"): ([], [4, 5])}
+    total, count = 0.0, 0
+    for given, own in texts.values():
+        ids = given + own
+        with torch.no_grad():
+            logits = model(torch.tensor([ids])).logits[0].double()
+        for at in range(max(1, len(given)), len(ids)):
+            p = torch.exp(logits[at - 1, ids[at]]) / torch.exp(logits[at - 1]).sum()
+            total, count = total - math.log(p), count + 1
+    assert count == 4  # the very first token of a text without a prompt has no context
+    loaded = Judge.load(str(judge), torch.device("cpu"))
+    nats, tokens = zip(*(loaded.nats(*text) for text in texts), strict=True)
+    assert perplexity(nats, tokens) == pytest.approx(math.exp(total / count), rel=1e-6)
+    assert loaded.nats("a cat", "") == (0.0, 0) and math.isnan(perplexity([], []))
+
+
+def test_the_quality_table_has_the_perplexity_when_there_is_a_judge(stories, judge):
+    cells = grid(prompts=2, gen_length=6, epsilon=[None, 5e-2])
+    lab = Lab(stories, judge=str(judge))
+    records = [{"cell": cell, "result": json.loads(json.dumps(compare.measure(lab, cell)))} for cell in cells]
+    (row,) = compare.table(records, ("epsilon",)).to_dict("records")
+    assert row["gen_ppl"] == pytest.approx(row["gen_ppl_base"] * row["gen_ppl_ratio"])
+    assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
+    assert 0 <= row["equal"] <= 1
+
+
+def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories):
+    network, mask = stories.network, stories.mask_id
+    tokens = np.array(stories.encode("Tom had a red ball. He"), dtype=np.int64)
+    rng = np.random.default_rng(0)
+    last = conditional_bound(network, tokens, len(tokens) - 1, draws=4, rng=rng, mask_id=mask)
+    noisy = torch.from_numpy(np.append(tokens[:-1], mask))[None]
+    assert last == pytest.approx(-float(network(noisy)[0, -1].log_softmax(-1)[tokens[-1]]), abs=1e-4)
+    whole = conditional_bound(
+        network, np.append(tokens, 0), 0, draws=8, rng=np.random.default_rng([5, 0]), mask_id=mask
+    )
+    theirs = evaluate(network, [tokens.tolist()], 1, mask_id=mask, eos_id=0, draws=8, seed=5)
+    assert whole.mean() == pytest.approx(theirs.nats_per_token * theirs.tokens, rel=1e-5)
+    with pytest.raises(ValueError, match="at least one token"):
+        conditional_bound(network, tokens, len(tokens), draws=4, rng=rng, mask_id=mask)
+
+
+def test_standard_errors():
+    assert estimates.mean([1.0, 2.0, 3.0])[:2] == (2.0, pytest.approx(1 / math.sqrt(3)))
+    assert estimates.mean([1.0, None, 3.0]).value == 2.0
+    assert estimates.ratio([2.0, 4.0], [1.0, 2.0])[:2] == (2.0, 0.0)
+    a, b = estimates.mean([1.0, 5.0, 9.0]), estimates.mean([2.0, 6.0, 10.0])
+    assert estimates.difference(b, a)[:2] == (1.0, 0.0)
+    rng = np.random.default_rng(0)
+    characters = rng.integers(50, 150, (4000, 64))
+    nats = characters * rng.normal(0.7, 0.2, characters.shape)
+    found = [estimates.ratio(n, c) for n, c in zip(nats, characters, strict=True)]
+    assert np.mean([x.error for x in found]) == pytest.approx(np.std([x.value for x in found]), rel=0.05)
+
+
+def test_repeats_and_equal_tokens():
+    assert repeated([1, 2, 3, 4, 1, 2, 3, 4]) == pytest.approx(1 / 5)
+    assert repeated([1, 2, 3]) is None
+    assert equal([5, 6, 0, 0], [5, 7, 9, 0], 3) == 0.5
+    assert equal([5, 0, 0, 0], [5, 0, 0, 0], 1) == 1
+
+
+def test_the_replaying_run_ends_in_a_dense_forward(lm):
+    """The terminal error of locked positions, beside an unlocked run that really replays the tokens."""
+    cell = grid(prompts=1, gen_length=12, epsilon=0.3)[0]
+    prompt = Prompt(0, "", [5, 6, 7, 8])
+    found = locked_positions(Lab(lm), cell, prompt)
+    settings = settings_of(cell)
+    steps = list(surelock.decode(lm, [prompt.ids], settings, lock=rule_of(cell), top_k=41))
+    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]]
+    replay = dataclasses.replace(settings, remasking="replay", replay=[commits])
+    *_, last = surelock.decode(lm, [prompt.ids], replay, top_k=41)
+    expected = []
+    for step in steps:
+        for i in step.newly_locked[0].nonzero()[:, 0].tolist():
+            order = step.top_ids[0, i].argsort(), last.top_ids[0, i].argsort()
+            p, q = step.top_probs[0, i][order[0]], last.top_probs[0, i][order[1]]
+            expected.append(float((p.log() - q.log()).abs().max()))
+    assert len(expected) > 5
+    assert found["error"] == pytest.approx(expected, rel=1e-5, abs=1e-9)
+    assert (found["kl"] <= 0.3).all() and (found["left"] >= 0).all()
+
+
+def test_the_constants_of_the_theorem():
+    assert theory.tail_constant(0.25, 3.0) == pytest.approx(math.sqrt(2) * 3 / 0.5)
+    assert theory.tail_constant(1.0, 3.0) == math.inf
+    left = np.array([0, 1, 2])
+    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
+    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
+    steps = np.arange(10)
+    assert theory.fit_rho(steps, 3.0 * 0.8**steps) == pytest.approx(0.8)
+
+
+@pytest.fixture(scope="module")
+def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
+    """The embedded model, as if it had learnt to answer."""
+    tokenizer = copy.copy(stories.tokenizer)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}\n"
+    return dataclasses.replace(stories, tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Files in the formats of the paper's three."""
+    path = tmp_path_factory.mktemp("data")
+    lines = {
+        "wikitext": [f" The {n} cats sat on the mat . " if n % 3 else "" for n in range(400)],
+        "mt_bench": [
+            json.dumps({"question_id": 81 + n, "category": f"c{n // 10}", "turns": [f"What is {n}?", "Why?"]})
+            for n in range(80)
+        ],
+        "humaneval": [json.dumps({"task_id": f"HumanEval/{n}", "prompt": f"def f{n}():\n"}) for n in range(70)],
+    }
+    for name, content in lines.items():
+        (path / name).write_text("".join(line + "\r\n" for line in content))
+    return {name: path / name for name in lines}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_papers_cells_can_be_measured(name, chatty, data):
+    """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
+    experiment = import_module(f"surelock.experiments.{name}")
+    small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "fit_prompts": 1}
+    lab = Lab(chatty, data)
+    for source in {cell["source"]: None for cell in experiment.GRIDS["paper"]}:
+        cells = [cell for cell in experiment.GRIDS["paper"] if cell["source"] == source]
+        assert len(lab.prompts(cells[0])) == cells[0]["prompts"]
+        assert json.loads(json.dumps(experiment.measure(lab, cells[-1] | small)))
+
+
+def test_both_judges_files(chatty, tmp_path):
+    turns = ["Write a story.", "Make it shorter."]
+    questions = [{"question_id": i, "category": "writing", "turns": turns} for i in (81, 82)]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(q) + "\n" for q in questions))
+    (tmp_path / "h.jsonl").write_text(json.dumps({"task_id": "HumanEval/0", "prompt": "def f():\n"}) + "\n")
+    lab = Lab(chatty, {"mt_bench": tmp_path / "q.jsonl", "humaneval": tmp_path / "h.jsonl"})
+    story = chatty.encode(" A fox ran.\ndef g(): pass")
+    cells = [DEFAULTS | {"source": s, "prompts": n, "gen_length": 8} for s, n in (("mt_bench", 2), ("humaneval", 1))]
+    records = [{"cell": c, "result": {"tokens": [[*story, 0, 7]] * c["prompts"]}} for c in cells]
+    write_judge_files(lab, records, tmp_path)
+    bench = tmp_path / "mt_bench_single"
+    asked = [json.loads(line) for line in (bench / "question.jsonl").read_text().splitlines()]
+    assert [q["turns"] for q in asked] == [turns[:1]] * 2
+    (file,) = (bench / "model_answer").iterdir()
+    answers = [json.loads(line) for line in file.read_text().splitlines()]
+    assert set(answers[0]) == {"question_id", "answer_id", "model_id", "choices", "tstamp"}
+    assert [a["question_id"] for a in answers] == [81, 82] and answers[0]["model_id"] == file.stem
+    assert answers[0]["choices"] == [{"index": 0, "turns": ["A fox ran.\ndef g(): pass"]}]
+    (samples,) = (tmp_path / "humaneval").iterdir()
+    assert json.loads(samples.read_text()) == {"task_id": "HumanEval/0", "completion": " A fox ran."}
