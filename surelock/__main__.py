@@ -8,8 +8,6 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-REMASKING = ("low_confidence", "random", "entropy", "margin", "threshold")
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; errors a user can mend are one sentence on standard error and exit status 2."""
@@ -77,6 +75,9 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     add_model_arguments(parser)
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
+    from surelock.decoding.settings import REMASKING
+
+    policies = [name for name in REMASKING if name != "replay"]  # a replay takes no flags
     # Left out (None) means: what the model's generation_config.json says, else the library's default.
     settings = parser.add_argument_group("sampler")
     settings.add_argument("--gen-length", type=int, help="positions to generate")
@@ -84,7 +85,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     settings.add_argument("--block-length", type=int, help="length of semi-autoregressive blocks (default: gen-length)")
     settings.add_argument("--temperature", type=float, help="of the Gumbel-max choice of tokens; 0 takes the likeliest")
     settings.add_argument("--cfg-scale", type=float, help="classifier-free guidance; 0 is off")
-    settings.add_argument("--remasking", choices=REMASKING, help="which positions are unmasked first")
+    settings.add_argument("--remasking", choices=policies, help="which positions are unmasked first")
     settings.add_argument("--threshold", type=float, help="confidence to commit at, for --remasking threshold")
     settings.add_argument("--seed", type=int)
     settings.add_argument("--suppress-eos", action="store_true", default=None, help="never generate EOS")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from tqdm import tqdm
 from surelock.decoding.loop import Step, decode
 from surelock.decoding.posterior import kl_divergence
 from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.totals import TotalsCounter
 from surelock.experiments.lock_schedule import record, stretch
 from surelock.experiments.roofline import Roofline
@@ -164,11 +164,10 @@ class DecodeBench:
             self.seconds[name].append(values)
 
     def _timed(self, call: Callable[[], Any]) -> tuple[float, Any]:
-        _synchronize(self.lm.device)
-        start = time.perf_counter()
+        watch = Stopwatch(self.lm.device)
+        watch.start()
         result = call()
-        _synchronize(self.lm.device)
-        return time.perf_counter() - start, result
+        return watch.seconds(), result
 
     def _forward_alone(self, step: Step) -> Callable[[], Tensor]:
         tokens, rows = packed_rows(step, self.lengths, self.lm.device)
@@ -253,13 +252,12 @@ def _dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) 
         "packed_ms": lambda: network.logits(network.forward_rows(tokens.flatten(), rows, cache)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
+    watch = Stopwatch(lm.device)
     for repeat in range(repeats):
         for name in sorted(calls, reverse=repeat % 2 == 0):
-            _synchronize(lm.device)
-            start = time.perf_counter()
+            watch.start()
             calls[name]()
-            _synchronize(lm.device)
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(watch.seconds())
     medians = {name: 1e3 * float(np.median(values)) for name, values in seconds.items()}
     return medians | {"packed_over_dense": medians["packed_ms"] / medians["dense_ms"]}
 
@@ -275,8 +273,3 @@ def _quantisation(lm: LanguageModel, length: int) -> dict[str, float]:
     rounded = exact.to(network.dtype).float()
     kl = kl_divergence(exact.softmax(-1), exact, exact.logsumexp(-1), rounded.clone(), rounded.logsumexp(-1))
     return {"rounding_kl_median": float(kl.median()), "rounding_kl_max": float(kl.max())}
-
-
-def _synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from surelock.decoding.stopwatch import Stopwatch
 from surelock.model.network import Network
 
 _SIZES = {"cuda": (2**32, 8192), "cpu": (2**27, 1024)}  # bytes to copy, side of the square product
@@ -48,11 +48,9 @@ class Roofline:
 
 def _best(call: Callable[[], object], device: torch.device, repeats: int = 10) -> float:
     """Median seconds of a call."""
-    seconds = []
+    seconds, watch = [], Stopwatch(device)
     for _ in range(repeats):
-        start = time.perf_counter()
+        watch.start()
         call()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(watch.seconds())
     return sorted(seconds)[repeats // 2]
