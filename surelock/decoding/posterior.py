@@ -23,10 +23,8 @@ from surelock.model.language_model import LanguageModel
 
 Logits = Callable[[int, int, Tensor], Tensor]
 
-_CHUNK_BYTES = {
-    "cpu": 5 * 2**20,
-    "cuda": 2**27,
-}  # of one table [rows, V] in the wide dtype; three are used, beside one of logits
+# Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
+_CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
