@@ -10,7 +10,14 @@ import torch
 import surelock
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import evaluate
-from surelock.training.objective import batch_loss, draw_masks, make_batch, nats, stratified_counts
+from surelock.training.objective import (
+    batch_loss,
+    draw_masks,
+    make_batch,
+    nats,
+    prompt_lengths,
+    stratified_counts,
+)
 from surelock.training.optim import orthogonalize
 from surelock.training.options import TrainOptions
 from surelock.training.tokenizer import MASK_ID, train_tokenizer
@@ -146,6 +153,20 @@ def test_masking_is_uniform_in_the_number_of_masks() -> None:
     masks = draw_masks(rng, counts, 16)
     assert (masks.sum(axis=1) == counts).all()
     assert masks.mean(axis=0) == pytest.approx(17 / 32, abs=0.04)
+
+
+def test_a_prompt_is_never_masked() -> None:
+    """Half of the windows keep a beginning of any length; the number of masks is uniform over the rest."""
+    rng = np.random.default_rng(0)
+    prompts = prompt_lengths(rng, 4000, 16, 0.5)
+    assert prompts.min() == 0 and prompts.max() == 15
+    assert (prompts > 0).mean() == pytest.approx(0.5 * 15 / 16, abs=0.03)
+    counts = stratified_counts(rng, np.arange(4000), 4000, 16 - prompts)
+    masks = draw_masks(rng, counts, 16, prompts)
+    assert (masks.sum(axis=1) == counts).all() and (counts <= 16 - prompts).all() and counts.min() == 1
+    assert not masks[np.arange(16) < prompts[:, None]].any()
+    assert (counts / (17 - prompts)).mean() == pytest.approx(0.5, abs=0.02)
+    assert not prompt_lengths(rng, 100, 16, 0.0).any()
 
 
 def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:

@@ -73,6 +73,11 @@ def messages(batches: Iterator[str]) -> list[dict[str, Any]]:
     return [message for batch in batches for message in json.loads(batch)]
 
 
+@pytest.fixture
+def each_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surelock.ui.session.SEND_SECONDS", 0.0)
+
+
 def test_a_run_streams_numbered_messages_to_its_end() -> None:
     decoder = FakeDecoder()
     _, run = open_run(decoder)
@@ -82,6 +87,14 @@ def test_a_run_streams_numbered_messages_to_its_end() -> None:
     assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
 
 
+def test_quick_steps_are_sent_together_and_the_first_at_once() -> None:
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    batches = [[message["seq"] for message in json.loads(batch)] for batch in run.stream(-1)]
+    assert batches == [[0], [1], list(range(2, 8))]
+
+
+@pytest.mark.usefixtures("each_step_alone")
 def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
     decoder = FakeDecoder()
     _, run = open_run(decoder)
@@ -104,6 +117,7 @@ def test_one_step_at_a_time() -> None:
     assert run.state == PAUSED
 
 
+@pytest.mark.usefixtures("each_step_alone")
 def test_stop_ends_a_streaming_run_after_its_step_and_a_paused_one_at_once() -> None:
     decoder = FakeDecoder()
     _, run = open_run(decoder)
@@ -115,6 +129,7 @@ def test_stop_ends_a_streaming_run_after_its_step_and_a_paused_one_at_once() -> 
     assert json.loads(paused.stop())["end"] == "stopped"
 
 
+@pytest.mark.usefixtures("each_step_alone")
 @pytest.mark.parametrize("how", ["the reader goes away", "the visitor leaves", "both"])
 def test_a_closed_tab_stops_the_run_within_two_steps_and_frees_it(how: str) -> None:
     decoder = FakeDecoder(steps=10_000)

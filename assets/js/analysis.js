@@ -28,6 +28,7 @@ export class Analysis {
 
   moveTo(step) {
     this.step = step;
+    if (!inView(this.node)) return;
     for (const { cursor } of this.panels) cursor.style.left = this.trace ? `${(100 * (step + 0.5)) / this.trace.steps}%` : "0";
   }
 

@@ -2,7 +2,7 @@
 
 import { h, inView, throttle, watchView } from "./dom.js";
 
-const REDRAW_MS = 700;
+const REDRAW_MS = 1000;
 const KL_FLOOR = 1e-12;
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", y: "nats", log: true },
@@ -42,12 +42,13 @@ export class Curves {
   /** Moves the cursors; draws nothing. */
   moveTo(step) {
     this.step = step;
+    if (!inView(this.node)) return;
     for (const { plot, cursor } of this.plots) {
       const axis = plot._fullLayout?.xaxis, size = plot._fullLayout?._size;
       if (!axis || !size || step < 0) { cursor.hidden = true; continue; }
       const x = axis.d2p(step + 1);
       cursor.hidden = x < -1 || x > size.w + 1;
-      cursor.style.cssText = `left:${size.l + x}px;top:${size.t}px;height:${size.h}px`;
+      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`; // no layout
     }
   }
 

@@ -1,9 +1,10 @@
-// One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own.
+// One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
+// only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
 import { ACTIVE, LOCKED, MASKED } from "./trace.js";
 
 export const WHOLE_TOKENS = 256; // up to here every cell shows its whole token
-const FADE = [1, 0.5, 0.2]; // how strongly the changes of this step, the last and the one before are lit
+const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
@@ -34,6 +35,7 @@ export class Grid {
     if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
     this.canvas.style.height = `${box.rows * box.h}px`;
     this.sprites = [MASKED, ACTIVE, LOCKED].map((state) => this.#sprite(state));
+    this.looks = null;
   }
 
   cellAt(x, y) {
@@ -48,21 +50,41 @@ export class Grid {
 
   /** view: {lane, other (lane to differ from, or null), step, promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
   draw(view) {
-    const { pen, ratio, box } = this, states = view.lane.row(view.step);
-    pen.setTransform(1, 0, 0, 1, 0, 0);
-    pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    for (let cell = 0; cell < this.n; cell++) {
-      const [x, y] = this.rect(cell);
-      pen.drawImage(this.sprites[states[cell]], Math.round(x * ratio), Math.round(y * ratio));
+    const { pen, n } = this, states = view.lane.row(view.step), lit = this.#lit(view), differs = this.#differences(view);
+    if (!this.looks || this.promptLength !== view.promptLength) {
+      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
+      pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
+    for (let cell = 0; cell < n; cell++) {
+      const state = states[cell], text = state === MASKED ? "" : view.labels[cell] ?? "", pin = view.pins.get(cell) ?? -1, hovered = cell === view.hover;
+      const look = (((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 64 + lit[cell] * 4 + state;
+      if (look === this.looks[cell] && text === this.texts[cell]) continue;
+      this.looks[cell] = look;
+      this.texts[cell] = text;
+      this.#cell(cell, { state, text, lit: lit[cell], differs: differs[cell], pin, hovered });
+    }
+  }
+
+  /** Draws one cell anew, and nothing outside of it. */
+  #cell(cell, { state, text, lit, differs, pin, hovered }) {
+    const { pen, ratio, box: { columns, w, h }, colours } = this, [x, y] = this.rect(cell), column = cell % columns, row = Math.floor(cell / columns);
+    const edge = (size, i) => Math.round(i * size * ratio), [left, top] = [edge(w, column), edge(h, row)];
+    const region = [left, top, edge(w, column + 1) - left, edge(h, row + 1) - top];
+    pen.save();
+    pen.beginPath();
+    pen.rect(...region);
+    pen.clip();
+    pen.clearRect(...region);
+    pen.drawImage(this.sprites[state], Math.round(x * ratio), Math.round(y * ratio));
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-    pen.direction = "ltr";
-    if (view.fresh) this.#fresh(view);
-    if (box.w >= 22) this.#labels(view, states);
-    if (view.other) this.#differences(view);
-    this.#prompt(view.promptLength);
-    for (const [cell, pin] of view.pins) this.#ring(cell, this.colours.pins[pin], 2.5, String(pin + 1));
-    if (view.hover >= 0 && view.hover < this.n) this.#ring(view.hover, this.colours.ink, 2);
+    this.#glow(cell, colours.freshLock, FADE[lit >> 2]);
+    this.#glow(cell, colours.fresh, FADE[lit & 3]);
+    if (text) this.#label(cell, text, state);
+    if (differs) this.#mark(cell);
+    this.#prompt(cell);
+    if (pin >= 0) this.#ring(cell, colours.pins[pin], 2.5, String(pin + 1));
+    if (hovered) this.#ring(cell, colours.ink, 2);
+    pen.restore();
   }
 
   /** A cell of one state as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
@@ -100,22 +122,25 @@ export class Grid {
     return sprite;
   }
 
-  /** Cells that changed in this step and, fading, in the two before. */
-  #fresh({ lane, step }) {
-    FADE.forEach((strength, age) => {
+  /** Per cell, 4 * (how long ago it locked) + how long ago it was unmasked, as places in FADE. */
+  #lit({ lane, step, fresh }) {
+    const lit = new Uint8Array(this.n);
+    for (let age = 2; fresh && age >= 0; age--) {
       const record = step - age >= 0 ? lane.steps[step - age] : null;
-      for (const cell of record?.locked ?? []) this.#glow(cell, this.colours.freshLock, strength);
-      for (const cell of record?.unmasked ?? []) this.#glow(cell, this.colours.fresh, strength);
-    });
+      for (const cell of record?.locked ?? []) lit[cell] = (lit[cell] & 3) + 4 * (3 - age);
+      for (const cell of record?.unmasked ?? []) lit[cell] = (lit[cell] & 12) + 3 - age;
+    }
+    return lit;
   }
 
   #glow(cell, colour, strength) {
-    const { pen } = this, [x, y, w, h] = this.rect(cell);
+    if (!strength) return;
+    const { pen, box: { gap } } = this, [x, y, w, h] = this.rect(cell);
     pen.globalAlpha = strength;
     pen.beginPath();
-    pen.roundRect(x - 1, y - 1, w + 2, h + 2, Math.min(6, w / 4));
+    pen.roundRect(x - 0.2, y - 0.2, w + 0.4, h + 0.4, Math.min(6, w / 4));
     pen.strokeStyle = colour;
-    pen.lineWidth = w > 14 ? 3 : 2;
+    pen.lineWidth = Math.max(2, gap);
     pen.stroke();
     pen.globalAlpha = 0.22 * strength;
     pen.fillStyle = colour;
@@ -123,17 +148,14 @@ export class Grid {
     pen.globalAlpha = 1;
   }
 
-  #labels({ labels }, states) {
-    const { pen, colours } = this;
+  #label(cell, label, state) {
+    const { pen, colours } = this, [x, y, w, h] = this.rect(cell), fit = this.#fit(label, w - 6, h);
+    pen.direction = "ltr";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
-    for (let cell = 0; cell < this.n; cell++) {
-      if (states[cell] === MASKED || !labels[cell]) continue;
-      const [x, y, w, h] = this.rect(cell), fit = this.#fit(labels[cell], w - 6, h);
-      pen.font = `500 ${fit.size}px ${FONT}`;
-      pen.fillStyle = states[cell] === LOCKED ? colours.lockedText : colours.activeText;
-      fit.lines.forEach((line, i) => pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + (i - (fit.lines.length - 1) / 2) * fit.size * 1.02, w - 3));
-    }
+    pen.font = `500 ${fit.size}px ${FONT}`;
+    pen.fillStyle = state === LOCKED ? colours.lockedText : colours.activeText;
+    fit.lines.forEach((line, i) => pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + (i - (fit.lines.length - 1) / 2) * fit.size * 1.02, w - 3));
   }
 
   /** The largest type in which the whole label fits, on two lines if it must; only labels beyond that are cut. */
@@ -152,33 +174,35 @@ export class Grid {
     function cut(text, size) { const most = Math.floor((width / 6) * 1.9); return size >= 6 || text.length <= most ? text : `${text.slice(0, most - 1)}…`; }
   }
 
-  /** A corner and an underline on generated tokens that differ from the other decoder's. */
+  /** Per cell, 1 where the generated token differs from the other decoder's. */
   #differences({ lane, other, step, promptLength }) {
-    const { pen } = this, [mine, theirs] = [lane.clamp(step), other.clamp(step)];
-    pen.fillStyle = this.colours.differs;
-    for (let cell = promptLength; cell < this.n; cell++) {
-      if (lane.unmaskStep[cell] > mine || other.unmaskStep[cell] > theirs || lane.token[cell] === other.token[cell]) continue;
-      const [x, y, w, h] = this.rect(cell), size = Math.max(5, Math.min(9, w / 3));
-      pen.beginPath();
-      pen.moveTo(x + w - size, y); pen.lineTo(x + w, y); pen.lineTo(x + w, y + size);
-      pen.fill();
-      pen.fillRect(x + w * 0.18, y + h - 3, w * 0.64, 2);
-    }
+    const found = new Uint8Array(this.n);
+    if (!other) return found;
+    const [mine, theirs] = [lane.clamp(step), other.clamp(step)];
+    for (let cell = promptLength; cell < this.n; cell++) found[cell] = lane.unmaskStep[cell] <= mine && other.unmaskStep[cell] <= theirs && lane.token[cell] !== other.token[cell];
+    return found;
   }
 
-  /** One line around all prompt cells. */
-  #prompt(length) {
-    if (!length) return;
-    const { pen, box: { columns, w, h } } = this, inside = (cell) => cell >= 0 && cell < length;
+  /** A corner and an underline. */
+  #mark(cell) {
+    const { pen } = this, [x, y, w, h] = this.rect(cell), size = Math.max(5, Math.min(9, w / 3));
+    pen.fillStyle = this.colours.differs;
     pen.beginPath();
-    for (let cell = 0; cell < length; cell++) {
-      const column = cell % columns, x = column * w, y = Math.floor(cell / columns) * h, e = 0.9;
-      const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
-      if (!inside(cell - columns)) { pen.moveTo(l, t); pen.lineTo(r, t); }
-      if (!inside(cell + columns)) { pen.moveTo(l, b); pen.lineTo(r, b); }
-      if (column === 0) { pen.moveTo(l, t); pen.lineTo(l, b); }
-      if (column === columns - 1 || !inside(cell + 1)) { pen.moveTo(r, t); pen.lineTo(r, b); }
-    }
+    pen.moveTo(x + w - size, y); pen.lineTo(x + w, y); pen.lineTo(x + w, y + size);
+    pen.fill();
+    pen.fillRect(x + w * 0.18, y + h - 3, w * 0.64, 2);
+  }
+
+  /** This cell's part of the line around all prompt cells: its borders with one of the other kind. */
+  #prompt(cell) {
+    const { pen, promptLength, box: { columns, w, h } } = this, column = cell % columns, x = column * w, y = Math.floor(cell / columns) * h, e = 0.9;
+    const inside = (other) => other >= 0 && other < promptLength, own = inside(cell);
+    const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
+    pen.beginPath();
+    if (own !== inside(cell - columns)) { pen.moveTo(l, t); pen.lineTo(r, t); }
+    if (own !== inside(cell + columns)) { pen.moveTo(l, b); pen.lineTo(r, b); }
+    if (own !== (column > 0 && inside(cell - 1))) { pen.moveTo(l, t); pen.lineTo(l, b); }
+    if (own !== (column < columns - 1 && inside(cell + 1))) { pen.moveTo(r, t); pen.lineTo(r, b); }
     pen.strokeStyle = this.colours.prompt;
     pen.lineWidth = 1.8;
     pen.lineCap = "square";
@@ -186,9 +210,9 @@ export class Grid {
   }
 
   #ring(cell, colour, line, badge) {
-    const { pen } = this, [x, y, w, h] = this.rect(cell);
+    const { pen, box: { gap } } = this, [x, y, w, h] = this.rect(cell), inset = (line - gap) / 2; // the line's outer edge is the cell's
     pen.beginPath();
-    pen.roundRect(x - 0.5, y - 0.5, w + 1, h + 1, Math.min(6, w / 4));
+    pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
     pen.strokeStyle = colour;
     pen.lineWidth = line;
     pen.stroke();

@@ -55,7 +55,7 @@ export class Timeline {
     if (this.follow) this.step = this.last;
     this.liveButton.hidden = !this.live || this.follow;
     if (this.follow || this.playing) this.show(); else this.#labels();
-    this.#tick(this.last);
+    this.#moreTicks();
   }
 
   /** No more records will come. */
@@ -131,15 +131,19 @@ export class Timeline {
   drawTicks() {
     const { ticks } = this, ratio = Math.min(devicePixelRatio || 1, 2);
     Object.assign(ticks, { width: Math.round(ticks.clientWidth * ratio), height: Math.round(ticks.clientHeight * ratio) });
-    for (let t = 0; t <= this.last; t++) this.#tick(t);
+    this.ticked = 0;
+    this.#moreTicks();
   }
 
-  /** A tick where positions locked: the more, the taller. */
-  #tick(t) {
-    const count = this.trace?.surelock.steps[t]?.locked.length ?? 0, { width, height } = this.ticks;
-    if (!count || !width) return;
-    const pen = this.ticks.getContext("2d"), x = (t / Math.max(1, Number(this.scrubber.max))) * (width - 2), tall = height * Math.min(1, 0.35 + 0.13 * count);
+  /** A tick for each step since the last call where positions locked: the more, the taller. */
+  #moreTicks() {
+    const { width, height } = this.ticks;
+    if (!width || !this.trace) return;
+    const pen = this.ticks.getContext("2d"), steps = Math.max(1, Number(this.scrubber.max));
     pen.fillStyle = getComputedStyle(this.node).getPropertyValue("--sl-surelock");
-    pen.fillRect(x, height - tall, 2, tall);
+    for (; this.ticked <= this.last; this.ticked++) {
+      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0, tall = height * Math.min(1, 0.35 + 0.13 * count);
+      if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
+    }
   }
 }

@@ -3,6 +3,9 @@
 With the rate drawn first and each token masked with probability t, the number of masked tokens k varies about t * N.
 Integrating over t leaves k uniform on 1..N and the loss weighted N/k (LLaDA, Eq. 6): the same expectation with less
 variance. That form is used, and the k of a batch are stratified over 1..N.
+
+A window may begin with a prompt that is never masked; the same objective then holds for the rest of it given the prompt
+(LLaDA's supervised fine-tuning, Eq. 5). It is what a model meets that continues a text block by block.
 """
 
 from __future__ import annotations
@@ -34,17 +37,25 @@ class Batch(NamedTuple):
         return Batch(*(x.to(device, non_blocking=True) for x in self))
 
 
+def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: float) -> NDArray[np.int64]:
+    """[rows]: uniform on 0..length - 1 in a random `share` of the rows, 0 in the others."""
+    return np.where(rng.random(rows) < share, rng.integers(0, length, rows), 0)
+
+
 def stratified_counts(
-    rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int
+    rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """How many tokens to mask in each window: uniform on 1..length, one draw in each given stratum of `total`."""
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 
-def draw_masks(rng: np.random.Generator, counts: NDArray[np.int64], length: int) -> NDArray[np.bool_]:
-    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions."""
-    ranks = rng.random((len(counts), length)).argsort(axis=1).argsort(axis=1)
-    return ranks < counts[:, None]
+def draw_masks(
+    rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
+) -> NDArray[np.bool_]:
+    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions, none of them among its first prompts[b]."""
+    in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
+    keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
+    return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]
 
 
 def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int, capacity: int) -> Batch:

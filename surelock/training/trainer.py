@@ -20,7 +20,7 @@ from surelock.model.network import Network
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import Bound, evaluate
 from surelock.training.group import sum_in_place
-from surelock.training.objective import batch_loss, draw_masks, make_batch, stratified_counts
+from surelock.training.objective import batch_loss, draw_masks, make_batch, prompt_lengths, stratified_counts
 from surelock.training.optim import Optimizer
 from surelock.training.options import TrainOptions
 from surelock.training.state import log, read_state, save_state, truncate_log
@@ -132,14 +132,14 @@ class Trainer:
         """This process's share of the step's windows: a pure function of (seed, step, rank, world)."""
         rng = np.random.default_rng([self.options.seed, self.step])
         windows = self.corpus.batch(self.step)
-        rows = len(windows) // self.world
-        mine = slice(self.rank * rows, (self.rank + 1) * rows)
-        order = rng.permutation(rows * self.world)
-        counts = stratified_counts(rng, np.arange(rows * self.world), rows * self.world, windows.shape[1])
-        counts = counts.reshape(rows, self.world).T.flatten()  # every process gets masking rates of all sizes
-        masks = draw_masks(rng, counts, windows.shape[1])
-        capacity = (rows + 2) * windows.shape[1] // 2
-        return make_batch(windows[order[mine]], masks[mine], MASK_ID, capacity).to(self.device)
+        rows, length = len(windows) // self.world, windows.shape[1]
+        total = rows * self.world
+        order = rng.permutation(total)[self.rank * rows : (self.rank + 1) * rows]
+        prompts = prompt_lengths(rng, total, length, self.options.prompted)
+        counts = stratified_counts(rng, np.arange(total), total, length - prompts)
+        masks = draw_masks(rng, counts, length, prompts)[self.rank :: self.world]  # masking rates of all sizes for each
+        capacity = (rows + 2) * length // 2
+        return make_batch(windows[order], masks, MASK_ID, capacity).to(self.device)
 
     def _share(self, loss: Tensor) -> None:
         """Average gradients and loss over the processes, and learn from rank 0's clock how far the run is."""

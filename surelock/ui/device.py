@@ -1,15 +1,19 @@
 """Where the decoders run: in this process, or inside a ZeroGPU worker.
 
 There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
-cross. So it takes
-plain settings and yields plain facts, here as well as there.
+cross. So it takes plain settings and yields plain facts, here as well as there.
+
+Here all decoding is done by one thread. OpenMP keeps a team of threads for every thread that ever computed; once the
+teams outnumber the cores it no longer lets them spin at a barrier, and every step takes twice as long as soon as
+anything else (the browser of the visitor) runs on the machine.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from surelock.ui.models import Models
@@ -33,7 +37,7 @@ def make_decoder(models: Models) -> Decoder:
 
     def decode_facts(
         label: str, prompt: list[int], settings: dict[str, Any], rule: dict[str, Any], alone: bool
-    ) -> Iterator[list[Facts]]:
+    ) -> Generator[list[Facts]]:
         from surelock.decoding.settings import DecodeSettings, LockRule
         from surelock.trace.race import race
 
@@ -43,4 +47,14 @@ def make_decoder(models: Models) -> Decoder:
         import spaces  # pyright: ignore[reportMissingImports]
 
         return spaces.GPU(duration=ZERO_GPU_SECONDS)(decode_facts)
-    return decode_facts
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
+    return lambda *given: _advanced_by(thread, decode_facts(*given))
+
+
+def _advanced_by(thread: ThreadPoolExecutor, items: Generator[list[Facts]]) -> Iterator[list[Facts]]:
+    """The same items, each of them computed in that thread."""
+    try:
+        while (item := thread.submit(next, items, None).result()) is not None:
+            yield item
+    finally:
+        thread.submit(items.close).result()

@@ -70,7 +70,7 @@ def measure_page(page: Page, app: App) -> dict[str, float]:
     page.click("#sl-run")
     wait_for_run(page)
     page.wait_for_function(
-        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000
+        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
     )
     wall = page.evaluate("(performance.now() - seen.run) / 1000")
     return {

@@ -117,6 +117,32 @@ def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
     assert asked == []
 
 
+def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:
+    """The grids paint only the cells that changed; painting all of them anew must change no pixel."""
+    visit(page, app.url)
+    page.click("#sl-run")
+    wait_for_run(page, 20)
+    different = page.evaluate(
+        """() => {
+          const { stage } = surelock, found = [];
+          const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
+          stage.timeline.pause();
+          for (const [step, hover, pin] of [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]]) {
+            stage.hover = hover;
+            if (pin !== undefined) stage.pin(pin);
+            stage.timeline.seek(step);
+            stage.redraw();
+            const before = stage.sides.map(pixels);
+            for (const side of stage.sides) side.grid.looks = null;
+            stage.redraw();
+            stage.sides.map(pixels).forEach((now, i) => { if (now !== before[i]) found.push([step, i]); });
+          }
+          return found;
+        }"""
+    )
+    assert different == []
+
+
 def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) -> None:
     visit(page, app.url)
     run_to_end(page)
