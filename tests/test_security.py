@@ -72,6 +72,11 @@ def test_climbing_out_of_every_folder_that_is_served(app: App) -> None:
         assert raw_get(app.url, f"surelock/{folder}/")[0] >= 400, "lists its files"
 
 
+@pytest.mark.parametrize("folder", ["static/", "assets/", "surelock/js/", "gradio_api/file="])
+def test_a_name_too_long_for_any_file_is_refused(app: App, folder: str) -> None:
+    refused_with_a_reason(httpx.get(f"{app.url}/{folder}{'x' * 5000}"))
+
+
 def test_uploads_are_refused_or_small(app: App) -> None:
     big = httpx.post(f"{app.url}/gradio_api/upload", files={"files": ("a.bin", b"x" * 3_000_000)})
     refused_with_a_reason(big)

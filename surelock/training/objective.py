@@ -52,7 +52,7 @@ def stratified_counts(
 def draw_masks(
     rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
 ) -> NDArray[np.bool_]:
-    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions, none of them among its first prompts[b]."""
+    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
     in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
     keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
     return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]

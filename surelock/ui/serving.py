@@ -69,5 +69,5 @@ def _failed(request: Request, error: Exception) -> Response:
 
 def exception_handlers() -> dict[Any, Any]:
     """Answers for what Gradio's routes raise at odd requests: by itself it would only say that it failed."""
-    unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
+    unknown, malformed = (LookupError, OSError, FnIndexInferError), (TypeError, ValueError, AttributeError)
     return {**dict.fromkeys(unknown, _unknown), **dict.fromkeys(malformed, _malformed), Exception: _failed}

@@ -127,7 +127,8 @@ def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app:
           const { stage } = surelock, found = [];
           const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
           stage.timeline.pause();
-          for (const [step, hover, pin] of [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]]) {
+          const visits = [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]];
+          for (const [step, hover, pin] of visits) {
             stage.hover = hover;
             if (pin !== undefined) stage.pin(pin);
             stage.timeline.seek(step);
