@@ -31,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ID_OR_PATH",
         help="models to offer; the first is loaded at once (default: the embedded one)",
     )
+    made.add_argument("--device-map", choices=("auto",), help="spread each model over all GPUs")
     made.add_argument("--host", help="address to listen on (default: this machine only)")
     made.add_argument("--port", type=int, help="port (default: the first free one from 7860)")
     made.add_argument("--share", action="store_true", help="also open a public link through Gradio")
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     if given.max_length < 32:
         parser().error("--max-length must be at least 32")
-    models = Models(given.model)
+    models = Models(given.model, given.device_map)
     page, sessions = build(models, most=given.max_length, queue_size=given.queue_size)
     _sweep_regularly(sessions)
     page.launch(

@@ -23,9 +23,11 @@ class Models:
     """Models by the label the page shows. Only what the command line named can be asked for.
 
     A label is the name itself, or the last part of a path: the page never shows a path of this machine.
+    ``device_map``: as in ``surelock.load``.
     """
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], device_map: str | None = None) -> None:
+        self._device_map = device_map
         self._names = {Path(name).name if Path(name).is_dir() else name: name for name in names}
         self._loaded: dict[str, LanguageModel] = {}
         self._failed: dict[str, str] = {}
@@ -77,7 +79,7 @@ class Models:
         from surelock.model.loading import load  # brings in torch: not before the page can be served
 
         try:
-            self._loaded[label] = load(self._names[label])
+            self._loaded[label] = load(self._names[label], device_map=self._device_map)
         except (ValueError, OSError, RuntimeError, ImportError) as error:
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             self._failed[label] = first.replace(self._names[label], label)[:300]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from surelock.trace.frames import read_trace
 from tests.browser.actions import drawn_states, run_to_end, seek, shown, shows, status, until, visit, wait_for_run
-from tests.browser.server import App
+from tests.browser.server import App, serve
 
 STATES = {0: "masked", 1: "active", 2: "locked"}
 
@@ -331,6 +332,19 @@ def test_phone_width_needs_no_sideways_scrolling(page: Page, app: App) -> None:
     outside = "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden') && e.getBoundingClientRect().right > 391"
     assert page.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0
     assert page.locator(".sl-grid").first.bounding_box()["width"] > 300  # type: ignore[index]
+
+
+def test_run_while_the_model_still_loads_says_so(page: Page, tmp_path: Path) -> None:
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    os.mkfifo(slow / "config.json")  # whoever reads it waits
+    with serve("--model", str(slow)) as app:
+        page.goto(app.url)
+        page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+        page.click("#sl-run")
+        page.wait_for_function("document.querySelector('.sl-status').textContent.includes('is still loading')")
+        assert page.evaluate("surelock.stage.trace.count") > 0, "the recorded run stays"
+        assert page.get_attribute(".sl-stage", "data-state") == "idle"
 
 
 def test_keyboard_only(page: Page, app: App) -> None:
