@@ -8,16 +8,10 @@ import pytest
 import torch
 
 import surelock
+from surelock.model.bound import draw_masks, stratified_counts
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import evaluate
-from surelock.training.objective import (
-    batch_loss,
-    draw_masks,
-    make_batch,
-    nats,
-    prompt_lengths,
-    stratified_counts,
-)
+from surelock.training.objective import batch_loss, make_batch, nats, prompt_lengths
 from surelock.training.optim import orthogonalize
 from surelock.training.options import TrainOptions
 from surelock.training.tokenizer import MASK_ID, train_tokenizer

@@ -10,6 +10,22 @@ from numpy.typing import NDArray
 from surelock.model.network import Network
 
 
+def stratified_counts(
+    rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """How many tokens to mask in each window: uniform on 1..length, one draw in each given stratum of `total`."""
+    return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
+
+
+def draw_masks(
+    rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
+) -> NDArray[np.bool_]:
+    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
+    in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
+    keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
+    return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]
+
+
 @torch.no_grad()
 def conditional_bound(
     network: Network, tokens: NDArray[np.int64], given: int, *, draws: int, rng: np.random.Generator, mask_id: int
@@ -23,9 +39,8 @@ def conditional_bound(
     if length < 1 or draws < 2 or draws % 2:
         raise ValueError(f"at least one token and an even number of draws are needed, not {length} and {draws}")
     strata = np.tile(np.arange(draws // 2), 2)
-    counts = 1 + np.floor((strata + rng.random(draws)) / (draws // 2) * length).astype(np.int64)
-    ranks = rng.random((draws, length)).argsort(axis=1).argsort(axis=1)
-    masks = np.pad(ranks < counts[:, None], ((0, 0), (given, 0)))
+    counts = stratified_counts(rng, strata, draws // 2, length)
+    masks = draw_masks(rng, counts, len(tokens), given)
     texts = np.tile(tokens, (draws, 1))
     index = torch.from_numpy(np.flatnonzero(masks))
     noisy = torch.from_numpy(np.where(masks, mask_id, texts)).to(network.embed.weight.device)

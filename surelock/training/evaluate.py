@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from surelock.model.bound import conditional_bound
 from surelock.model.network import Network
-from surelock.training.objective import draw_masks, make_batch, nats, stratified_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,6 @@ class Bound:
         return asdict(self)
 
 
-@torch.no_grad()
 def evaluate(
     network: Network,
     stories: Sequence[Sequence[int]],
@@ -58,9 +56,9 @@ def evaluate(
     total, variance = 0.0, 0.0
     for number, tokens in enumerate(tqdm(windows, desc="evaluating", unit="window", disable=not show_progress)):
         rng = np.random.default_rng([seed, number])
-        means = _masked_means(network, tokens, draws, rng, mask_id).reshape(2, -1)
-        total += len(tokens) * float(means.mean())
-        variance += (len(tokens) / means.size) ** 2 * float(((means[0] - means[1]) ** 2).sum())
+        bounds = conditional_bound(network, tokens, 0, draws=draws, rng=rng, mask_id=mask_id).reshape(2, -1)
+        total += float(bounds.mean())
+        variance += float(((bounds[0] - bounds[1]) ** 2).sum()) / bounds.size**2
     count = sum(map(len, windows))
     error, to_bits = math.sqrt(variance), 1 / (math.log(2) * characters)
     return Bound(
@@ -78,16 +76,3 @@ def evaluate(
 
 def _split(tokens: NDArray[np.int64], window: int) -> Iterator[NDArray[np.int64]]:
     yield from np.array_split(tokens, -(-len(tokens) // window))
-
-
-def _masked_means(
-    network: Network, tokens: NDArray[np.int64], draws: int, rng: np.random.Generator, mask_id: int
-) -> NDArray[np.float64]:
-    """[draws]: nats per masked token; the first half has one draw in each stratum, and so has the second."""
-    strata = np.tile(np.arange(draws // 2), 2)
-    counts = stratified_counts(rng, strata, draws // 2, len(tokens))
-    masks = draw_masks(rng, counts, len(tokens))
-    batch = make_batch(np.tile(tokens, (draws, 1)), masks, mask_id, int(counts.sum()))
-    noisy, index, target, _ = batch.to(network.embed.weight.device)
-    losses = nats(network, noisy, index, target).double().cpu().numpy()
-    return np.bincount(index.cpu().numpy() // len(tokens), losses, minlength=draws) / counts

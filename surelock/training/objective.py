@@ -42,22 +42,6 @@ def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: floa
     return np.where(rng.random(rows) < share, rng.integers(0, length, rows), 0)
 
 
-def stratified_counts(
-    rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """How many tokens to mask in each window: uniform on 1..length, one draw in each given stratum of `total`."""
-    return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
-
-
-def draw_masks(
-    rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
-) -> NDArray[np.bool_]:
-    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
-    in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
-    keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
-    return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]
-
-
 def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int, capacity: int) -> Batch:
     """Mask the windows. The weights make sum(weight * nats) the mean over windows of the nats per masked token.
 

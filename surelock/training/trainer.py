@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
+from surelock.model.bound import draw_masks, stratified_counts
 from surelock.model.checkpoint import save_checkpoint
 from surelock.model.config import NetworkConfig
 from surelock.model.loading import load
@@ -20,7 +21,7 @@ from surelock.model.network import Network
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import Bound, evaluate
 from surelock.training.group import sum_in_place
-from surelock.training.objective import batch_loss, draw_masks, make_batch, prompt_lengths, stratified_counts
+from surelock.training.objective import batch_loss, make_batch, prompt_lengths
 from surelock.training.optim import Optimizer
 from surelock.training.options import TrainOptions
 from surelock.training.state import log, read_state, save_state, truncate_log
