@@ -7,10 +7,11 @@ import threading
 from typing import Any
 
 from gradio.themes import Default
+from starlette.middleware import Middleware
 
 from surelock.ui.layout import build
 from surelock.ui.models import EMBEDDED, Models
-from surelock.ui.serving import exception_handlers, page_head, routes
+from surelock.ui.serving import CalmFrames, exception_handlers, page_head, routes
 from surelock.ui.session import Sessions
 
 SWEEP_SECONDS = 60.0
@@ -77,7 +78,11 @@ def look() -> dict[str, Any]:
     return {
         "theme": theme,
         "head": page_head(),
-        "app_kwargs": {"routes": routes(), "exception_handlers": exception_handlers()},
+        "app_kwargs": {
+            "routes": routes(),
+            "exception_handlers": exception_handlers(),
+            "middleware": [Middleware(CalmFrames)],
+        },
         "run_history": False,
         "ssr_mode": False,
         "footer_links": ["api"],

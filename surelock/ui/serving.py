@@ -6,10 +6,12 @@ import re
 from typing import Any
 
 from gradio.route_utils import FnIndexInferError
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from surelock.trace.replay import ASSETS, plotly_script
 
@@ -40,6 +42,38 @@ def routes() -> list[BaseRoute]:
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(directory=ASSETS / folder)) for folder in SERVED]
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
     return [Route(f"/{PREFIX}/plotly.min.js", _plotly), *uploads, *mounts]
+
+
+class CalmFrames:
+    """ASGI middleware that puts ``load/frames.js`` at the head of the page itself: what Gradio is given as ``head``
+    comes too late, its own scripts have run by then.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        script = (ASSETS / "js" / "load" / "frames.js").read_text("utf-8")
+        self.head = f"<head><script>{script}</script>".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request, with the script in what answers ``/``."""
+        if scope["type"] != "http" or scope["path"] != "/":
+            return await self.app(scope, receive, send)
+        start: Message = {}
+
+        async def send_with_script(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            if start:
+                if b"<head>" in message["body"]:
+                    message["body"] = message["body"].replace(b"<head>", self.head, 1)
+                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
+                await send(start)
+                start = {}
+            await send(message)
+
+        await self.app(scope, receive, send_with_script)
 
 
 def page_head() -> str:

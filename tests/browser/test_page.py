@@ -106,6 +106,20 @@ def test_run_again_replaces_the_run(page: Page, app: App) -> None:
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
 
 
+def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
+    """Not even Gradio's loading screen, which would ask for every frame long after it is gone."""
+    page.add_init_script(
+        "const frame = requestAnimationFrame; window.frames_asked = 0;"
+        "window.requestAnimationFrame = (callback) => { window.frames_asked++; return frame(callback); };"
+    )
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.pause()")
+    page.wait_for_timeout(8000)  # the loading screen's picture swings out
+    asked = page.evaluate("window.frames_asked")
+    page.wait_for_timeout(2000)
+    assert page.evaluate("window.frames_asked") - asked <= 10
+
+
 def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
     visit(page, app.url)
     page.wait_for_timeout(3000)  # the curves' script is in by then
