@@ -26,7 +26,7 @@ from surelock.ui.layout import _from_link, build
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_job, read_settings
 from surelock.ui.serving import page_head, routes
-from surelock.ui.session import ENDED, PAUSED, Sessions
+from surelock.ui.session import ENDED, PAUSED, Sessions, trim_memory
 
 JOB = Job("m", "hello", [5, 6], {"gen_length": 6}, {"epsilon": 0.1})
 
@@ -145,6 +145,19 @@ def test_a_closed_tab_stops_the_run_within_two_steps_and_frees_it(how: str) -> N
     else:
         list(stream)
     assert decoder.computed <= 4 + 2 and decoder.closed == 1 and len(sessions) == 0
+
+
+def test_memory_goes_back_to_the_system_once_runs_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed = threading.Semaphore(0)
+    monkeypatch.setattr("surelock.ui.session.TRIM_SECONDS", 0.05)
+    monkeypatch.setattr("surelock.ui.session.trim_memory", trimmed.release)
+    sessions, _ = open_run(FakeDecoder())
+    open_run(FakeDecoder(), "b", sessions)
+    sessions.leave("a")
+    sessions.leave("b")
+    assert trimmed.acquire(timeout=5) and not trimmed.acquire(timeout=0.3)
+    monkeypatch.undo()
+    trim_memory()
 
 
 def test_leaving_while_a_step_is_being_computed() -> None:

@@ -70,10 +70,14 @@ export class Grid {
     const { pen, ratio, box: { columns, w, h }, colours } = this, [x, y] = this.rect(cell), column = cell % columns, row = Math.floor(cell / columns);
     const edge = (size, i) => Math.round(i * size * ratio), [left, top] = [edge(w, column), edge(h, row)];
     const region = [left, top, edge(w, column + 1) - left, edge(h, row + 1) - top];
-    pen.save();
-    pen.beginPath();
-    pen.rect(...region);
-    pen.clip();
+    const edged = lit || pin >= 0 || hovered || cell < this.promptLength + columns; // may draw lines at the cell's edge
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    if (edged) {
+      pen.save();
+      pen.beginPath();
+      pen.rect(...region);
+      pen.clip();
+    }
     pen.clearRect(...region);
     pen.drawImage(this.sprites[state], Math.round(x * ratio), Math.round(y * ratio));
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -81,6 +85,7 @@ export class Grid {
     this.#glow(cell, colours.fresh, FADE[lit & 3]);
     if (text) this.#label(cell, text, state);
     if (differs) this.#mark(cell);
+    if (!edged) return;
     this.#prompt(cell);
     if (pin >= 0) this.#ring(cell, colours.pins[pin], 2.5, String(pin + 1));
     if (hovered) this.#ring(cell, colours.ink, 2);

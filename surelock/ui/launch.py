@@ -87,6 +87,7 @@ def look() -> dict[str, Any]:
         "ssr_mode": False,
         "footer_links": ["api"],
         "max_file_size": "1mb",
+        "state_session_capacity": 200,  # Gradio keeps 10,000 tabs, closed ones too, at 80 kB each
         "show_error": True,
     }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
 SEND_SECONDS = 0.08  # quicker steps are sent together: each sending costs server and page more than a step's content
+TRIM_SECONDS = 2.0  # how long after a run was dropped its memory goes back to the system
 KEPT_RUNS = 4  # per visitor, for export and likely tokens; older ones live on in the visitor's page only
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
@@ -148,6 +151,7 @@ class Sessions:
         self._pausable = pausable
         self._runs: dict[str, Run] = {}
         self._lock = threading.Lock()
+        self._trim_is_due = False
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -191,6 +195,24 @@ class Sessions:
         run.stop()
         with self._lock:
             self._runs.pop(run.id, None)
+            due, self._trim_is_due = self._trim_is_due, True
+        if not due:
+            timer = threading.Timer(TRIM_SECONDS, self._trim)
+            timer.daemon = True
+            timer.start()
+
+    def _trim(self) -> None:
+        self._trim_is_due = False
+        trim_memory()
+
+
+def trim_memory() -> None:
+    """Give freed memory back to the system. glibc by itself keeps what many threads have allocated and freed: a server
+    that has had fifty visitors would look, and count, a third larger for good. Elsewhere nothing is done.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _batch(messages: list[str]) -> str:
