@@ -132,6 +132,24 @@ def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
     assert asked == []
 
 
+def test_the_cursor_of_every_curve_stands_at_the_step(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.wait_for_function("surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)")
+    page.wait_for_timeout(1500)
+    for step in (11, 90):
+        seek(page, step)
+        off = page.evaluate(
+            """(step) => surelock.stage.curves.plots.map(({ plot, cursor }) => {
+              const { xaxis, _size: size } = plot._fullLayout, at = cursor.getBoundingClientRect();
+              const box = plot.getBoundingClientRect();
+              return [at.left + 1 - (box.left + size.l + xaxis.d2p(step + 1)), at.top - (box.top + size.t)];
+            }).flat()""",
+            step,
+        )
+        assert max(map(abs, off)) < 2, off
+
+
 def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:
     """The grids paint only the cells that changed; painting all of them anew must change no pixel."""
     visit(page, app.url)
