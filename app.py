@@ -1,5 +1,5 @@
-"""Serve the page: ``python app.py [--model ID_OR_PATH ...] [--host H] [--port P] [--share] [--max-length N]
-[--queue-size N]``.
+"""Serve the page: ``python app.py [--model ID_OR_PATH ...] [--device-map auto] [--host H] [--port P] [--share]
+[--max-length N] [--queue-size N]``.
 """
 
 from importlib.util import find_spec

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from errno import ENAMETOOLONG
 from typing import Any
 
 from gradio.route_utils import FnIndexInferError
@@ -93,6 +94,13 @@ def _unknown(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": f"The request names what does not exist here: {_first_line(error)}"}, 404)
 
 
+def _no_file(request: Request, error: OSError) -> Response:
+    """A name that no file can have; any other failure of the system is the server's own."""
+    if error.errno != ENAMETOOLONG:
+        raise error
+    return _unknown(request, error)
+
+
 def _malformed(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": f"The request is not understood: {_first_line(error)}"}, 400)
 
@@ -103,5 +111,10 @@ def _failed(request: Request, error: Exception) -> Response:
 
 def exception_handlers() -> dict[Any, Any]:
     """Answers for what Gradio's routes raise at odd requests: by itself it would only say that it failed."""
-    unknown, malformed = (LookupError, OSError, FnIndexInferError), (TypeError, ValueError, AttributeError)
-    return {**dict.fromkeys(unknown, _unknown), **dict.fromkeys(malformed, _malformed), Exception: _failed}
+    unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
+    return {
+        **dict.fromkeys(unknown, _unknown),
+        **dict.fromkeys(malformed, _malformed),
+        OSError: _no_file,
+        Exception: _failed,
+    }
