@@ -11,6 +11,7 @@ import surelock
 from surelock.model.bound import draw_masks, stratified_counts
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import evaluate
+from surelock.training.names import Names
 from surelock.training.objective import batch_loss, make_batch, nats, prompt_lengths
 from surelock.training.optim import orthogonalize
 from surelock.training.options import TrainOptions
@@ -105,6 +106,7 @@ def test_options_are_refused_with_the_flag_named(stories_file: Path) -> None:
         {"windows": (5000,)},
         {"batch_tokens": 16},
         {"processes": 2, "device": "cuda"},
+        {"renamed": -1},
     ):
         with pytest.raises(ValueError, match=r"^\w+: "):
             options(stories_file, "out", **wrong)
@@ -121,6 +123,23 @@ def test_records_that_are_no_stories_are_dropped() -> None:
     assert not is_whole(STORIES[0][1:])
     assert not is_whole("THE GOLDEN BIRD HANS IN LUCK THE STRAW, THE COAL, AND THE BEAN BRIAR ROSE RAPUNZEL.")
     assert not is_whole("The end.")
+
+
+def test_a_story_told_again_differs_in_its_names_alone() -> None:
+    told = 'Ida met a boy named Theo. Ida\'s cat liked Theo. "Theo!" said Ida, and Idaho was far.'
+    girls = [f"There was a girl named {name}. She was glad and her mother, too." for name in ("Ida", "Ruth", "Maud")]
+    boys = [f"There was a boy named {name}. He and his dog ran." for name in ("Theo", "Karl", "Sunny")]
+    names = Names([*girls, *boys, *girls, *boys, "It was a sunny day."])
+    assert names.kinds == dict.fromkeys(("Ida", "Maud", "Ruth"), "she") | dict.fromkeys(("Karl", "Theo"), "he")
+    rng, seen = np.random.default_rng(0), set()
+    for _ in range(50):
+        again = names.rename(told, rng)
+        girl, boy = again.split()[0], again.split()[5].rstrip(".")
+        assert again.replace(girl, "Ida").replace(boy, "Theo") == told
+        assert girl not in ("Ida", "Theo", boy) and boy not in ("Ida", "Theo")
+        seen.add(girl)
+    assert seen > {"Maud", "Ruth"}, "some of the names are invented"
+    assert names.rename(STORIES[3], rng) == STORIES[3]
 
 
 def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:

@@ -47,6 +47,7 @@ _NUMBERS: tuple[tuple[str, Any, str], ...] = (
     ("ffn", int, "feed-forward width of a new network"),
     ("max_length", int, "positions that a new network is made for"),
     ("batch_tokens", int, "tokens per step"),
+    ("renamed", int, "copies of every story with other names for its characters, beside the story itself"),
     ("prompted", float, "share of windows with a beginning that is never masked, as a prompt"),
     ("muon_rate", float, "peak learning rate of the matrices"),
     ("adam_rate", float, "peak learning rate of embedding and norms"),

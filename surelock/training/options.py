@@ -13,6 +13,7 @@ class TrainOptions:
     data, valid: text files of stories. out: a directory for the run's state, log and the best model so far.
     init: a checkpoint directory to start from, tokenizer and shape included; resume: continue the run in `out`.
     minutes, steps: the schedule's length, whichever ends first; at least one. windows: lengths, one per step in turn.
+    renamed: copies of every training story in which its characters bear other names, beside the story itself.
     prompted: share of windows whose beginning, of random length, is left unmasked as a prompt.
     muon_rate, adam_rate: peak learning rates; warm_up: share of the schedule; the decay to zero fills the rest.
     processes: on a CPU, each with `threads` threads and its share of every batch.
@@ -33,6 +34,7 @@ class TrainOptions:
     max_length: int = 1024
     batch_tokens: int = 12288
     windows: tuple[int, ...] = (192, 256)
+    renamed: int = 0
     prompted: float = 0.0
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
@@ -59,6 +61,8 @@ class TrainOptions:
             raise ValueError(f"heads: must divide d_model ({self.d_model}), {self.heads} does not")
         if not 0 <= self.prompted <= 1:
             raise ValueError(f"prompted: must lie between 0 and 1, not {self.prompted}")
+        if self.renamed < 0:
+            raise ValueError(f"renamed: must not be negative, {self.renamed} is")
         self._check_positive()
 
     def _check_positive(self) -> None:

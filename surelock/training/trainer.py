@@ -21,6 +21,7 @@ from surelock.model.network import Network
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import Bound, evaluate
 from surelock.training.group import sum_in_place
+from surelock.training.names import Names
 from surelock.training.objective import batch_loss, make_batch, prompt_lengths
 from surelock.training.optim import Optimizer
 from surelock.training.options import TrainOptions
@@ -63,7 +64,11 @@ class Trainer:
         stories = [story for path in options.data for story in read_stories(path) if is_whole(story)]
         self.tokenizer, self.network = self._model(stories)
         self.corpus = Corpus(
-            self._encode(stories), EOS_ID, options.seed, lengths=options.windows, batch_tokens=options.batch_tokens
+            self._encode([*stories, *self._retold(stories)]),
+            EOS_ID,
+            options.seed,
+            lengths=options.windows,
+            batch_tokens=options.batch_tokens,
         )
         self.valid_text = read_stories(options.valid)
         self.valid = self._encode(self.valid_text)
@@ -99,6 +104,11 @@ class Trainer:
             )
             network = build_network(config, options.seed)
         return tokenizer, network.to(self.device).requires_grad_(True)
+
+    def _retold(self, stories: Sequence[str]) -> list[str]:
+        """The stories again, as often as asked for, about others; the tokenizer is never trained on these."""
+        names, rng = Names(stories), np.random.default_rng([self.options.seed, len(stories)])
+        return [names.rename(story, rng) for _ in range(self.options.renamed) for story in stories]
 
     def _encode(self, stories: Sequence[str]) -> list[list[int]]:
         return [encoding.ids for encoding in self.tokenizer.encode_batch(list(stories))]

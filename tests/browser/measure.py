@@ -12,14 +12,16 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from tests.browser.actions import wait_for_run
-from tests.browser.server import App, launch, serve, wait_for_model
+from tests.browser.server import ROOT, App, launch, serve, wait_for_model
 from tests.browser.visitor import Visitor
 
 HERE = Path(__file__).parent
@@ -27,41 +29,53 @@ PROMPT = "Once upon a time, there was a little girl named Lily. She loved to"  #
 LENGTH = 240
 
 
-def plain(top_k: int) -> None:
+def plain(asked: dict[str, Any]) -> None:
     """The same two runs without the page, in lockstep: wall and processor seconds."""
     import surelock
 
     lm = surelock.load("stories")
-    asked: dict[str, Any] = {"observe": True, "top_k": top_k}
+    settings, rule = surelock.DecodeSettings(**asked["settings"]), surelock.LockRule(**asked["lock"])
+    observation: dict[str, Any] = {"observe": True, "top_k": asked["top_k"]}
     for length in (16, LENGTH):  # the first warms up
-        settings, rule = surelock.DecodeSettings(gen_length=length), surelock.LockRule()
+        now = replace(settings, gen_length=length, steps=length)
         begun, used = time.perf_counter(), time.process_time()
-        baseline = surelock.decode(lm, [PROMPT], settings, **asked)
-        for _ in zip(baseline, surelock.decode(lm, [PROMPT], settings, lock=rule, **asked), strict=True):
+        baseline = surelock.decode(lm, [PROMPT], now, **observation)
+        for _ in zip(baseline, surelock.decode(lm, [PROMPT], now, lock=rule, **observation), strict=True):
             pass
     print(json.dumps({"wall": time.perf_counter() - begun, "cpu": time.process_time() - used}))
 
 
-def measure_plain(top_k: int) -> dict[str, float]:
-    command = [sys.executable, "-m", "tests.browser.measure", "--plain", str(top_k)]
+def measure_plain(header: dict[str, Any], top_k: int) -> dict[str, float]:
+    """header: of the run to repeat, so that its very settings are compared."""
+    asked = json.dumps({"settings": header["settings"], "lock": header["lock"], "top_k": top_k})
+    command = [sys.executable, "-m", "tests.browser.measure", "--plain", asked]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
-def measure_stream(app: App) -> dict[str, float]:
-    """A run at N = 256 by a visitor without a browser: processor time and bytes per step."""
+def measure_stream(app: App) -> tuple[dict[str, float], dict[str, Any]]:
+    """A run at N = 256 by a visitor without a browser: processor time and bytes per step; and its header."""
     visitor = Visitor(app.url)
     before, begun, used = visitor.bytes, time.perf_counter(), app.cpu_seconds()
-    seen = list(visitor.run(Prompt=PROMPT, Generated_length=LENGTH, Steps=LENGTH, Block_length=LENGTH))
+    suits = json.loads((ROOT / "assets/stories/generation_config.json").read_text("utf-8"))
+    fields = {label: suits[label.lower()] for label in ("Temperature", "Block_length")}
+    fields |= {"Prompt": PROMPT, "Generated_length": LENGTH, "Steps": LENGTH, "Remasking_policy": suits["remasking"]}
+    seen = list(visitor.run(**fields))
     wall, cpu = time.perf_counter() - begun, app.cpu_seconds() - used
     visitor.close()
-    assert seen[0]["open"]["header"]["length"] == LENGTH + 16
-    return {"wall": wall, "cpu": cpu, "bytes": (visitor.bytes - before) / LENGTH, "lost": LENGTH + 2 - len(seen)}
+    header = seen[0]["open"]["header"]
+    assert header["length"] == LENGTH + 16
+    lost = LENGTH + 2 - len(seen)
+    return {"wall": wall, "cpu": cpu, "bytes": (visitor.bytes - before) / LENGTH, "lost": lost}, header
 
 
-def measure_page(page: Page, app: App) -> dict[str, float]:
-    """In the browser: load to movement, Run to first step, a whole run at N = 256 with the page drawing it."""
+def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, float]:
+    """In the browser: load to movement, Run to first step, a whole run at N = 256 with the page drawing it.
+
+    header: of the run that the others timed; this must be the same.
+    """
     page.add_init_script(path=HERE / "clock.js")
-    page.goto(f"{app.url}/?gen_length={LENGTH}&steps={LENGTH}&prompt={PROMPT}")
+    asked = {"prompt": PROMPT, **header["settings"], **header["lock"]}
+    page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
     page.wait_for_function(
         "seen.moves && seen.load && document.querySelector('#sl-length input[type=number]')?.value == 240"
     )
@@ -72,11 +86,12 @@ def measure_page(page: Page, app: App) -> dict[str, float]:
     page.wait_for_function(
         "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
     )
-    wall = page.evaluate("(performance.now() - seen.run) / 1000")
+    shown = page.evaluate("surelock.stage.trace.header")
+    assert (shown["settings"], shown["lock"]) == (header["settings"], header["lock"]), f"{shown} is another run"
     return {
         "moves": moves,
         "first_step": page.evaluate("(seen.step - seen.run) / 1000"),
-        "wall": wall,
+        "wall": page.evaluate("(seen.end - seen.run) / 1000"),
         "lost": LENGTH - page.evaluate("surelock.stage.trace.count") + page.evaluate("surelock.live.lost ?? 0"),
     }
 
@@ -147,7 +162,7 @@ def measure_scrubbing(page: Page) -> dict[str, float]:
 def main() -> None:
     """Everything, once; the last line is JSON."""
     parser = argparse.ArgumentParser(description="Measure the page against its budgets.")
-    parser.add_argument("--plain", type=int, metavar="TOP_K", help="only the two runs without the page")
+    parser.add_argument("--plain", type=json.loads, metavar="JSON", help="only the two runs without the page")
     parser.add_argument("--repeat", type=int, default=2, help="the fastest of this many runs counts")
     given = parser.parse_args()
     if given.plain is not None:
@@ -156,12 +171,15 @@ def main() -> None:
         started = app.started_in
         wait_for_model(app)
         list(Visitor(app.url).run(Prompt=PROMPT, Generated_length=16, Steps=16, Block_length=16))  # warm
-        runs = [(measure_plain(0), measure_plain(5), measure_stream(app)) for _ in range(given.repeat)]
+        runs = []
+        for _ in range(given.repeat):
+            streamed, header = measure_stream(app)
+            runs.append((measure_plain(header, 0), measure_plain(header, 5), streamed))
         bare, alone, stream = ({key: min(run[i][key] for run in runs) for key in runs[0][i]} for i in range(3))
         with sync_playwright() as playwright:
             browser = launch(playwright)
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
-            shown = measure_page(page, app)
+            shown = measure_page(page, app, header)
             scrubbed = measure_scrubbing(page)
             browser.close()
     result = {
