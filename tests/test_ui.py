@@ -22,7 +22,7 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import session as sessions_module
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import DEFAULTS, Form, block_choices, check_seed, fit_schedule
-from surelock.ui.layout import _from_link, build
+from surelock.ui.layout import _from_link, _with_link, build
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_job, read_settings
 from surelock.ui.serving import page_head, routes
@@ -330,6 +330,33 @@ def test_links_restore_what_is_valid_together() -> None:
     ):
         settled = dict(zip(form.names, form.settle(_from_link(bad)), strict=True))
         assert settled["gen_length"]["value"] == DEFAULTS["gen_length"]
+
+
+def test_a_link_keeps_the_models_blocks_where_they_fit() -> None:
+    recommended = {"temperature": 0.7, "gen_length": 128, "steps": 128, "block_length": 16}
+    for linked, block in [
+        ({}, 16),
+        ({"gen_length": 240}, 16),
+        ({"gen_length": 240, "steps": 240}, 16),
+        ({"gen_length": 100}, None),
+        ({"steps": 100}, None),
+        ({"gen_length": 64, "steps": 2}, None),
+        ({"gen_length": 64, "block_length": 32}, 32),
+        ({"gen_length": 0}, None),
+        ({"gen_length": 10**15}, 16),
+    ]:
+        found = _with_link(recommended, linked)
+        assert found.get("block_length") == block, linked
+        assert found.items() >= linked.items()
+        assert found["temperature"] == 0.7
+    with gr.Blocks():
+        form = Form(Models(["stories"]), 512)
+    for linked in ({"gen_length": 100}, {"steps": 100}):
+        settled = dict(zip(form.names, form.settle(_with_link(recommended, linked)), strict=True))
+        assert settled["temperature"]["value"] == 0.7
+        assert settled["block_length"]["value"] == settled["gen_length"]["value"] == linked.get("gen_length", 128)
+    settled = dict(zip(form.names, form.settle({"seed": -1}, otherwise=recommended), strict=True))
+    assert [settled[name]["value"] for name in ("temperature", "block_length", "seed")] == [0.7, 16, 0]
 
 
 def test_models_never_show_a_path(tmp_path: Path) -> None:

@@ -210,25 +210,16 @@ class Form:
         examples = examples_for(label)
         return [gr.update(choices=examples, value=None), examples[0], *self.settle(self.models.recommended(label))]
 
-    def settle(self, wanted: Mapping[str, Any]) -> list[Any]:
-        """Updates that put wanted settings into the fields, as far as they are valid together; the rest get their
-        defaults.
+    def settle(self, wanted: Mapping[str, Any], otherwise: Mapping[str, Any] | None = None) -> list[Any]:
+        """Updates that put wanted settings into the fields, the defaults where nothing is wanted; if they are not valid
+        together, those that are wanted ``otherwise``.
         """
-        values = DEFAULTS | {
-            "steps": wanted.get("gen_length", DEFAULTS["gen_length"]),
-            "block_length": wanted.get("gen_length", DEFAULTS["gen_length"]),
-        }
+        length = wanted.get("gen_length", DEFAULTS["gen_length"])
+        values = DEFAULTS | {"steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in DEFAULTS and value is not None}
-        try:
-            settings, _ = read_settings(values)
-            top = self.fields["gen_length"].maximum
-            if (
-                not 8 <= settings.gen_length <= top
-                or settings.remasking not in POLICIES
-                or isinstance(settings.seed, tuple)
-            ):
-                values = DEFAULTS
-        except ValueError:
+        if not self._valid(values):
+            if otherwise is not None:
+                return self.settle(otherwise)
             values = DEFAULTS
         updates = {name: gr.update(value=values[name]) for name in self.names}
         length, steps = int(values["gen_length"]), int(values["steps"])
@@ -236,6 +227,14 @@ class Form:
         updates["block_length"] = gr.update(choices=block_choices(length, steps), value=int(values["block_length"]))
         updates["threshold"] = gr.update(value=values["threshold"], visible=values["remasking"] == "threshold")
         return [updates[name] for name in self.names]
+
+    def _valid(self, values: Mapping[str, Any]) -> bool:
+        try:
+            settings, _ = read_settings(values)
+        except ValueError:
+            return False
+        fits = 8 <= settings.gen_length <= self.fields["gen_length"].maximum
+        return fits and settings.remasking in POLICIES and not isinstance(settings.seed, tuple)
 
 
 def examples_for(label: str) -> list[str]:
@@ -245,9 +244,11 @@ def examples_for(label: str) -> list[str]:
 
 def block_choices(gen_length: int, steps: int) -> list[int]:
     """Block lengths that divide the length and whose number divides the steps."""
-    return [
-        block for block in range(1, gen_length + 1) if gen_length % block == 0 and steps % (gen_length // block) == 0
-    ]
+    return [block for block in range(1, gen_length + 1) if is_block(block, gen_length, steps)]
+
+
+def is_block(block: int, gen_length: int, steps: int) -> bool:
+    return 0 < block <= gen_length and gen_length % block == 0 and steps % (gen_length // block) == 0
 
 
 def fit_schedule(gen_length: float, steps: float, block_length: int | str | None, last_length: int) -> list[Any]:

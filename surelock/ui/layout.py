@@ -10,7 +10,7 @@ from gradio.events import api
 
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import DEFAULTS, Form
+from surelock.ui.form import DEFAULTS, Form, is_block
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, read_job
 from surelock.ui.session import Sessions, refusal
@@ -75,7 +75,8 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         wanted = dict(request.query_params)
         prompt = wanted.get("prompt", "")[:MOST_CHARACTERS]
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
-        return [label, prompt or gr.skip(), *form.settle(_with_link(models.recommended(label), _from_link(wanted)))]
+        suits = models.recommended(label)
+        return [label, prompt or gr.skip(), *form.settle(_with_link(suits, _from_link(wanted)), otherwise=suits)]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -116,9 +117,18 @@ def _objects(settings: dict[str, Any], rule: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _with_link(recommended: dict[str, Any], linked: dict[str, Any]) -> dict[str, Any]:
-    """A link's settings over the model's own; a linked length drops the model's steps and blocks."""
-    kept = {name: value for name, value in recommended.items() if name not in ("steps", "block_length")}
-    return (kept if "gen_length" in linked else recommended) | linked
+    """A link's settings over the model's own; a linked length or number of steps drops the model's steps, and its
+    blocks where they do not fit.
+    """
+    if not linked.keys() & {"gen_length", "steps"}:
+        return recommended | linked
+    found = {name: value for name, value in recommended.items() if name != "steps"} | linked
+    length = found.get("gen_length", DEFAULTS["gen_length"])
+    if "block_length" not in linked and not is_block(
+        found.get("block_length") or 0, length, found.get("steps", length)
+    ):
+        found.pop("block_length", None)
+    return found
 
 
 def _from_link(query: dict[str, str]) -> dict[str, Any]:
