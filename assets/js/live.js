@@ -60,7 +60,15 @@ class Live {
     let batch;
     try { batch = JSON.parse(text); } catch { return; }
     for (const message of batch) this.#message(message);
-    if (this.run?.grown) { this.run.grown = false; if (this.stage.trace === this.run.trace) this.stage.grew(); }
+    this.#showNew();
+  }
+
+  /** The records of a batch are shown together. */
+  #showNew() {
+    const { run } = this;
+    if (!run?.grown) return;
+    run.grown = false;
+    if (this.stage.trace === run.trace) this.stage.grew();
   }
 
   #message(message) {
@@ -88,6 +96,7 @@ class Live {
   }
 
   #end({ end, problem }) {
+    this.#showNew();
     const { trace } = this.run;
     this.#state("idle");
     trace.live = false;

@@ -415,6 +415,7 @@ def test_keyboard_only(page: Page, app: App) -> None:
 def test_the_summary_speaks_of_the_step(page: Page, app: App) -> None:
     visit(page, app.url)
     run_to_end(page)
+    assert page.text_content(".sl-stage > .sl-hidden").startswith("Step 24 of 24")
     seek(page, 12)
     page.wait_for_function("document.querySelector('.sl-stage > .sl-hidden').textContent.startsWith('Step 13 of 24')")
     label = page.get_attribute("canvas[data-lane=surelock]", "aria-label") or ""
