@@ -47,36 +47,18 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
-    parser.add_argument(
-        "--dtype",
-        choices=("float64", "float32", "bfloat16", "float16"),
-        help="(default: the checkpoint's on CUDA, else float32)",
-    )
-    parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices")
-
-
-def load_model(arguments: argparse.Namespace) -> Any:
-    import torch
-
-    from surelock.model.loading import load
-
-    dtype = getattr(torch, arguments.dtype) if arguments.dtype else None
-    return load(arguments.model, device=arguments.device, dtype=dtype, device_map=arguments.device_map)
-
-
 def _percentile(text: str) -> float | None:
     return None if text.lower() == "none" else float(text)
 
 
 def _add_decode(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
-    add_model_arguments(parser)
-    parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     from surelock.decoding.settings import REMASKING
+    from surelock.model.flags import add_model_flags
 
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
+    add_model_flags(parser)
+    parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices")
+    parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     policies = [name for name in REMASKING if name != "replay"]  # a replay takes no flags
     # Left out (None) means: what the model's generation_config.json says, else the library's default.
     settings = parser.add_argument_group("sampler")
@@ -111,8 +93,10 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     from surelock.decoding.loop import cut_at_eos, decode
     from surelock.decoding.recommended import recommended_rule, recommended_settings
     from surelock.decoding.totals import TotalsCounter
+    from surelock.model.flags import told_dtype
+    from surelock.model.loading import load
 
-    lm = load_model(arguments)
+    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), device_map=arguments.device_map)
     given = {name: value for name, value in vars(arguments).items() if value is not None or name == "percentile"}
     settings = recommended_settings(lm.generation, given)
     lock = None if arguments.no_lock else recommended_rule(lm.generation, given)

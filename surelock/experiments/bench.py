@@ -28,6 +28,7 @@ from surelock.experiments.lock_schedule import record, stretch
 from surelock.experiments.roofline import Roofline
 from surelock.model.cache import Rows
 from surelock.model.config import LLADA_8B, NetworkConfig
+from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.model.network import Network
@@ -48,11 +49,9 @@ OPENINGS = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
+    add_model_flags(parser)
     parser.add_argument("--shape", choices=SHAPES, help="a network of this shape instead of a model")
     parser.add_argument("--random-weights", action="store_true", help="required with --shape: its weights are random")
-    parser.add_argument("--device", help="cpu, cuda ... (default: CUDA if there is one)")
-    parser.add_argument("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     parser.add_argument("--gen-length", type=int, default=256)
     parser.add_argument("--steps", type=int, help="(default: gen-length)")
     parser.add_argument("--batch", type=int, default=1)
@@ -106,7 +105,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _model(arguments: argparse.Namespace) -> LanguageModel:
-    dtype = getattr(torch, arguments.dtype) if arguments.dtype else None
+    dtype = told_dtype(arguments)
     if arguments.random_weights != (arguments.shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:

@@ -17,6 +17,7 @@ from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import data_file
 from surelock.experiments.runner import merge, run_cells
+from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
 
 #: Each is a module of this package: GRIDS by preset, measure(lab, cell), table(records), picture(frame, records).
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `experiment`; sets the parser's `run`."""
     add = parser.add_argument
     add("name", metavar="NAME", choices=NAMES, help=", ".join(NAMES))
-    add("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
+    add_model_flags(parser)
     add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
     add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
     add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
@@ -51,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("runs/experiments"),
         help="results go to OUT/NAME, shared by all processes (default: %(default)s)",
     )
-    add("--device", help="cpu, cuda ... (default: CUDA if there is one; one for each process)")
-    add("--dtype", choices=("float64", "float32", "bfloat16", "float16"))
     add("--threads", type=int, help="CPU threads of each process (default: torch's)")
     add("--png", action=argparse.BooleanOptionalAction, default=True, help="a PNG too, where kaleido can make one")
     parser.set_defaults(run=run)
@@ -80,8 +79,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     experiment = import_module(f"surelock.experiments.{arguments.name}")
     data = parse_data(arguments.data)
     cells = with_data(experiment.GRIDS["quick" if arguments.quick else arguments.preset], data)
-    dtype = getattr(torch, arguments.dtype) if arguments.dtype else None
-    lm = load(arguments.model, device=arguments.device or processes.device, dtype=dtype)
+    lm = load(arguments.model, device=arguments.device or processes.device, dtype=told_dtype(arguments))
     lab = Lab(lm, data, arguments.category, arguments.judge)
     for cell in {cell["source"]: cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it

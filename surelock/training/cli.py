@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
 from surelock.training import group
 from surelock.training.data import read_stories
@@ -82,7 +83,7 @@ def _work(rank: int, world: int, options: TrainOptions) -> None:
 def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `evaluate`; sets the parser's `run` to `evaluate_text`."""
     add = parser.add_argument
-    add("--model", default="stories", help="'stories', a checkpoint's directory or a hub id")
+    add_model_flags(parser)
     add("--text", type=Path, required=True, help="a text file of stories, each closed by <|endoftext|>")
     add("--window", type=int, default=256, help="longer stories are cut into equal parts of at most so many tokens")
     add("--draws", type=int, default=16, help="masks per window; the standard error falls with their root")
@@ -100,7 +101,7 @@ def evaluate_text(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
-    lm = load(arguments.model)
+    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments))
     if lm.tokenizer is None or lm.eos_id is None:
         raise ValueError(f"model: {arguments.model} has no tokenizer or no end-of-text token")
     texts = read_stories(arguments.text)[: arguments.stories]

@@ -1,0 +1,23 @@
+"""The command-line flags that say which model to load, where and in which precision."""
+
+from __future__ import annotations
+
+import argparse
+
+import torch
+
+
+def add_model_flags(parser: argparse.ArgumentParser) -> None:
+    """--model, --device and --dtype."""
+    parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
+    parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
+    parser.add_argument(
+        "--dtype",
+        choices=("float64", "float32", "bfloat16", "float16"),
+        help="(default: the checkpoint's on CUDA, else float32)",
+    )
+
+
+def told_dtype(arguments: argparse.Namespace) -> torch.dtype | None:
+    """What --dtype names; None where it was not given."""
+    return getattr(torch, arguments.dtype) if arguments.dtype else None
