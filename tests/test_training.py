@@ -140,6 +140,8 @@ def test_a_story_told_again_differs_in_its_names_alone() -> None:
         seen.add(girl)
     assert seen > {"Maud", "Ruth"}, "some of the names are invented"
     assert names.rename(STORIES[3], rng) == STORIES[3]
+    alone = Names([girls[0], girls[0]])
+    assert alone.rename(girls[0], rng) == girls[0], "nobody to be called after"
 
 
 def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:

@@ -18,11 +18,12 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import surelock
+from surelock.decoding.recommended import over_recommended
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import session as sessions_module
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import DEFAULTS, Form, block_choices, check_seed, fit_schedule
-from surelock.ui.layout import _from_link, _with_link, build
+from surelock.ui.layout import _from_link, build
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_job, read_settings
 from surelock.ui.serving import page_head, routes
@@ -345,14 +346,14 @@ def test_a_link_keeps_the_models_blocks_where_they_fit() -> None:
         ({"gen_length": 0}, None),
         ({"gen_length": 10**15}, 16),
     ]:
-        found = _with_link(recommended, linked)
+        found = over_recommended(recommended, linked)
         assert found.get("block_length") == block, linked
         assert found.items() >= linked.items()
         assert found["temperature"] == 0.7
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
     for linked in ({"gen_length": 100}, {"steps": 100}):
-        settled = dict(zip(form.names, form.settle(_with_link(recommended, linked)), strict=True))
+        settled = dict(zip(form.names, form.settle(over_recommended(recommended, linked)), strict=True))
         assert settled["temperature"]["value"] == 0.7
         assert settled["block_length"]["value"] == settled["gen_length"]["value"] == linked.get("gen_length", 128)
     settled = dict(zip(form.names, form.settle({"seed": -1}, otherwise=recommended), strict=True))

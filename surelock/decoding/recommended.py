@@ -10,17 +10,31 @@ from surelock.decoding.settings import DecodeSettings, LockRule, UnlockRule
 
 
 def recommended_settings(generation: Mapping[str, Any], given: Mapping[str, Any]) -> DecodeSettings:
-    """DecodeSettings from a model's generation_config.json, overridden by what is `given`.
-
-    A given gen_length drops the model's own steps, and its block_length where that does not fit.
-    """
+    """DecodeSettings from a model's generation_config.json, overridden by what is `given` (see `over_recommended`)."""
     names = {field.name for field in fields(DecodeSettings)}
-    base = {name: value for name, value in generation.items() if name in names}
-    if "gen_length" in given:
-        base.pop("steps", None)
-        if given["gen_length"] % (base.get("block_length") or 1):
-            base.pop("block_length")
-    return DecodeSettings(**base | {name: value for name, value in given.items() if name in names})
+    return DecodeSettings(**{name: v for name, v in over_recommended(generation, given).items() if name in names})
+
+
+def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is `given` over what a model recommends. A given gen_length or steps drops the model's own steps, and its
+    block_length where that does not fit.
+    """
+    values = {**generation, **given}
+    if not given.keys() & {"gen_length", "steps"}:
+        return values
+    if "steps" not in given:
+        values.pop("steps", None)
+    length = values.get("gen_length", DecodeSettings().gen_length)
+    if "block_length" not in given and not is_block(
+        values.get("block_length") or 0, length, values.get("steps", length)
+    ):
+        values.pop("block_length", None)
+    return values
+
+
+def is_block(block: int, gen_length: int, steps: int) -> bool:
+    """Whether blocks of that length divide the length, and their number the steps."""
+    return 0 < block <= gen_length and gen_length % block == 0 and steps % (gen_length // block) == 0
 
 
 def recommended_rule(generation: Mapping[str, Any], given: Mapping[str, Any]) -> LockRule:

@@ -11,6 +11,7 @@ from typing import Any
 
 from surelock.decoding.recommended import recommended_rule, recommended_settings
 from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.trace.race import race
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m surelock.trace.record", description="Record a run of both decoders as a trace or a replay page."
     )
-    parser.add_argument("--model", default="stories", help="'stories', a directory or a hub id")
+    add_model_flags(parser)
     parser.add_argument("--prompt", required=True)
     parser.add_argument("--out", type=Path, required=True, help="a .json trace, or a .html replay")
     for name, kind in SETTINGS.items():
@@ -63,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--exact", action="store_true", help="full precision instead of bytes")
     options = parser.parse_args(arguments)
     given = {name: value for name, value in vars(options).items() if name in SETTINGS and value is not None}
-    lm, out = load(options.model), options.out
+    lm, out = load(options.model, device=options.device, dtype=told_dtype(options)), options.out
     settings, rule = recommended_settings(lm.generation, given), recommended_rule(lm.generation, given)
     document = record_run(lm, options.prompt, settings, rule, name=Path(options.model).name, exact=options.exact)
     plain = json.dumps(document, ensure_ascii=False, separators=(",", ":"))

@@ -20,6 +20,7 @@ _PRONOUNS = {"she": ("she", "her", "hers", "herself"), "he": ("he", "him", "his"
 _MOST_LOWER_CASE = 0.01  # of a name's occurrences: "Sunny" is a word as well
 _CLEAR_MAJORITY = 1.5
 _SHORTEST, _LONGEST = 3, 9
+_MOST_DRAWS = 1000
 
 
 class Names:
@@ -41,17 +42,18 @@ class Names:
         """The story with every known name in it replaced throughout, by another or an invented one of the same kind.
 
         Different names stay different. Invented names make half: the opening of one name and the end of another, so
-        that they fall into several pieces of a tokenizer.
+        that they fall into several pieces of a tokenizer. A name stays where its kind offers no other.
         """
         present = dict.fromkeys(word for word in _WORD.findall(story) if word in self.kinds)
         others: dict[str, str] = {}
         for name in present:
             pool = [other for other, kind in self.kinds.items() if kind == self.kinds[name]]
-            drawn = name
-            while drawn in others.values() or drawn in present:
+            for _ in range(_MOST_DRAWS):
                 a, b = (pool[i] for i in rng.integers(0, len(pool), 2))
                 drawn = _invented(a, b) if rng.random() < 0.5 else a
-            others[name] = drawn
+                if drawn not in others.values() and drawn not in present:
+                    others[name] = drawn
+                    break
         return _WORD.sub(lambda match: others.get(match[0], match[0]), story)
 
 

@@ -107,6 +107,8 @@ class Trainer:
 
     def _retold(self, stories: Sequence[str]) -> list[str]:
         """The stories again, as often as asked for, about others; the tokenizer is never trained on these."""
+        if not self.options.renamed:
+            return []
         names, rng = Names(stories), np.random.default_rng([self.options.seed, len(stories)])
         return [names.rename(story, rng) for _ in range(self.options.renamed) for story in stories]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 
+from surelock.decoding.recommended import is_block
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_settings
 
@@ -245,10 +246,6 @@ def examples_for(label: str) -> list[str]:
 def block_choices(gen_length: int, steps: int) -> list[int]:
     """Block lengths that divide the length and whose number divides the steps."""
     return [block for block in range(1, gen_length + 1) if is_block(block, gen_length, steps)]
-
-
-def is_block(block: int, gen_length: int, steps: int) -> bool:
-    return 0 < block <= gen_length and gen_length % block == 0 and steps % (gen_length // block) == 0
 
 
 def fit_schedule(gen_length: float, steps: float, block_length: int | str | None, last_length: int) -> list[Any]:

@@ -8,9 +8,10 @@ from typing import Any
 import gradio as gr
 from gradio.events import api
 
+from surelock.decoding.recommended import over_recommended
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import DEFAULTS, Form, is_block
+from surelock.ui.form import DEFAULTS, Form
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, read_job
 from surelock.ui.session import Sessions, refusal
@@ -76,7 +77,7 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         prompt = wanted.get("prompt", "")[:MOST_CHARACTERS]
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
         suits = models.recommended(label)
-        return [label, prompt or gr.skip(), *form.settle(_with_link(suits, _from_link(wanted)), otherwise=suits)]
+        return [label, prompt or gr.skip(), *form.settle(over_recommended(suits, _from_link(wanted)), otherwise=suits)]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -114,21 +115,6 @@ def _objects(settings: dict[str, Any], rule: dict[str, Any]) -> tuple[Any, Any]:
     from surelock.decoding.settings import DecodeSettings, LockRule
 
     return DecodeSettings(**settings), LockRule(**rule)
-
-
-def _with_link(recommended: dict[str, Any], linked: dict[str, Any]) -> dict[str, Any]:
-    """A link's settings over the model's own; a linked length or number of steps drops the model's steps, and its
-    blocks where they do not fit.
-    """
-    if not linked.keys() & {"gen_length", "steps"}:
-        return recommended | linked
-    found = {name: value for name, value in recommended.items() if name != "steps"} | linked
-    length = found.get("gen_length", DEFAULTS["gen_length"])
-    if "block_length" not in linked and not is_block(
-        found.get("block_length") or 0, length, found.get("steps", length)
-    ):
-        found.pop("block_length", None)
-    return found
 
 
 def _from_link(query: dict[str, str]) -> dict[str, Any]:
