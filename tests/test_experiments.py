@@ -15,7 +15,7 @@ import pytest
 from checkpoints import write_llada
 
 from surelock.__main__ import main
-from surelock.experiments import runner
+from surelock.experiments import quality, runner
 from surelock.experiments.cli import NAMES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -181,3 +181,7 @@ def test_not_a_number_is_not_written(flops):
     for line in (flops / "cells.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(name))
     assert not math.isnan(float((flops / "table.csv").read_text().splitlines()[1].split(",")[2]))
+
+
+def test_quality_is_measured_with_what_the_embedded_model_recommends(stories):
+    assert {name: stories.generation[name] for name in quality.RECOMMENDED} == quality.RECOMMENDED

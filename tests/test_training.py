@@ -1,6 +1,13 @@
 """Training: the loss falls, an interrupted run resumes exactly, the shipped checkpoint is as good as it says."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -218,6 +225,52 @@ def test_bound_of_a_uniform_model_is_exact() -> None:
     assert bound.nats_per_token_error == pytest.approx(0.0, abs=1e-6)
     assert bound.tokens == sum(map(len, ids)) + len(ids)
     assert bound.bits_per_character == pytest.approx(np.log2(300) * bound.tokens / bound.characters, rel=1e-6)
+
+
+WORKERS = """
+import os, sys, time
+from pathlib import Path
+from surelock.training import group
+
+def work(rank, world, folder):
+    assert world == 2
+    (Path(folder) / f"new{rank}").write_text(str(os.getpid()))
+    os.replace(Path(folder) / f"new{rank}", Path(folder) / f"pid{rank}")
+    time.sleep(600)
+
+if __name__ == "__main__":
+    group.run(work, 2, sys.argv[1])
+"""
+
+
+def test_the_processes_of_a_run_end_with_it_even_when_it_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "workers.py"
+    script.write_text(WORKERS)
+    environment = os.environ | {"PYTHONPATH": str(Path(surelock.__file__).parents[1])}
+    in_background = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)  # as by `&` in a script
+    run = subprocess.Popen([sys.executable, script, tmp_path], env=environment, preexec_fn=in_background)
+    wait_for(lambda: len(list(tmp_path.glob("pid*"))) == 2 or run.poll() is not None)
+    pids = [int(file.read_text()) for file in tmp_path.glob("pid*")]
+    run.kill()
+    run.wait()
+    assert len(pids) == 2
+    wait_for(lambda: not any(is_running(pid) for pid in pids))
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not come to pass"
+        time.sleep(0.1)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"  # not merely unburied
 
 
 def test_orthogonalize_makes_singular_values_near_one() -> None:

@@ -24,7 +24,7 @@ from their own judges, run on the files written beside this table."""
 _EPSILONS = [None, 5e-4, 5e-3]
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
 #: What the embedded model's own generation_config.json recommends, and the page shows.
-_RECOMMENDED = {"temperature": 0.7, "remasking": "entropy", "block_length": 8}
+RECOMMENDED = {"temperature": 0.7, "remasking": "entropy", "block_length": 8}
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
@@ -33,7 +33,7 @@ def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
 
 GRIDS = {
     "stories": _sized([(32, 16), (32, 32), (64, 32), (64, 64), (128, 64), (128, 128)])
-    + _sized([(128, 128)], **_RECOMMENDED),
+    + _sized([(128, 128)], **RECOMMENDED),
     "paper": _sized(_SIZES, source="wikitext", prompts=120, **PAPER)
     + _sized(_SIZES, source="mt_bench", prompts=80, **PAPER)
     + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
