@@ -152,6 +152,7 @@ def test_what_a_model_recommends() -> None:
     assert recommended_settings(generation, {"gen_length": 48}).block_length is None
     assert recommended_settings(generation, {"gen_length": 48, "steps": 6}).steps == 6
     assert recommended_settings(generation, {"gen_length": 64, "steps": 1}).block_length is None
+    assert recommended_settings(generation, {"gen_length": 64, "steps": None}).block_length == 32
     assert recommended_settings({}, {}) == DecodeSettings()
     assert recommended_rule(generation, {"percentile": None}) == LockRule(epsilon=1e-2, percentile=None)
     assert recommended_rule({}, {"unlock": True}) == LockRule(unlock=UnlockRule())

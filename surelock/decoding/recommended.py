@@ -25,9 +25,8 @@ def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) ->
     if "steps" not in given:
         values.pop("steps", None)
     length = values.get("gen_length", DecodeSettings().gen_length)
-    if "block_length" not in given and not is_block(
-        values.get("block_length") or 0, length, values.get("steps", length)
-    ):
+    steps = values.get("steps") or length
+    if "block_length" not in given and not is_block(values.get("block_length") or 0, length, steps):
         values.pop("block_length", None)
     return values
 
