@@ -14,9 +14,10 @@ import pytest
 import torch
 
 import surelock
-from surelock.experiments import compare, estimates, theory
+from surelock.experiments import compare, estimates, sampler, theory
 from surelock.experiments.bound import locked_positions
 from surelock.experiments.cli import NAMES
+from surelock.experiments.faults import Faults, find_faults
 from surelock.experiments.gen_ppl import Judge, perplexity
 from surelock.experiments.grid import DEFAULTS, grid
 from surelock.experiments.judge_files import write_judge_files
@@ -199,6 +200,37 @@ def test_repeats_and_equal_tokens():
     assert equal([5, 0, 0, 0], [5, 0, 0, 0], 1) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (' ran home. "No, Mia!" said Mom. Mia sat down and slept. The sun came', Faults(2, 0, [], [])),
+        (' was very sad. "Sit," Mom said. Was very sad! "No," Mom said. He was', Faults(4, 1, [], [])),
+        (' saw Tommy. "Look," Mio said. Otto smiled.', Faults(1, 0, ["Tommy", "Mio", "Otto"], [])),
+        (" met a boy named Otto. Otto and a cat called Sue went home with Mia.", Faults(2, 0, [], [])),
+        (" gave the the cat tickatickaticka food.", Faults(1, 0, [], ["the the"])),
+        (" laughed and hahahahahaha.", Faults(1, 0, [], ["hahahahahaha"])),
+        ("", Faults(0, 0, [], [])),
+    ],
+)
+def test_faults_of_a_story_are_counted(text, expected):
+    words = {"the", "he", "was", "no", "look", "sit"}
+    assert find_faults("One day, Mia", text, words.__contains__) == expected
+
+
+def test_samplers_are_compared_by_their_faults():
+    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
+    faults = [none, none | {"again": 1, "stuck": ["the the"]}, none | {"strangers": ["Otto"]}, none]
+    cell = DEFAULTS | {"temperature": 0.7, "block_length": 8}
+    result = {"texts": ["a b c d", "a b c a b c", "a", "a b c"], "faults": faults}
+    clean = {"cell": cell, "result": {"texts": ["a b c"], "faults": [none]}}
+    frame = sampler.table([{"cell": cell, "result": result}, clean])
+    assert frame["clean"].tolist() == [1.0, 0.5]
+    row = frame.iloc[1]
+    assert row[["prompts", "sentences", "again", "strangers", "stuck"]].tolist() == [4, 12, 0.25, 0.25, 0.25]
+    assert row["trigrams"] == pytest.approx((1 + 0.75 + 1) / 3)
+    assert row["clean_se"] == pytest.approx(0.5 / 3**0.5)
+
+
 def test_the_replaying_run_ends_in_a_dense_forward(lm):
     """The terminal error of locked positions, beside an unlocked run that really replays the tokens."""
     cell = grid(prompts=1, gen_length=12, epsilon=0.3)[0]
@@ -259,7 +291,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
     experiment = import_module(f"surelock.experiments.{name}")
-    small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "fit_prompts": 1}
+    small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
     lab = Lab(chatty, data)
     for source in {cell["source"]: None for cell in experiment.GRIDS["paper"]}:
         cells = [cell for cell in experiment.GRIDS["paper"] if cell["source"] == source]

@@ -32,6 +32,7 @@ NAMES = (
     "bound",
     "seen",
     "unlock",
+    "sampler",
 )
 DATA = ("openings", "wikitext", "mt_bench", "humaneval")
 

@@ -1,0 +1,93 @@
+"""Ours: which temperature, remasking policy and block length suit the model: faults counted in its continuations."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import plotly.express as px
+from plotly.graph_objects import Figure
+
+from surelock.experiments import estimates
+from surelock.experiments.faults import find_faults
+from surelock.experiments.grid import PAPER, Cell, grid
+from surelock.experiments.lab import Lab, decode_cell, first_end
+from surelock.experiments.runner import Record
+
+TITLE = "Which sampler suits the model"
+NOTE = """\
+Shares of the continuations, each with its standard error over prompts, under the default lock rule. again: at least one
+sentence is said twice; strangers: a name that neither the opening nor the text introduced, or a broken one; stuck: a
+word said twice in a row, or a string four times. clean: none of these. trigrams: share of a continuation's word
+trigrams that are new in it. The counting is by rule (`surelock/experiments/faults.py`): it finds what is plainly wrong,
+not what is dull, and strangers mean something in stories only."""
+_SETTINGS = ("temperature", "remasking", "block_length")
+_SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
+
+GRIDS: dict[str, list[Cell]] = {
+    "stories": grid(temperature=[0.6, 0.7, 0.8], remasking=["entropy", "margin"], block_length=[4, 8, 16], **_SIZES)
+    + grid(temperature=[0.5, 0.6, 0.7], remasking="entropy", block_length=1, **_SIZES)
+    + grid(temperature=0.5, remasking="entropy", block_length=8, **_SIZES)
+    + grid(temperature=0.7, remasking="low_confidence", block_length=[8, 32], **_SIZES),
+    "paper": grid(
+        **PAPER,
+        source="mt_bench",
+        prompts=80,
+        gen_length=256,
+        epsilon=5e-4,
+        temperature=[0.0, 0.6, 1.0],
+        remasking=["low_confidence", "entropy", "margin"],
+        block_length=[32, 256],
+    ),
+    "quick": grid(temperature=[0.7, 1.0], remasking="entropy", block_length=6, gen_length=12, prompts=2, epsilon=5e-4),
+}
+
+
+def measure(lab: Lab, cell: Cell) -> Record:
+    """The texts of the cell's continuations, up to their first EOS, and the faults of each."""
+    lm = lab.lm
+    texts = [lm.decode(ids[: first_end(ids, lm.eos_id)]) for ids in decode_cell(lab, cell).tokens]
+
+    def is_word(word: str) -> bool:
+        return len(lm.encode(f" {word}")) == 1
+
+    openings = [prompt.text for prompt in lab.prompts(cell)]
+    faults = [find_faults(*pair, is_word).as_dict() for pair in zip(openings, texts, strict=True)]
+    return {"texts": texts, "faults": faults}
+
+
+def table(records: list[Record]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [{name: r["cell"][name] for name in _SETTINGS} | _shares(**r["result"]) for r in records]
+    ).sort_values("clean", ascending=False, ignore_index=True)
+
+
+def _shares(texts: list[str], faults: list[Record]) -> Record:
+    kinds = ("again", "strangers", "stuck")
+    hits = {kind: [bool(fault[kind]) for fault in faults] for kind in kinds}
+    hits["clean"] = [not any(found) for found in zip(*hits.values(), strict=True)]
+    row: Record = {"prompts": len(texts), "sentences": sum(fault["sentences"] for fault in faults)}
+    for name, values in (*hits.items(), ("trigrams", [_new_trigrams(text) for text in texts])):
+        estimate = estimates.mean(values)
+        row |= {name: estimate.value, f"{name}_se": estimate.error}
+    return row
+
+
+def _new_trigrams(text: str) -> float | None:
+    words = re.findall(r"\w+", text.lower())
+    trigrams = [tuple(words[i : i + 3]) for i in range(len(words) - 2)]
+    return len(set(trigrams)) / len(trigrams) if trigrams else None
+
+
+def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    frame = frame.assign(block_length=frame["block_length"].astype(str))
+    return px.scatter(
+        frame,
+        "again",
+        "strangers",
+        error_x="again_se",
+        error_y="strangers_se",
+        color="remasking",
+        symbol="block_length",
+        text="temperature",
+    )
