@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from surelock.model.bound import draw_masks, stratified_counts
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import evaluate
 from surelock.training.names import Names
-from surelock.training.objective import Masks, batch_loss, block_masks, make_batch, nats, prompt_lengths
+from surelock.training.objective import batch_loss, make_batch, nats, prompt_lengths
 from surelock.training.optim import orthogonalize
 from surelock.training.options import TrainOptions
 from surelock.training.tokenizer import MASK_ID, train_tokenizer
@@ -82,9 +81,8 @@ class Interrupted(Trainer):
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("kinds", [{}, {"prompted": 0.5, "blockwise": 0.5, "block_lengths": (4, 8)}])
-def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: Path, kinds: dict[str, Any]) -> None:
-    whole = Trainer(options(stories_file, "whole", **kinds))
+def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: Path) -> None:
+    whole = Trainer(options(stories_file, "whole"))
     summary = whole.run()
     lines = [json.loads(line) for line in (stories_file.parent / "whole" / "log.jsonl").read_text().splitlines()]
     bounds = [line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line]
@@ -93,8 +91,8 @@ def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: 
     assert summary["best"]["bits_per_character"] == pytest.approx(min(bounds))
 
     with pytest.raises(KeyboardInterrupt):
-        Interrupted(options(stories_file, "parts", **kinds)).run()
-    resumed = Trainer(options(stories_file, "parts", **kinds, resume=True))
+        Interrupted(options(stories_file, "parts")).run()
+    resumed = Trainer(options(stories_file, "parts", resume=True))
     assert resumed.step == 9
     resumed.run()
     for (name, a), b in zip(whole.network.named_parameters(), resumed.network.parameters(), strict=True):
@@ -116,9 +114,6 @@ def test_options_are_refused_with_the_flag_named(stories_file: Path) -> None:
         {"batch_tokens": 16},
         {"processes": 2, "device": "cuda"},
         {"renamed": -1},
-        {"prompted": 1.1},
-        {"blockwise": -0.1},
-        {"blockwise": 0.5, "block_lengths": (20,)},
     ):
         with pytest.raises(ValueError, match=r"^\w+: "):
             options(stories_file, "out", **wrong)
@@ -196,28 +191,12 @@ def test_a_prompt_is_never_masked() -> None:
     assert not prompt_lengths(rng, 100, 16, 0.0).any()
 
 
-def test_a_block_is_asked_for_and_what_is_behind_it_hidden() -> None:
-    """Blocks of either length stand anywhere; the masks in them are of every number, in every place alike."""
-    rng = np.random.default_rng(0)
-    hidden, asked = block_masks(rng, 4000, 16, (2, 4))
-    first, last = hidden.argmax(axis=1), 15 - asked[:, ::-1].argmax(axis=1)
-    assert (asked <= hidden).all() and asked.any(axis=1).all() and (last - first < 4).all()
-    behind = (hidden & ~asked).sum(axis=1)
-    assert (np.sort(hidden[:, ::-1], axis=1) == np.sort(hidden, axis=1)).all()
-    assert behind.min() == 0 and behind.max() == 14 and first.min() == 0 and last.max() == 15
-    assert not (asked & (np.arange(16) >= 16 - behind[:, None])).any()
-    assert hidden[np.arange(16) >= 16 - behind[:, None]].all()
-    assert np.bincount(asked.sum(axis=1))[1:] / 4000 == pytest.approx([3 / 8, 3 / 8, 1 / 8, 1 / 8], abs=0.03)
-
-
 def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
     """Mean over windows of (1/N) (N/k) sum over masked of -log p, from the plain dense forward."""
     rng = np.random.default_rng(1)
     windows = rng.integers(2, 41, (3, 10))
     masks = draw_masks(rng, np.array([1, 4, 10]), 10)
-    hidden = masks | (np.arange(10) == np.array([[0], [9], [5]]))
-    batch = make_batch(windows, Masks(hidden, masks), lm.mask_id, capacity=20)
-    assert (batch.noisy.numpy() == np.where(hidden, lm.mask_id, windows)).all()
+    batch = make_batch(windows, masks, lm.mask_id, capacity=20)
     log_p = lm.network(batch.noisy).log_softmax(dim=-1)
     expected = 0.0
     for row, mask in enumerate(masks):
@@ -227,7 +206,7 @@ def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
     padding = nats(lm.network, *batch[:3])[15:] * batch.weight[15:]
     assert not padding.any()
     with pytest.raises(ValueError, match="do not fit"):
-        make_batch(windows, Masks(masks, masks), lm.mask_id, capacity=14)
+        make_batch(windows, masks, lm.mask_id, capacity=14)
 
 
 def test_bound_of_a_uniform_model_is_exact() -> None:
@@ -251,7 +230,6 @@ def test_bound_of_a_uniform_model_is_exact() -> None:
 WORKERS = """
 import os, sys, time
 from pathlib import Path
-from typing import Any
 from surelock.training import group
 
 def work(rank, world, folder):

@@ -18,18 +18,11 @@ def stratified_counts(
 
 
 def draw_masks(
-    rng: np.random.Generator,
-    counts: NDArray[np.int64],
-    length: int,
-    begins: NDArray[np.int64] | int = 0,
-    ends: NDArray[np.int64] | None = None,
+    rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
 ) -> NDArray[np.bool_]:
-    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions from begins[b] to before ends[b]."""
-    position = np.arange(length)
-    outside = position < np.reshape(begins, (-1, 1))
-    if ends is not None:
-        outside |= position >= ends[:, None]
-    keys = np.where(outside, np.inf, rng.random((len(counts), length)))
+    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
+    in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
+    keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
     return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]
 
 

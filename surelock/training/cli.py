@@ -32,7 +32,6 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, help="lay a complete schedule into this much time")
     add("--steps", type=int, help="lay a complete schedule into this many steps")
     add("--windows", type=int, nargs="+", help="lengths of the training windows, one per step in turn")
-    add("--block-lengths", type=int, nargs="+", help="of the blocks in windows that are trained blockwise")
     add("--device", help="cpu or cuda; CUDA if there is one")
     add("--dtype", choices=("bfloat16", "float32"), help="of the matrix products (weights stay float32)")
     add("--compile", action="store_true", help="compile forward and backward (needs a C++ compiler; a minute to start)")
@@ -51,7 +50,6 @@ _NUMBERS: tuple[tuple[str, Any, str], ...] = (
     ("batch_tokens", int, "tokens per step"),
     ("renamed", int, "copies of every story with other names for its characters, beside the story itself"),
     ("prompted", float, "share of windows with a beginning that is never masked, as a prompt"),
-    ("blockwise", float, "share of windows with only a block asked for behind such a beginning, all behind it masked"),
     ("muon_rate", float, "peak learning rate of the matrices"),
     ("adam_rate", float, "peak learning rate of embedding and norms"),
     ("weight_decay", float, "decoupled decay of the matrices per unit of learning rate"),
@@ -69,7 +67,6 @@ def train(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train as told and return the run's summary. Raises ValueError for flags that cannot be."""
     values: dict[str, Any] = {name: getattr(arguments, name) for name in _DEFAULTS}
     values |= {"data": tuple(arguments.data), "windows": tuple(arguments.windows)}
-    values["block_lengths"] = tuple(arguments.block_lengths)
     options = TrainOptions(**values)
     if options.out.exists() and any(options.out.iterdir()) and not options.resume:
         raise ValueError(f"out: {options.out} is not empty (--resume continues the run in it)")

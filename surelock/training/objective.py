@@ -5,13 +5,11 @@ Integrating over t leaves k uniform on 1..N and the loss weighted N/k (LLaDA, Eq
 variance. That form is used, and the k of a batch are stratified over 1..N.
 
 A window may begin with a prompt that is never masked; the same objective then holds for the rest of it given the prompt
-(LLaDA's supervised fine-tuning, Eq. 5). Or only a block behind the prompt is predicted and everything behind the block
-is masked: the same objective for the block given the prompt. It is what a model meets that decodes block by block.
+(LLaDA's supervised fine-tuning, Eq. 5). It is what a model meets that continues a text block by block.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +18,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surelock.model.bound import draw_masks, stratified_counts
 from surelock.model.network import Network, rotary_table
 
 
@@ -45,49 +42,21 @@ def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: floa
     return np.where(rng.random(rows) < share, rng.integers(0, length, rows), 0)
 
 
-class Masks(NamedTuple):
-    """What a batch hides and what of that it asks for, both [B, N] bool."""
-
-    hidden: NDArray[np.bool_]
-    asked: NDArray[np.bool_]
-
-
-def window_masks(rng: np.random.Generator, rows: int, length: int, prompted: float) -> Masks:
-    """Masks of every rate, stratified over the rows, behind a prompt in a share of them; all hidden is asked for."""
-    prompts = prompt_lengths(rng, rows, length, prompted)
-    counts = stratified_counts(rng, np.arange(rows), rows, length - prompts)
-    masks = draw_masks(rng, counts, length, prompts)
-    return Masks(masks, masks)
-
-
-def block_masks(rng: np.random.Generator, rows: int, length: int, block_lengths: Sequence[int]) -> Masks:
-    """A block somewhere in each row, of a length drawn from those given: masks of every rate in it, none before it.
-
-    Everything behind the block is hidden and not asked for.
-    """
-    blocks = rng.choice(block_lengths, rows)
-    begins = rng.integers(0, length - blocks + 1)
-    counts = stratified_counts(rng, np.arange(rows), rows, blocks)
-    asked = draw_masks(rng, counts, length, begins, begins + blocks)
-    return Masks(asked | (np.arange(length) >= (begins + blocks)[:, None]), asked)
-
-
-def make_batch(windows: NDArray[np.int64], masks: Masks, mask_id: int, capacity: int) -> Batch:
-    """Mask the windows. The weights make sum(weight * nats) the mean over windows of the nats per token asked for.
+def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int, capacity: int) -> Batch:
+    """Mask the windows. The weights make sum(weight * nats) the mean over windows of the nats per masked token.
 
     That mean estimates the upper bound in nats per token: (1/N) (N/k) sum over the k masked.
     """
-    hidden, asked = masks
-    index = np.flatnonzero(asked)
+    index = np.flatnonzero(masks)
     if len(index) > capacity:
         raise ValueError(f"{len(index)} masked tokens do not fit into {capacity}")
-    per_window = 1.0 / (asked.sum(axis=1, keepdims=True) * len(windows))
+    per_window = 1.0 / (masks.sum(axis=1, keepdims=True) * len(windows))
     padding = (0, capacity - len(index))
     return Batch(
-        torch.from_numpy(np.where(hidden, mask_id, windows)),
+        torch.from_numpy(np.where(masks, mask_id, windows)),
         torch.from_numpy(np.pad(index, padding)),
-        torch.from_numpy(np.pad(windows[asked], padding)),
-        torch.from_numpy(np.pad(np.broadcast_to(per_window, asked.shape)[asked], padding).astype(np.float32)),
+        torch.from_numpy(np.pad(windows[masks], padding)),
+        torch.from_numpy(np.pad(np.broadcast_to(per_window, masks.shape)[masks], padding).astype(np.float32)),
     )
 
 

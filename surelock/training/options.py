@@ -15,8 +15,6 @@ class TrainOptions:
     minutes, steps: the schedule's length, whichever ends first; at least one. windows: lengths, one per step in turn.
     renamed: copies of every training story in which its characters bear other names, beside the story itself.
     prompted: share of windows whose beginning, of random length, is left unmasked as a prompt.
-    blockwise: share of windows in which only a block, of one of block_lengths, is asked for behind such a beginning,
-    everything behind the block being masked; prompted is a share of the others.
     muon_rate, adam_rate: peak learning rates; warm_up: share of the schedule; the decay to zero fills the rest.
     processes: on a CPU, each with `threads` threads and its share of every batch.
     """
@@ -38,8 +36,6 @@ class TrainOptions:
     windows: tuple[int, ...] = (192, 256)
     renamed: int = 0
     prompted: float = 0.0
-    blockwise: float = 0.0
-    block_lengths: tuple[int, ...] = (8, 16, 32)
     muon_rate: float = 0.02
     adam_rate: float = 3e-3
     weight_decay: float = 0.02
@@ -63,9 +59,8 @@ class TrainOptions:
             raise ValueError(f"dtype: must be bfloat16 or float32, not {self.dtype}")
         if self.d_model % self.heads:
             raise ValueError(f"heads: must divide d_model ({self.d_model}), {self.heads} does not")
-        for name in ("prompted", "blockwise"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: must lie between 0 and 1, not {getattr(self, name)}")
+        if not 0 <= self.prompted <= 1:
+            raise ValueError(f"prompted: must lie between 0 and 1, not {self.prompted}")
         if self.renamed < 0:
             raise ValueError(f"renamed: must not be negative, {self.renamed} is")
         self._check_positive()
@@ -77,7 +72,5 @@ class TrainOptions:
                 raise ValueError(f"{name}: must be positive, not {value}")
         if not self.windows or min(self.windows) < 2 or max(self.windows) > self.max_length:
             raise ValueError(f"windows: lengths must lie between 2 and {self.max_length}")
-        if self.blockwise and not all(0 < 2 * block <= min(self.windows) for block in self.block_lengths):
-            raise ValueError(f"block_lengths: must lie between 1 and half of the shortest window ({min(self.windows)})")
         if min(self.batch_tokens // length for length in self.windows) < self.processes:
             raise ValueError("batch_tokens: too few for a window in each process")

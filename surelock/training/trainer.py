@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
+from surelock.model.bound import draw_masks, stratified_counts
 from surelock.model.checkpoint import save_checkpoint
 from surelock.model.config import NetworkConfig
 from surelock.model.loading import load
@@ -21,7 +22,7 @@ from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import Bound, evaluate
 from surelock.training.group import sum_in_place
 from surelock.training.names import Names
-from surelock.training.objective import Masks, batch_loss, block_masks, make_batch, window_masks
+from surelock.training.objective import batch_loss, make_batch, prompt_lengths
 from surelock.training.optim import Optimizer
 from surelock.training.options import TrainOptions
 from surelock.training.state import log, read_state, save_state, truncate_log
@@ -147,12 +148,9 @@ class Trainer:
         rows, length = len(windows) // self.world, windows.shape[1]
         total = rows * self.world
         order = rng.permutation(total)[self.rank * rows : (self.rank + 1) * rows]
-        blockwise = round(self.options.blockwise * total)
-        parts = [window_masks(rng, total - blockwise, length, self.options.prompted)]
-        if blockwise:
-            parts.append(block_masks(rng, blockwise, length, self.options.block_lengths))
-        shares = (np.concatenate(masks)[self.rank :: self.world] for masks in zip(*parts, strict=True))
-        masks = Masks(*shares)  # every process has masking rates of all sizes
+        prompts = prompt_lengths(rng, total, length, self.options.prompted)
+        counts = stratified_counts(rng, np.arange(total), total, length - prompts)
+        masks = draw_masks(rng, counts, length, prompts)[self.rank :: self.world]  # masking rates of all sizes for each
         capacity = (rows + 2) * length // 2
         return make_batch(windows[order], masks, MASK_ID, capacity).to(self.device)
 
