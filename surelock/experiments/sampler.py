@@ -26,9 +26,9 @@ _SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
 
 GRIDS: dict[str, list[Cell]] = {
     "stories": grid(temperature=[0.6, 0.7, 0.8], remasking=["entropy", "margin"], block_length=[4, 8, 16], **_SIZES)
-    + grid(temperature=[0.5, 0.6, 0.7], remasking="entropy", block_length=1, **_SIZES)
-    + grid(temperature=0.5, remasking="entropy", block_length=8, **_SIZES)
-    + grid(temperature=0.7, remasking="low_confidence", block_length=[8, 32], **_SIZES),
+    + grid(temperature=0.6, remasking="entropy", block_length=[1, 32], **_SIZES)
+    + grid(temperature=0.5, remasking="entropy", block_length=[1, 16], **_SIZES)
+    + grid(temperature=0.7, remasking="low_confidence", block_length=[8, 16], **_SIZES),
     "paper": grid(
         **PAPER,
         source="mt_bench",
@@ -81,13 +81,7 @@ def _new_trigrams(text: str) -> float | None:
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
     frame = frame.assign(block_length=frame["block_length"].astype(str))
-    return px.scatter(
-        frame,
-        "again",
-        "strangers",
-        error_x="again_se",
-        error_y="strangers_se",
-        color="remasking",
-        symbol="block_length",
-        text="temperature",
+    figure = px.scatter(
+        frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data="clean"
     )
+    return figure.update_traces(textposition="top right", marker_size=9)
