@@ -8,11 +8,13 @@ import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
+from surelock.decoding.loop import cut_at_eos
 from surelock.experiments import estimates
 from surelock.experiments.faults import find_faults
 from surelock.experiments.grid import PAPER, Cell, grid
-from surelock.experiments.lab import Lab, decode_cell, first_end
+from surelock.experiments.lab import Lab, decode_cell
 from surelock.experiments.runner import Record
+from surelock.experiments.text_quality import repeated
 
 TITLE = "Which sampler suits the model"
 NOTE = """\
@@ -46,7 +48,7 @@ GRIDS: dict[str, list[Cell]] = {
 def measure(lab: Lab, cell: Cell) -> Record:
     """The texts of the cell's continuations, up to their first EOS, and the faults of each."""
     lm = lab.lm
-    texts = [lm.decode(ids[: first_end(ids, lm.eos_id)]) for ids in decode_cell(lab, cell).tokens]
+    texts = [lm.decode(cut_at_eos(ids, lm.eos_id)) for ids in decode_cell(lab, cell).tokens]
 
     def is_word(word: str) -> bool:
         return len(lm.encode(f" {word}")) == 1
@@ -74,9 +76,8 @@ def _shares(texts: list[str], faults: list[Record]) -> Record:
 
 
 def _new_trigrams(text: str) -> float | None:
-    words = re.findall(r"\w+", text.lower())
-    trigrams = [tuple(words[i : i + 3]) for i in range(len(words) - 2)]
-    return len(set(trigrams)) / len(trigrams) if trigrams else None
+    old = repeated(re.findall(r"\w+", text.lower()), 3)
+    return None if old is None else 1 - old
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

@@ -7,7 +7,7 @@ the better. Repeated 4-grams show one way of being bad only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
     return float(estimates.mean())
 
 
-def repeated(ids: Sequence[int], n: int = 4) -> float | None:
+def repeated(ids: Sequence[Hashable], n: int = 4) -> float | None:
     """Share of the n-grams that occurred before; None where there is no n-gram."""
     grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else None
