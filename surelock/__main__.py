@@ -72,6 +72,9 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     settings.add_argument("--seed", type=int)
     settings.add_argument("--suppress-eos", action="store_true", default=None, help="never generate EOS")
     settings.add_argument("--suppress-eos-confidence", action="store_true", default=None, help="commit EOS last")
+    settings.add_argument(
+        "--no-repeat-ngram-size", type=int, help="no phrase of so many tokens comes twice; 0 allows it"
+    )
     settings.add_argument("--select-fraction", type=float, help="share of the active rows computed in a step")
     rule = parser.add_argument_group("lock rule")
     rule.add_argument("--epsilon", type=float, help="lock at a step-wise KL of at most this many nats")

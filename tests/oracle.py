@@ -140,6 +140,7 @@ class Plan:
     remasking: str = "low_confidence"
     suppress_eos: bool = False
     suppress_eos_confidence: bool = False
+    no_repeat_ngram_size: int = 0
     select_fraction: float = 1.0
     threshold: float = 0.9
     replay: Sequence[tuple[int, int, int]] = ()
@@ -175,6 +176,7 @@ class Trace:
 
     steps: list[OracleStep] = field(default_factory=list)
     gaps: dict[str, float] = field(default_factory=dict)
+    forbidden: int = 0  # how often the likeliest token would have said an n-gram again
 
     @property
     def smallest_gap(self) -> float:
@@ -259,10 +261,29 @@ class Run:
         un = self.network.forward(hidden, self.caches[1], fresh)
         return un + (self.plan.cfg_scale + 1) * (cond - un)
 
-    def candidate(self, logits: Tensor, noise: np.ndarray | None) -> int:
-        """argmax, or Gumbel-max: argmax of exp(logit) / (-log u)^T; never the mask token."""
+    def said(self, i: int) -> set[int]:
+        """Tokens with which an n-gram that has position i would stand in the sequence twice; no end of a text."""
+        size, said = self.plan.no_repeat_ngram_size, set()
+        for token in set(self.tokens) - {self.mask_id} - self.eos_like if size else ():
+            with_it = [*self.tokens[:i], token, *self.tokens[i + 1 :]]
+            told = [(s, with_it[s : s + size]) for s in range(self.n - size + 1)]
+            told = [(s, gram) for s, gram in told if self.mask_id not in gram]
+            mine = [(s, gram) for s, gram in told if s <= i < s + size]
+            if any(a != b and gram == other for a, gram in mine for b, other in told):
+                said.add(token)
+        return said
+
+    def candidate(self, i: int, logits: Tensor, noise: np.ndarray | None) -> int:
+        """argmax, or Gumbel-max: argmax of exp(logit) / (-log u)^T; never the mask token, nothing that says an n-gram
+        again unless nothing else is left.
+        """
         scores = logits.numpy().copy()
         scores[[self.mask_id, self.eos_id] if self.plan.suppress_eos else [self.mask_id]] = -math.inf
+        fresh = scores.copy()
+        fresh[list(self.said(i))] = -math.inf
+        if np.isfinite(fresh).any():
+            self.trace.forbidden += int(fresh.argmax() != scores.argmax())
+            scores = fresh
         if noise is not None:
             scores = scores - self.plan.temperature * np.log(-np.log(noise))
         second, best = np.partition(scores, -2)[-2:]
@@ -287,7 +308,8 @@ class Run:
             return {self.prompt_length + position: token for step, position, token in plan.replay if step == t}
         uniforms, gumbel = (None if drawn is None else np.asarray(drawn) for drawn in self.noise(t, self.block))
         eligible = sorted(self.masks_of_block() & computed)
-        tokens = {i: self.candidate(logits[i], gumbel[i - start] if plan.temperature > 0 else None) for i in eligible}
+        noise = {i: gumbel[i - start] if plan.temperature > 0 else None for i in eligible}
+        tokens = {i: self.candidate(i, logits[i], noise[i]) for i in eligible}
         scores = {i: self.score(log_p[i], tokens[i], None if uniforms is None else uniforms[i - start]) for i in tokens}
         late = {i for i in eligible if plan.suppress_eos_confidence and tokens[i] in self.eos_like}
         order = sorted(eligible, key=lambda i: (i in late, -scores[i], i))

@@ -20,6 +20,7 @@ RUNS = [
     (DecodeSettings(gen_length=24), LockRule(epsilon=0.05)),
     (DecodeSettings(gen_length=24, block_length=8, steps=12, cfg_scale=0.7), LockRule(epsilon=0.2, percentile=None)),
     (DecodeSettings(gen_length=24, remasking="entropy", select_fraction=0.6), LockRule(epsilon=0.05)),
+    (DecodeSettings(gen_length=24, no_repeat_ngram_size=1, block_length=6), LockRule(epsilon=0.05)),
     (DecodeSettings(gen_length=24, remasking="margin"), LockRule(epsilon=1.0, unlock=UnlockRule(period=3))),
     (DecodeSettings(gen_length=24, remasking="threshold", block_length=8, threshold=0.02), None),
 ]

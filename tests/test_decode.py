@@ -26,6 +26,7 @@ RUNS: dict[str, tuple[dict[str, Any], LockRule | None]] = {
     "guided": ({"cfg_scale": 1.5, "remasking": "entropy"}, LockRule(epsilon=5e-2)),
     "selected": ({"select_fraction": 0.4, "block_length": 6, "steps": 6}, LockRule(epsilon=5e-2)),
     "threshold": ({"remasking": "threshold", "threshold": 0.5, "block_length": 4}, LockRule(epsilon=5e-2)),
+    "unrepeated": ({"no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6}, LockRule(epsilon=5e-2)),
     "random": ({"remasking": "random", "steps": 5}, LockRule(epsilon=5e-2)),
     "margin": ({"remasking": "margin", "block_length": 3, "steps": 4}, None),
 }
@@ -353,6 +354,38 @@ def test_seeds(lm: LanguageModel) -> None:
     assert torch.equal(both, tokens([[5, 6]] * 2, seed=[7, 8]))
     assert torch.equal(both[1:], tokens([[5, 6]], seed=8))
     assert not torch.equal(both[0], both[1])
+
+
+# --- no n-gram twice --------------------------------------------------------------------------------------------------
+
+
+def grams(ids: list[int], size: int) -> list[tuple[int, ...]]:
+    """The n-grams without EOS, which may always come again."""
+    return [gram for gram in zip(*(ids[k:] for k in range(size)), strict=False) if EOS not in gram]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"block_length": 4, "remasking": "random"}])
+def test_no_ngram_comes_twice(lm: LanguageModel, size: int, changes: dict[str, Any]) -> None:
+    """A sharper head repeats itself, and with one token a step `no_repeat_ngram_size` ends that."""
+    sharp = with_weights(lm, "norm.weight", slice(None), 4.0)
+    prompts = [[5, 3, 9], [8, 30, 2, 36], [6]]
+
+    def repeats(no_repeat: int) -> int:
+        settings = DecodeSettings(gen_length=24, no_repeat_ngram_size=no_repeat, **changes)
+        texts = list(surelock.decode(sharp, prompts, settings, lock=LockRule()))[-1].tokens.tolist()
+        told = [grams(ids[-24 - len(prompt) :], size) for ids, prompt in zip(texts, prompts, strict=True)]
+        return sum(len(all_) - len(set(all_)) for all_ in told)
+
+    assert repeats(0) > 0
+    assert repeats(size) == 0
+
+
+def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
+    """More positions than tokens: repeating is better than committing the mask."""
+    settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
+    tokens = list(surelock.decode(lm, [[5]], settings))[-1].tokens[0].tolist()
+    assert set(tokens) == set(range(lm.network.config.vocab_size)) - {MASK, EOS}
 
 
 # --- the end of the text ----------------------------------------------------------------------------------------------

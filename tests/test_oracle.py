@@ -253,6 +253,7 @@ def cases(draw: st.DrawFn) -> Case:
         "remasking": draw(st.sampled_from(POLICIES)),
         "suppress_eos": draw(st.booleans()),
         "suppress_eos_confidence": draw(st.booleans()),
+        "no_repeat_ngram_size": draw(st.sampled_from([0, 2, 0, 1, 0, 3])),
         "select_fraction": draw(st.sampled_from([1.0, 0.8, 1.0, 0.5, 1.0, 0.25])),
         "threshold": draw(st.floats(0.05, 0.95)),
         "seed": draw(st.sampled_from([rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()])),
@@ -265,7 +266,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(model, prompts, values, rule, unlock, draw(st.booleans()))
 
 
-def count(tally: Tally, case: Case, steps: list[Any]) -> None:
+def count(tally: Tally, case: Case, steps: list[Any], traces: list[oracle.Trace]) -> None:
     tally.met.update(
         {
             "rows locked": any(step.newly_locked.any() for step in steps),
@@ -277,6 +278,7 @@ def count(tally: Tally, case: Case, steps: list[Any]) -> None:
             "selection": case.settings["select_fraction"] < 1,
             "guidance": case.settings["cfg_scale"] > 0,
             "temperature": case.settings["temperature"] > 0,
+            "n-grams not repeated": any(trace.forbidden for trace in traces),
             "ended early": len(steps) < case.settings["steps"],
             "no rule": case.rule is None,
             **{policy: case.settings["remasking"] == policy for policy in POLICIES},
@@ -298,7 +300,7 @@ def test_library_equals_the_oracle_over_random_cases(models: dict[str, Model], c
             event("discarded: near a tie")
             return
         steps = run_library(models[case.model], case)
-        count(tally, case, steps)
+        count(tally, case, steps, traces)
         assert_equal(case, steps, traces)
 
     check()

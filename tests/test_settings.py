@@ -67,6 +67,11 @@ def test_seed(value: Any) -> None:
     refused(DecodeSettings, "seed", seed=value)
 
 
+@pytest.mark.parametrize("value", [-1, 2.5, "3", None, True])
+def test_no_repeat_ngram_size(value: Any) -> None:
+    refused(DecodeSettings, "no_repeat_ngram_size", no_repeat_ngram_size=value)
+
+
 @pytest.mark.parametrize("value", ["no", None])
 @pytest.mark.parametrize("name", ["suppress_eos", "suppress_eos_confidence"])
 def test_flags(name: str, value: Any) -> None:
@@ -171,6 +176,7 @@ FINITE = st.floats(0, allow_nan=False, allow_infinity=False)
     seed=st.integers(0, 2**40) | st.lists(st.integers(0, 2**40) | st.integers(0, 99).map(np.int64), min_size=1),
     select_fraction=st.floats(0, 1, exclude_min=True),
     threshold=st.floats(0, 1),
+    no_repeat_ngram_size=st.integers(0, 9),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
 def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any, flags: tuple, **values: Any) -> None:

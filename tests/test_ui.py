@@ -313,20 +313,20 @@ def test_links_restore_what_is_valid_together() -> None:
         "epsilon": "0.005",
         "seed": "7",
         "suppress_eos": "true",
+        "no_repeat_ngram_size": "5",
         "remasking": "entropy",
         "nonsense": "1",
     }
     settled = dict(zip(form.names, form.settle(_from_link(values)), strict=True))
-    assert [
-        settled[name]["value"]
-        for name in ("gen_length", "steps", "block_length", "epsilon", "seed", "suppress_eos", "remasking")
-    ] == [64, 32, 16, 0.005, 7, True, "entropy"]
+    values.pop("nonsense")
+    assert [settled[name]["value"] for name in values] == [64, 32, 16, 0.005, 7, True, 5, "entropy"]
     for bad in (
         {"steps": "9999"},
         {"gen_length": "100000000"},
         {"seed": "-1"},
         {"remasking": "${x}"},
         {"epsilon": "nan"},
+        {"no_repeat_ngram_size": "99"},
         {"gen_length": "x"},
     ):
         settled = dict(zip(form.names, form.settle(_from_link(bad)), strict=True))

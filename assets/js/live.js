@@ -7,7 +7,7 @@ import { Stage } from "./stage.js";
 import { Trace } from "./trace.js";
 
 const LOOP_PAUSE_MS = 5000;
-const LINKED = ["gen_length", "steps", "block_length", "temperature", "cfg_scale", "remasking", "threshold", "seed", "suppress_eos", "suppress_eos_confidence"];
+const LINKED = ["gen_length", "steps", "block_length", "temperature", "cfg_scale", "remasking", "threshold", "seed", "suppress_eos", "suppress_eos_confidence", "no_repeat_ngram_size"];
 
 /** A link that reopens the page with this run's prompt and settings. */
 function linkTo({ header }) {

@@ -2,7 +2,7 @@
 
 import { h, percent, seconds } from "./dom.js";
 
-const SETTINGS = [["gen_length", "Generated"], ["steps", "Steps"], ["block_length", "Block"], ["temperature", "Temperature"], ["cfg_scale", "Guidance"], ["remasking", "Remasking"], ["seed", "Seed"]];
+const SETTINGS = [["gen_length", "Generated"], ["steps", "Steps"], ["block_length", "Block"], ["temperature", "Temperature"], ["cfg_scale", "Guidance"], ["remasking", "Remasking"], ["no_repeat_ngram_size", "Phrase not said again"], ["seed", "Seed"]];
 const LOCKS = [["epsilon", "ε"], ["percentile", "Percentile"], ["visible_steps", "Wait until seen"]];
 
 const epsilonText = (e) => (typeof e === "number" && e < 0 ? "never" : e === null || e === undefined ? "–" : String(e));

@@ -13,8 +13,9 @@ from torch import Tensor
 from surelock.decoding.canvas import Canvas, encode_prompts
 from surelock.decoding.flops import step_flops
 from surelock.decoding.locking import Locks
+from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import BatchNoise
-from surelock.decoding.posterior import PosteriorReader, Reading, StepRows
+from surelock.decoding.posterior import NOTHING_FORBIDDEN, PosteriorReader, Reading, StepRows
 from surelock.decoding.schedule import Schedule
 from surelock.decoding.selection import select_rows
 from surelock.decoding.settings import DecodeSettings, LockRule
@@ -180,7 +181,27 @@ class _Run:
         for b in np.flatnonzero(running).tolist():
             block = self.schedule.block(b)
             choosing[block] = canvas.masked[block]
-        return StepRows(slots, locks.locked[slots], np.flatnonzero(choosing[slots]))
+        choosers = np.flatnonzero(choosing[slots])
+        return StepRows(slots, locks.locked[slots], choosers, self._repeats(slots, choosers))
+
+    def _repeats(self, slots: NDArray[np.int64], choosers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What `no_repeat_ngram_size` forbids in this step, [2, K]: rows and tokens."""
+        canvas, size = self.canvas, self.settings.no_repeat_ngram_size
+        if not size or not len(choosers):
+            return NOTHING_FORBIDDEN
+        pairs = []
+        for start, length in zip(canvas.starts.tolist(), canvas.lengths.tolist(), strict=True):
+            part = slice(start, start + length)
+            positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
+            pairs.append((positions + start, tokens))
+        at, tokens = np.concatenate(pairs, axis=1)
+        ends = [i for i in (self.lm.eos_id, self.lm.eot_id) if i is not None]
+        kept = np.isin(at, slots[choosers]) & ~np.isin(tokens, ends)
+        at, tokens = at[kept], tokens[kept]
+        _, place, counts = np.unique(at, return_inverse=True, return_counts=True)
+        # Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
+        left = (counts < self.lm.network.config.vocab_size - len(self.reader.banned))[place]
+        return np.stack((np.searchsorted(slots, at[left]), tokens[left]))
 
     @torch.inference_mode()
     def _forward(self, t: int, rows: StepRows) -> Reading:

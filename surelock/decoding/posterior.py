@@ -7,7 +7,7 @@ log-sum-exp: the previous posterior without loss, in half the memory of a float3
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -26,15 +26,20 @@ Logits = Callable[[int, int, Tensor], Tensor]
 # Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+NOTHING_FORBIDDEN = np.empty((2, 0), dtype=np.int64)
 
 
 @dataclass(slots=True)
 class StepRows:
-    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed."""
+    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed.
+
+    repeats [2, K]: (row, token) pairs of choosers that must not be chosen, ascending.
+    """
 
     slots: NDArray[np.int64]
     probed: NDArray[np.bool_]
     choosers: NDArray[np.int64]
+    repeats: NDArray[np.int64] = field(default_factory=lambda: NOTHING_FORBIDDEN)
 
 
 @dataclass(slots=True)
@@ -94,9 +99,9 @@ class PosteriorReader:
         self._stored = np.zeros(slots, dtype=bool)
         self._remember, self._observe, self._top_k, self._watch = remember, observe, top_k, watch
         self._settings = settings
-        self._banned = [lm.mask_id]
+        self.banned = [lm.mask_id]
         if settings.suppress_eos and lm.eos_id is not None:
-            self._banned.append(lm.eos_id)
+            self.banned.append(lm.eos_id)
 
     def forget(self, slots: NDArray[np.int64]) -> None:
         """Drop the last posteriors of `slots`: their next KL is infinite."""
@@ -182,16 +187,26 @@ class PosteriorReader:
         if not len(choosers) or self._settings.remasking == "replay":
             return torch.empty(2, 0, dtype=torch.float64, device=z.device)
         index = torch.from_numpy(choosers - start).to(z.device)
-        temperature, remasking = self._settings.temperature, self._settings.remasking
-        if temperature > 0:
-            uniform = noise.gumbel(rows.slots[choosers])
-            chosen = choose_tokens(z.index_select(0, index), self._banned, temperature, uniform)
-        elif 2 * len(choosers) < len(z):
-            chosen = choose_tokens(z.index_select(0, index), self._banned, 0.0, None)
-        else:  # copying most of the rows would cost more than looking at all
-            chosen = choose_tokens(z, self._banned, 0.0, None)[index]
+        chosen, remasking = self._candidates(z, rows, choosers, start, index, noise), self._settings.remasking
         score = SCORES[remasking](p.index_select(0, index)) if remasking in SCORES else p[index, chosen]
         return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
+
+    def _candidates(
+        self, z: Tensor, rows: StepRows, choosers: NDArray[np.int64], start: int, index: Tensor, noise: BatchNoise
+    ) -> Tensor:
+        """The candidate token of each chooser. Overwrites z."""
+        uniform = noise.gumbel(rows.slots[choosers]) if self._settings.temperature > 0 else None
+        # Copying most of the rows would cost more than looking at all; noise is drawn for the choosers alone.
+        in_place = uniform is None and 2 * len(choosers) >= len(z)
+        first, last = np.searchsorted(rows.repeats[0], (start, start + len(z)))
+        repeats = rows.repeats[:, first:last]
+        at = repeats[0] - start if in_place else np.searchsorted(choosers, repeats[0])
+        logits = z if in_place else z.index_select(0, index)
+        if len(at):
+            places, tokens = torch.from_numpy(np.stack((at, repeats[1]))).to(z.device)
+            logits[places, tokens] = -torch.inf
+        chosen = choose_tokens(logits, self.banned, self._settings.temperature, uniform)
+        return chosen[index] if in_place else chosen
 
 
 def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:

@@ -39,9 +39,11 @@ class DecodeSettings:
     blocks, left to right, None for one block. temperature: of the Gumbel-max choice of tokens; 0 takes the argmax.
     cfg_scale: classifier-free guidance, 0 is off. remasking: one of REMASKING. seed: whole number (sequence b of a
     batch gets seed + b) or one per sequence. suppress_eos: EOS is never chosen. suppress_eos_confidence: positions that
-    would become EOS or end-of-turn are committed last. select_fraction: share of the active rows computed in a step
-    (Experiment 5). threshold: with remasking="threshold", commit all whose confidence exceeds it. replay: with
-    remasking="replay", for each sequence its (step, position, token) triples.
+    would become EOS or end-of-turn are committed last. no_repeat_ngram_size: a token that would complete an n-gram of
+    this size which the sequence has already, prompt included, is not chosen; 0 is off. EOS and end-of-turn always may
+    be, and tokens committed in the same step do not know of each other. select_fraction: share of the active rows
+    computed in a step (Experiment 5). threshold: with remasking="threshold", commit all whose confidence exceeds it.
+    replay: with remasking="replay", for each sequence its (step, position, token) triples.
     """
 
     gen_length: int = 128
@@ -53,6 +55,7 @@ class DecodeSettings:
     seed: int | Sequence[int] = 0
     suppress_eos: bool = False
     suppress_eos_confidence: bool = False
+    no_repeat_ngram_size: int = 0
     select_fraction: float = 1.0
     threshold: float = 0.9
     replay: Sequence[Sequence[Commit]] | None = None
@@ -75,6 +78,7 @@ class DecodeSettings:
         for name in ("suppress_eos", "suppress_eos_confidence"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be True or False, not {getattr(self, name)!r}")
+        _whole("no_repeat_ngram_size", self.no_repeat_ngram_size, 0)
         if not _is_number(self.select_fraction) or not 0 < self.select_fraction <= 1:
             raise ValueError(f"select_fraction must be above 0 and at most 1, not {self.select_fraction!r}")
         _number("threshold", self.threshold, 0.0, 1.0, "a probability from 0 to 1")

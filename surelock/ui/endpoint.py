@@ -29,6 +29,7 @@ def make_endpoint(models: Models, decoder: Decoder, most: int) -> Callable[..., 
         seed: int = 0,
         suppress_eos: bool = False,
         suppress_eos_confidence: bool = False,
+        no_repeat_ngram_size: int = 0,
         chat: bool = False,
         model: str = "",
     ) -> Iterator[dict]:
@@ -51,6 +52,7 @@ def make_endpoint(models: Models, decoder: Decoder, most: int) -> Callable[..., 
             "seed": seed,
             "suppress_eos": suppress_eos,
             "suppress_eos_confidence": suppress_eos_confidence,
+            "no_repeat_ngram_size": no_repeat_ngram_size,
         }
         try:
             lm = models.get(label)

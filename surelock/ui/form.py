@@ -41,6 +41,7 @@ DEFAULTS: dict[str, Any] = {
     "seed": 0,
     "suppress_eos": False,
     "suppress_eos_confidence": False,
+    "no_repeat_ngram_size": 0,
 }
 INFO = {
     "prompt": "",
@@ -54,7 +55,9 @@ INFO = {
     "remasking": "Which masked positions are unmasked first.",
     "threshold": "For the policy “threshold”: unmask all that are at least this certain.",
     "seed": "The same seed gives the same run.",
+    "no_repeat_ngram_size": "No phrase of this many tokens comes twice; 0 allows it.",
 }
+MOST_NGRAM = 12
 POLICIES = ["low_confidence", "random", "entropy", "margin", "threshold"]
 
 
@@ -144,6 +147,14 @@ class Form:
                 "suppress_eos": gr.Checkbox(DEFAULTS["suppress_eos"], label="Never choose end of text"),
                 "suppress_eos_confidence": gr.Checkbox(
                     DEFAULTS["suppress_eos_confidence"], label="Unmask end of text last"
+                ),
+                "no_repeat_ngram_size": gr.Slider(
+                    0,
+                    MOST_NGRAM,
+                    DEFAULTS["no_repeat_ngram_size"],
+                    step=1,
+                    label="Phrase not said again",
+                    info=INFO["no_repeat_ngram_size"],
                 ),
             }
 
@@ -235,6 +246,7 @@ class Form:
         except ValueError:
             return False
         fits = 8 <= settings.gen_length <= self.fields["gen_length"].maximum
+        fits = fits and settings.no_repeat_ngram_size <= MOST_NGRAM
         return fits and settings.remasking in POLICIES and not isinstance(settings.seed, tuple)
 
 

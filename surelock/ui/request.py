@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS = 20_000
 MOST_SCALE = 1000.0  # of temperature and guidance: far beyond any use, far below what overflows
-_WHOLE = ("gen_length", "steps", "block_length", "seed", "visible_steps")
+_WHOLE = ("gen_length", "steps", "block_length", "seed", "visible_steps", "no_repeat_ngram_size")
 
 
 @dataclass(frozen=True, slots=True)

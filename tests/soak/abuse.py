@@ -42,6 +42,7 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "remasking": ("", "<b>", ["a"], 3),
     "seed": (-1, 1.5, "x", None),
     "suppress_eos": ("yes", 2),
+    "no_repeat_ngram_size": (-1, "x", 2.5, []),
     "model": ("/etc", "../stories", "GSAI-ML/LLaDA-8B-Instruct", "stories/", ".", ["a"], {}),
     "nonsense": (1,),
 }

@@ -1,0 +1,31 @@
+"""No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+
+
+def repeating_tokens(tokens: NDArray[np.int64], masked: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
+    """The (position, token) pairs, [2, K], with which an n-gram of `size` tokens would stand in the sequence twice.
+
+    tokens, masked [N]: one sequence, prompt included. Pairs come by position, each once.
+    """
+    if len(tokens) < size:
+        return np.empty((2, 0), dtype=np.int64)
+    windows, masks = sliding_window_view(tokens, size), sliding_window_view(masked, size)
+    left = masks.sum(axis=1)
+    ours, others = np.flatnonzero(left == 1), np.flatnonzero(left <= 1)
+    hole = ours + masks[ours].argmax(axis=1)
+    # The other one is whole already, or the same token completes both ("so so _ so so").
+    whole = left[others] == 0
+    shared = others + masks[others].argmax(axis=1) == hole[:, None]
+    alike = (whole | shared) & (ours[:, None] != others)
+    for k in range(size):
+        alike &= (windows[ours, k, None] == windows[others, k]) | masks[ours, k, None] | masks[others, k]
+    near, far = np.nonzero(alike)
+    position, shift = hole[near], others[far] - ours[near]
+    token = tokens[position + shift]
+    once_more = whole[far] | (tokens[np.maximum(position - shift, 0) % len(tokens)] == token)
+    return np.unique(np.stack((position, token))[:, once_more], axis=1)
