@@ -29,9 +29,9 @@ def make_endpoint(models: Models, decoder: Decoder, most: int) -> Callable[..., 
         seed: int = 0,
         suppress_eos: bool = False,
         suppress_eos_confidence: bool = False,
-        no_repeat_ngram_size: int = 0,
         chat: bool = False,
         model: str = "",
+        no_repeat_ngram_size: int = 0,
     ) -> Iterator[dict]:
         """Decode one prompt with SureLock, yielding one dict per step and a last one with the texts and totals.
 
