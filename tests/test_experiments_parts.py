@@ -220,7 +220,7 @@ def test_faults_of_a_story_are_counted(text, expected):
 def test_samplers_are_compared_by_their_faults():
     none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
     faults = [none, none | {"again": 1, "stuck": ["the the"]}, none | {"strangers": ["Otto"]}, none]
-    cell = DEFAULTS | {"temperature": 0.7, "block_length": 8}
+    cell = DEFAULTS | {"temperature": 0.7, "block_length": 8, "no_repeat_ngram_size": 0}
     result = {"texts": ["a b c d", "a b c a b c", "a", "a b c"], "faults": faults}
     clean = {"cell": cell, "result": {"texts": ["a b c"], "faults": [none]}}
     frame = sampler.table([{"cell": cell, "result": result}, clean])

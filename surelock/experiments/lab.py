@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +63,8 @@ def _fingerprint(lm: LanguageModel) -> str:
 
 def settings_of(cell: Cell, first: int = 0) -> DecodeSettings:
     """The sampler of a cell, for a batch that begins with prompt number `first`."""
-    names = ("gen_length", "steps", "block_length", "remasking", "temperature", "select_fraction")
-    return DecodeSettings(**{name: cell[name] for name in names}, seed=cell["seed"] + first)
+    names = {field.name for field in fields(DecodeSettings)} - {"seed"}
+    return DecodeSettings(**{name: value for name, value in cell.items() if name in names}, seed=cell["seed"] + first)
 
 
 def rule_of(cell: Cell) -> LockRule | None:

@@ -1,8 +1,9 @@
-"""Ours: which temperature, remasking policy and block length suit the model: faults counted in its continuations."""
+"""Ours: which sampler suits the model (temperature, policy, blocks, n-grams): faults counted in its continuations."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pandas as pd
 import plotly.express as px
@@ -23,14 +24,29 @@ sentence is said twice; strangers: a name that neither the opening nor the text 
 word said twice in a row, or a string four times. clean: none of these. trigrams: share of a continuation's word
 trigrams that are new in it. The counting is by rule (`surelock/experiments/faults.py`): it finds what is plainly wrong,
 not what is dull, and strangers mean something in stories only."""
-_SETTINGS = ("temperature", "remasking", "block_length")
-_SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
+_SETTINGS = ("temperature", "remasking", "block_length", "no_repeat_ngram_size")
+
+
+def _blocks(temperature: Any, remasking: str, block_length: Any, no_repeat_ngram_size: Any) -> list[Cell]:
+    """The 96 openings with each of the given samplers."""
+    return grid(
+        temperature=temperature,
+        remasking=remasking,
+        block_length=block_length,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        prompts=96,
+        batch=24,
+        gen_length=96,
+        epsilon=5e-4,
+    )
+
 
 GRIDS: dict[str, list[Cell]] = {
-    "stories": grid(temperature=[0.6, 0.7, 0.8], remasking=["entropy", "margin"], block_length=[4, 8, 16], **_SIZES)
-    + grid(temperature=0.6, remasking="entropy", block_length=[1, 32], **_SIZES)
-    + grid(temperature=0.5, remasking="entropy", block_length=[1, 16], **_SIZES)
-    + grid(temperature=0.7, remasking="low_confidence", block_length=[8, 16], **_SIZES),
+    "stories": _blocks([0.6, 0.5, 0.7], "entropy", [16, 8, 32], [0, 5])
+    + _blocks(0.6, "entropy", 16, [4, 6])
+    + _blocks(0.8, "entropy", 16, [0, 5])
+    + _blocks([0.6, 0.7], "margin", 16, 0)
+    + _blocks(0.6, "low_confidence", 16, 0),
     "paper": grid(
         **PAPER,
         source="mt_bench",
@@ -40,8 +56,17 @@ GRIDS: dict[str, list[Cell]] = {
         temperature=[0.0, 0.6, 1.0],
         remasking=["low_confidence", "entropy", "margin"],
         block_length=[32, 256],
+        no_repeat_ngram_size=0,
     ),
-    "quick": grid(temperature=[0.7, 1.0], remasking="entropy", block_length=6, gen_length=12, prompts=2, epsilon=5e-4),
+    "quick": grid(
+        temperature=[0.7, 1.0],
+        remasking="entropy",
+        block_length=6,
+        no_repeat_ngram_size=2,
+        gen_length=12,
+        prompts=2,
+        epsilon=5e-4,
+    ),
 }
 
 
@@ -82,7 +107,8 @@ def _new_trigrams(text: str) -> float | None:
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
     frame = frame.assign(block_length=frame["block_length"].astype(str))
+    hover = ["no_repeat_ngram_size", "clean"]
     figure = px.scatter(
-        frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data="clean"
+        frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data=hover
     )
     return figure.update_traces(textposition="top right", marker_size=9)
