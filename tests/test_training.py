@@ -114,6 +114,7 @@ def test_options_are_refused_with_the_flag_named(stories_file: Path) -> None:
         {"batch_tokens": 16},
         {"processes": 2, "device": "cuda"},
         {"renamed": -1},
+        {"prompted": 1.1},
     ):
         with pytest.raises(ValueError, match=r"^\w+: "):
             options(stories_file, "out", **wrong)

@@ -134,7 +134,8 @@ class _Run:
         self.cache = network.make_cache(canvas.total * self.passes)
         self.computed_at = np.full(canvas.total, -1)
         self.last_kl = np.full(canvas.total, np.inf)
-        self.late_ids = [i for i in (lm.eos_id, lm.eot_id) if i is not None and settings.suppress_eos_confidence]
+        self.end_ids = [i for i in (lm.eos_id, lm.eot_id) if i is not None]
+        self.late_ids = self.end_ids if settings.suppress_eos_confidence else []
         self.top_k = top_k
 
     def steps(self) -> Iterator[Step]:
@@ -195,8 +196,7 @@ class _Run:
             positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
             pairs.append((positions + start, tokens))
         at, tokens = np.concatenate(pairs, axis=1)
-        ends = [i for i in (self.lm.eos_id, self.lm.eot_id) if i is not None]
-        kept = np.isin(at, slots[choosers]) & ~np.isin(tokens, ends)
+        kept = np.isin(at, slots[choosers]) & ~np.isin(tokens, self.end_ids)
         at, tokens = at[kept], tokens[kept]
         _, place, counts = np.unique(at, return_inverse=True, return_counts=True)
         # Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.

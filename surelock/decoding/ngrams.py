@@ -27,5 +27,5 @@ def repeating_tokens(tokens: NDArray[np.int64], masked: NDArray[np.bool_], size:
     near, far = np.nonzero(alike)
     position, shift = hole[near], others[far] - ours[near]
     token = tokens[position + shift]
-    once_more = whole[far] | (tokens[np.maximum(position - shift, 0) % len(tokens)] == token)
+    once_more = whole[far] | (tokens.take(position - shift, mode="clip") == token)
     return np.unique(np.stack((position, token))[:, once_more], axis=1)

@@ -39,9 +39,9 @@ class DecodeSettings:
     blocks, left to right, None for one block. temperature: of the Gumbel-max choice of tokens; 0 takes the argmax.
     cfg_scale: classifier-free guidance, 0 is off. remasking: one of REMASKING. seed: whole number (sequence b of a
     batch gets seed + b) or one per sequence. suppress_eos: EOS is never chosen. suppress_eos_confidence: positions that
-    would become EOS or end-of-turn are committed last. no_repeat_ngram_size: a token that would complete an n-gram of
-    this size which the sequence has already, prompt included, is not chosen; 0 is off. EOS and end-of-turn always may
-    be, and tokens committed in the same step do not know of each other. select_fraction: share of the active rows
+    would become EOS or end-of-turn are committed last. no_repeat_ngram_size: a token with which an n-gram of this
+    size would stand in the sequence twice, prompt included, is not chosen; 0 is off. EOS and end-of-turn always may be,
+    and tokens committed in the same step do not know of each other. select_fraction: share of the active rows
     computed in a step (Experiment 5). threshold: with remasking="threshold", commit all whose confidence exceeds it.
     replay: with remasking="replay", for each sequence its (step, position, token) triples.
     """

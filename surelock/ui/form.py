@@ -246,8 +246,8 @@ class Form:
         except ValueError:
             return False
         fits = 8 <= settings.gen_length <= self.fields["gen_length"].maximum
-        fits = fits and settings.no_repeat_ngram_size <= MOST_NGRAM
-        return fits and settings.remasking in POLICIES and not isinstance(settings.seed, tuple)
+        known = settings.remasking in POLICIES and settings.no_repeat_ngram_size <= MOST_NGRAM
+        return fits and known and not isinstance(settings.seed, tuple)
 
 
 def examples_for(label: str) -> list[str]:
