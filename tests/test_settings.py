@@ -154,7 +154,7 @@ def test_what_a_model_recommends() -> None:
     assert settings == DecodeSettings(gen_length=64, steps=32, block_length=32)
     assert recommended_settings(generation, {"gen_length": 96}).block_length == 32
     assert recommended_settings(generation, {"gen_length": 96}).steps is None
-    assert recommended_settings(generation, {"gen_length": 48}).block_length is None
+    assert recommended_settings(generation, {"gen_length": 48}).block_length == 24
     assert recommended_settings(generation, {"gen_length": 48, "steps": 6}).steps == 6
     assert recommended_settings(generation, {"gen_length": 64, "steps": 1}).block_length is None
     assert recommended_settings(generation, {"gen_length": 64, "steps": None}).block_length == 32

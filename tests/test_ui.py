@@ -18,11 +18,11 @@ from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import surelock
-from surelock.decoding.recommended import over_recommended
+from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import session as sessions_module
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import DEFAULTS, Form, block_choices, check_seed, fit_schedule
+from surelock.ui.form import DEFAULTS, Form, check_seed, fit_schedule
 from surelock.ui.layout import _from_link, build
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_job, read_settings
@@ -277,6 +277,8 @@ def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel)
         ((256, 128, 128, 128), 256, 256),
         ((64, 32, 16, 64), 32, 16),
         ((64, 30, 16, 64), 30, 64),
+        ((48, 128, 32, 128), 48, 24),
+        ((64, 64, 100, 64), 64, 64),
         ((64, 100, 64, 128), 64, 64),
         ((40, 40, None, 40), 40, 40),
         ((40, 40, "abc", 40), 40, 40),
@@ -333,13 +335,13 @@ def test_links_restore_what_is_valid_together() -> None:
         assert settled["gen_length"]["value"] == DEFAULTS["gen_length"]
 
 
-def test_a_link_keeps_the_models_blocks_where_they_fit() -> None:
+def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
     recommended = {"temperature": 0.7, "gen_length": 128, "steps": 128, "block_length": 16}
     for linked, block in [
         ({}, 16),
         ({"gen_length": 240}, 16),
         ({"gen_length": 240, "steps": 240}, 16),
-        ({"gen_length": 100}, None),
+        ({"gen_length": 100}, 10),
         ({"steps": 100}, None),
         ({"gen_length": 64, "steps": 2}, None),
         ({"gen_length": 64, "block_length": 32}, 32),
@@ -352,10 +354,11 @@ def test_a_link_keeps_the_models_blocks_where_they_fit() -> None:
         assert found["temperature"] == 0.7
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
-    for linked in ({"gen_length": 100}, {"steps": 100}):
+    for linked, block in (({"gen_length": 100}, 10), ({"steps": 100}, 128)):
         settled = dict(zip(form.names, form.settle(over_recommended(recommended, linked)), strict=True))
         assert settled["temperature"]["value"] == 0.7
-        assert settled["block_length"]["value"] == settled["gen_length"]["value"] == linked.get("gen_length", 128)
+        assert settled["gen_length"]["value"] == linked.get("gen_length", 128)
+        assert settled["block_length"]["value"] == block
     settled = dict(zip(form.names, form.settle({"seed": -1}, otherwise=recommended), strict=True))
     assert [settled[name]["value"] for name in ("temperature", "block_length", "seed")] == [0.7, 16, 0]
 

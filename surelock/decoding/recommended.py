@@ -16,8 +16,8 @@ def recommended_settings(generation: Mapping[str, Any], given: Mapping[str, Any]
 
 
 def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is `given` over what a model recommends. A given gen_length or steps drops the model's own steps, and its
-    block_length where that does not fit.
+    """What is `given` over what a model recommends. A given gen_length or steps drops the model's own steps and
+    shortens its block_length to what fits; where nothing does, all is one block.
     """
     values = {**generation, **given}
     if not given.keys() & {"gen_length", "steps"}:
@@ -26,14 +26,16 @@ def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) ->
         values.pop("steps", None)
     length = values.get("gen_length", DecodeSettings().gen_length)
     steps = values.get("steps") or length
-    if "block_length" not in given and not is_block(values.get("block_length") or 0, length, steps):
-        values.pop("block_length", None)
+    if "block_length" not in given:
+        most = values.get("block_length") or 0
+        values["block_length"] = max(block_choices(length, steps, most), default=None)
     return values
 
 
-def is_block(block: int, gen_length: int, steps: int) -> bool:
-    """Whether blocks of that length divide the length, and their number the steps."""
-    return 0 < block <= gen_length and gen_length % block == 0 and steps % (gen_length // block) == 0
+def block_choices(gen_length: int, steps: int, most: int | None = None) -> list[int]:
+    """Block lengths, at most `most`, that divide the length and whose number divides the steps."""
+    blocks = range(1, gen_length + 1 if most is None else min(most, gen_length) + 1)
+    return [block for block in blocks if gen_length % block == 0 and steps % (gen_length // block) == 0]
 
 
 def recommended_rule(generation: Mapping[str, Any], given: Mapping[str, Any]) -> LockRule:

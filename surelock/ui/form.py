@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from surelock.decoding.recommended import is_block
+from surelock.decoding.recommended import block_choices
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_settings
 
@@ -255,23 +255,17 @@ def examples_for(label: str) -> list[str]:
     return EXAMPLES.get(label, EXAMPLES[""])
 
 
-def block_choices(gen_length: int, steps: int) -> list[int]:
-    """Block lengths that divide the length and whose number divides the steps."""
-    return [block for block in range(1, gen_length + 1) if is_block(block, gen_length, steps)]
-
-
 def fit_schedule(gen_length: float, steps: float, block_length: int | str | None, last_length: int) -> list[Any]:
-    """Keep steps and block length valid for the length, and say beside the field what was changed and why. Steps that
-    equalled the length follow it.
+    """Keep steps and block length valid for the length, and say beside the field what was changed and why. Steps or a
+    block that equalled the length follow it; other blocks are shortened to what fits.
     """
     length, wanted = int(gen_length), int(steps or 1)
     asked = str(block_length)
     block_length = int(asked) if asked.isdecimal() else None
     steps = length if wanted == last_length else max(1, min(wanted, length))
     choices = block_choices(length, int(steps))
-    block = block_length if block_length in choices else length
-    if block_length == last_length:
-        block = length
+    whole = block_length in (None, last_length)
+    block = length if whole else max(block_choices(length, int(steps), block_length), default=length)
     said_steps = (
         f"Lowered from {wanted}: at most one step per generated position."
         if steps < wanted and wanted != last_length
@@ -279,8 +273,7 @@ def fit_schedule(gen_length: float, steps: float, block_length: int | str | None
     )
     said_block = (
         f"Changed from {block_length}: blocks must divide {length} positions, and their number {int(steps)} steps."
-        if block not in (block_length, length)
-        or (block != block_length and block_length != last_length and block_length is not None)
+        if block != block_length and not whole
         else INFO["block_length"]
     )
     return [
