@@ -335,6 +335,20 @@ def test_links_restore_what_is_valid_together() -> None:
         assert settled["gen_length"]["value"] == DEFAULTS["gen_length"]
 
 
+def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
+    """A visitor may press Run before the page's load event has come back."""
+    models = Models(["stories"])
+    recommended = models.recommended("stories")
+    with gr.Blocks():
+        fields = Form(models, 512).fields
+    assert recommended.keys() <= fields.keys()
+    assert {name: fields[name].value for name in recommended} == recommended
+    (tmp_path / "generation_config.json").write_text("{", "utf-8")
+    with gr.Blocks():
+        fields = Form(Models([str(tmp_path)]), 512).fields
+    assert {name: field.value for name, field in fields.items()} == DEFAULTS
+
+
 def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
     recommended = {"temperature": 0.7, "gen_length": 128, "steps": 128, "block_length": 16}
     for linked, block in [

@@ -17,7 +17,7 @@ _STUCK = re.compile(r"\b(\w+) \1\b|(.{2,12}?)\2{3,}", re.DOTALL)
 #: Capitalised words that are nobody new: everybody has a mother.
 _NOBODY_NEW = re.compile(
     "mom(my)?|mum(my)?|mama|dad(dy)?|papa|(grand)?(mother|father)|grand(ma|pa)|granny|aunt|uncle|mrs?|miss|god|santa|"
-    "christmas|hello|hi|hey|oh|ow|wow|yes|yay|yum|yuck|hooray"
+    "christmas|hello|hi|hey|oh|ow|wow|yes|yay|yum|yuck|mmm|hooray|thanks|boo"
 )
 
 

@@ -17,6 +17,7 @@ DEFAULTS: Cell = {
     "block_length": None,
     "remasking": "low_confidence",
     "temperature": 0.0,
+    "no_repeat_ngram_size": 0,
     "epsilon": None,
     "percentile": 20.0,
     "visible_steps": 1,

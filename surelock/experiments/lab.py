@@ -63,7 +63,15 @@ def _fingerprint(lm: LanguageModel) -> str:
 
 def settings_of(cell: Cell, first: int = 0) -> DecodeSettings:
     """The sampler of a cell, for a batch that begins with prompt number `first`."""
-    names = ("gen_length", "steps", "block_length", "remasking", "temperature", "select_fraction")
+    names = (
+        "gen_length",
+        "steps",
+        "block_length",
+        "remasking",
+        "temperature",
+        "no_repeat_ngram_size",
+        "select_fraction",
+    )
     return DecodeSettings(**{name: cell[name] for name in names}, seed=cell["seed"] + first)
 
 

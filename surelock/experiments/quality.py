@@ -24,7 +24,7 @@ from their own judges, run on the files written beside this table."""
 _EPSILONS = [None, 5e-4, 5e-3]
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
 #: What the embedded model's own generation_config.json recommends, and the page shows.
-RECOMMENDED = {"temperature": 0.6, "remasking": "entropy", "block_length": 16}
+RECOMMENDED = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
@@ -43,9 +43,8 @@ measure = compare.measure
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    return compare.table(
-        records, ("source", "gen_length", "steps", "block_length", "remasking", "temperature", "epsilon")
-    )
+    sampler = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+    return compare.table(records, ("source", "gen_length", "steps", *sampler, "epsilon"))
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

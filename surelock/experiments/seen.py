@@ -27,7 +27,7 @@ def _frontier(epsilons: list[float], **fixed: object) -> list[Cell]:
 
 
 GRIDS = {
-    "stories": _frontier([5e-4, 5e-3, 5e-2], temperature=[0.0, 0.6, 1.0], gen_length=64),
+    "stories": _frontier([5e-4, 5e-3, 5e-2], temperature=[0.0, 0.5, 1.0], gen_length=64),
     "paper": _frontier(
         [5e-4, 5e-3, 5e-2], **PAPER, source="wikitext", prompts=120, temperature=[0.0, 0.6, 1.0], gen_length=128
     ),

@@ -24,6 +24,7 @@ SETTINGS = {
     "block_length": int,
     "temperature": float,
     "remasking": str,
+    "no_repeat_ngram_size": int,
     "seed": int,
     "epsilon": float,
     "percentile": float,

@@ -66,7 +66,10 @@ class Form:
 
     def __init__(self, models: Models, most: int) -> None:
         self.models, self.most = models, most
+        self.longest = max(16, most - 8 - most % 8)
         first = models.labels[0]
+        #: A visitor may press Run before the page's load event has brought these.
+        start = self._together(models.recommended(first)) or DEFAULTS
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
         self.prompt = gr.Textbox(
             examples_for(first)[0], label="Prompt", lines=3, max_lines=8, info=INFO["prompt"], elem_id="sl-prompt"
@@ -82,17 +85,16 @@ class Form:
             elem_id="sl-controls",
         )
         self.queue = gr.HTML('<div class="sl-queue"></div>', apply_default_css=False, elem_id="sl-queue")
-        self.fields: dict[str, Any] = self._main() | self._more()
+        self.fields: dict[str, Any] = self._main(start) | self._more(start)
         self.names = list(self.fields)
-        self._connect()
+        self._connect(start)
 
-    def _main(self) -> dict[str, Any]:
-        top = self.most - 8
+    def _main(self, start: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "gen_length": gr.Slider(
                 8,
-                max(16, top - top % 8),
-                DEFAULTS["gen_length"],
+                self.longest,
+                start["gen_length"],
                 step=8,
                 label="Generated length",
                 info=INFO["gen_length"],
@@ -100,58 +102,62 @@ class Form:
             ),
             "steps": gr.Slider(
                 1,
-                max(16, top - top % 8),
-                DEFAULTS["steps"],
+                self.longest,
+                start["steps"],
                 step=1,
                 label="Steps",
                 info=INFO["steps"],
                 elem_id="sl-steps",
             ),
             "epsilon": gr.HTML(
-                DEFAULTS["epsilon"],
+                start["epsilon"],
                 html_template='<div class="sl-epsilon"></div>',
                 js_on_load=(ASSETS / "js" / "load" / "epsilon.js").read_text("utf-8"),
                 apply_default_css=False,
                 elem_id="sl-epsilon",
             ),
-            "percentile": gr.Slider(
-                0, 100, DEFAULTS["percentile"], step=1, label="Percentile m", info=INFO["percentile"]
-            ),
+            "percentile": gr.Slider(0, 100, start["percentile"], step=1, label="Percentile m", info=INFO["percentile"]),
             "visible_steps": gr.Slider(
-                0, 8, DEFAULTS["visible_steps"], step=1, label="Wait until seen", info=INFO["visible_steps"]
+                0, 8, start["visible_steps"], step=1, label="Wait until seen", info=INFO["visible_steps"]
             ),
         }
 
-    def _more(self) -> dict[str, Any]:
+    def _more(self, start: Mapping[str, Any]) -> dict[str, Any]:
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             return {
                 "block_length": gr.Dropdown(
-                    [DEFAULTS["block_length"]],
-                    value=DEFAULTS["block_length"],
+                    block_choices(int(start["gen_length"]), int(start["steps"])),
+                    value=start["block_length"],
                     label="Block length",
                     info=INFO["block_length"],
                     allow_custom_value=True,
                 ),
                 "temperature": gr.Slider(
-                    0, 2, DEFAULTS["temperature"], step=0.05, label="Temperature", info=INFO["temperature"]
+                    0, 2, start["temperature"], step=0.05, label="Temperature", info=INFO["temperature"]
                 ),
-                "cfg_scale": gr.Slider(0, 4, DEFAULTS["cfg_scale"], step=0.1, label="Guidance", info=INFO["cfg_scale"]),
+                "cfg_scale": gr.Slider(0, 4, start["cfg_scale"], step=0.1, label="Guidance", info=INFO["cfg_scale"]),
                 "remasking": gr.Dropdown(
-                    POLICIES, value=DEFAULTS["remasking"], label="Remasking policy", info=INFO["remasking"]
+                    POLICIES, value=start["remasking"], label="Remasking policy", info=INFO["remasking"]
                 ),
                 "threshold": gr.Slider(
-                    0.05, 1, DEFAULTS["threshold"], step=0.01, label="Threshold", info=INFO["threshold"], visible=False
+                    0.05,
+                    1,
+                    start["threshold"],
+                    step=0.01,
+                    label="Threshold",
+                    info=INFO["threshold"],
+                    visible=start["remasking"] == "threshold",
                 ),
-                "seed": gr.Number(DEFAULTS["seed"], label="Seed", info=INFO["seed"], elem_id="sl-seed"),
-                "suppress_eos": gr.Checkbox(DEFAULTS["suppress_eos"], label="Never choose end of text"),
+                "seed": gr.Number(start["seed"], label="Seed", info=INFO["seed"], elem_id="sl-seed"),
+                "suppress_eos": gr.Checkbox(start["suppress_eos"], label="Never choose end of text"),
                 "suppress_eos_confidence": gr.Checkbox(
-                    DEFAULTS["suppress_eos_confidence"], label="Unmask end of text last"
+                    start["suppress_eos_confidence"], label="Unmask end of text last"
                 ),
                 "no_repeat_ngram_size": gr.Slider(
                     0,
                     MOST_NGRAM,
-                    DEFAULTS["no_repeat_ngram_size"],
+                    start["no_repeat_ngram_size"],
                     step=1,
                     label="Phrase not said again",
                     info=INFO["no_repeat_ngram_size"],
@@ -169,7 +175,7 @@ class Form:
         """
         return dict(zip(self.names, given, strict=True))
 
-    def _connect(self) -> None:
+    def _connect(self, start: Mapping[str, Any]) -> None:
         quiet: dict[str, Any] = {
             "queue": False,
             "show_progress": "hidden",
@@ -177,7 +183,7 @@ class Form:
             "trigger_mode": "always_last",
         }
         schedule = [self.fields[name] for name in ("gen_length", "steps", "block_length")]
-        self._last_length = gr.State(DEFAULTS["gen_length"])
+        self._last_length = gr.State(start["gen_length"])
         self.fields["gen_length"].input(
             fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
         )
@@ -226,13 +232,7 @@ class Form:
         """Updates that put wanted settings into the fields, the defaults where nothing is wanted; if they are not valid
         together, those that are wanted ``otherwise``.
         """
-        length = wanted.get("gen_length", DEFAULTS["gen_length"])
-        values = DEFAULTS | {"steps": length, "block_length": length}
-        values |= {name: value for name, value in wanted.items() if name in DEFAULTS and value is not None}
-        if not self._valid(values):
-            if otherwise is not None:
-                return self.settle(otherwise)
-            values = DEFAULTS
+        values = self._together(wanted) or self._together(otherwise or {}) or DEFAULTS
         updates = {name: gr.update(value=values[name]) for name in self.names}
         length, steps = int(values["gen_length"]), int(values["steps"])
         updates["steps"] = gr.update(value=steps, maximum=length)
@@ -240,14 +240,18 @@ class Form:
         updates["threshold"] = gr.update(value=values["threshold"], visible=values["remasking"] == "threshold")
         return [updates[name] for name in self.names]
 
-    def _valid(self, values: Mapping[str, Any]) -> bool:
+    def _together(self, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The wanted settings over the defaults; None where they are not valid together, or not on this page."""
+        length = wanted.get("gen_length", DEFAULTS["gen_length"])
+        values = DEFAULTS | {"steps": length, "block_length": length}
+        values |= {name: value for name, value in wanted.items() if name in DEFAULTS and value is not None}
         try:
             settings, _ = read_settings(values)
         except ValueError:
-            return False
-        fits = 8 <= settings.gen_length <= self.fields["gen_length"].maximum
+            return None
+        fits = 8 <= settings.gen_length <= self.longest
         known = settings.remasking in POLICIES and settings.no_repeat_ngram_size <= MOST_NGRAM
-        return fits and known and not isinstance(settings.seed, tuple)
+        return values if fits and known and not isinstance(settings.seed, tuple) else None
 
 
 def examples_for(label: str) -> list[str]:

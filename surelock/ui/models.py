@@ -73,7 +73,10 @@ class Models:
             return dict(self._loaded[label].generation)
         name = self._names.get(label, "")
         file = (_EMBEDDED_FILES if name == EMBEDDED else Path(name)) / "generation_config.json"
-        return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        try:
+            return json.loads(file.read_text("utf-8")) if file.is_file() else {}
+        except ValueError:
+            return {}  # loading the model says what is wrong with its files
 
     def _load(self, label: str) -> None:
         from surelock.model.loading import load  # brings in torch: not before the page can be served

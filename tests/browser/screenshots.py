@@ -32,6 +32,7 @@ def live(page: Page, url: str, folder: Path) -> None:
     """Light and dark, in the middle of a run and at its end."""
     page.goto(url)
     page.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 2")
+    page.wait_for_timeout(4000)  # the browser loads and draws on the cores that the decoders are timed on
     page.click("#sl-run")
     wait_for_run(page, 64)
     settle(page)
