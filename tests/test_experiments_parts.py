@@ -203,7 +203,8 @@ def test_repeats_and_equal_tokens():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (' ran home. "Thanks, Mia!" said Mom. Mia sat down and slept. The sun came', Faults(2, 0, [], [])),
+        (' ran home. "No, Mia!" said Mom. Mia sat down and slept. The sun came', Faults(2, 0, [], [])),
+        (' ran home. "Thanks, Mia!" said Mom.', Faults(0, 0, [], [])),
         (' was very sad. "Sit," Mom said. Was very sad! "No," Mom said. He was', Faults(4, 1, [], [])),
         (' saw Tommy. "Look," Mio said. Otto smiled.', Faults(1, 0, ["Tommy", "Mio", "Otto"], [])),
         (" met a boy named Otto. Otto and a cat called Sue went home with Mia.", Faults(2, 0, [], [])),

@@ -68,7 +68,7 @@ class Form:
         self.models, self.most = models, most
         self.longest = max(16, most - 8 - most % 8)
         first = models.labels[0]
-        #: A visitor may press Run before the page's load event has brought these.
+        # A visitor may press Run before the page's load event has settled the fields.
         start = self._together(models.recommended(first)) or DEFAULTS
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
         self.prompt = gr.Textbox(
@@ -127,7 +127,7 @@ class Form:
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             return {
                 "block_length": gr.Dropdown(
-                    block_choices(int(start["gen_length"]), int(start["steps"])),
+                    [start["block_length"]],
                     value=start["block_length"],
                     label="Block length",
                     info=INFO["block_length"],
@@ -147,7 +147,7 @@ class Form:
                     step=0.01,
                     label="Threshold",
                     info=INFO["threshold"],
-                    visible=start["remasking"] == "threshold",
+                    visible=False,
                 ),
                 "seed": gr.Number(start["seed"], label="Seed", info=INFO["seed"], elem_id="sl-seed"),
                 "suppress_eos": gr.Checkbox(start["suppress_eos"], label="Never choose end of text"),
@@ -264,24 +264,24 @@ def fit_schedule(gen_length: float, steps: float, block_length: int | str | None
     block that equalled the length follow it; other blocks are shortened to what fits.
     """
     length, wanted = int(gen_length), int(steps or 1)
-    asked = str(block_length)
-    block_length = int(asked) if asked.isdecimal() else None
+    typed = str(block_length)
+    asked = int(typed) if typed.isdecimal() else last_length
     steps = length if wanted == last_length else max(1, min(wanted, length))
-    choices = block_choices(length, int(steps))
-    whole = block_length in (None, last_length)
-    block = length if whole else max(block_choices(length, int(steps), block_length), default=length)
+    choices = block_choices(length, steps)
+    follows = asked == last_length
+    block = length if follows else max((choice for choice in choices if choice <= asked), default=length)
     said_steps = (
         f"Lowered from {wanted}: at most one step per generated position."
         if steps < wanted and wanted != last_length
         else INFO["steps"]
     )
     said_block = (
-        f"Changed from {block_length}: blocks must divide {length} positions, and their number {int(steps)} steps."
-        if block != block_length and not whole
+        f"Changed from {asked}: blocks must divide {length} positions, and their number {steps} steps."
+        if block != asked and not follows
         else INFO["block_length"]
     )
     return [
-        gr.update(value=int(steps), maximum=length, info=said_steps),
+        gr.update(value=steps, maximum=length, info=said_steps),
         gr.update(choices=choices, value=block, info=said_block),
         length,
     ]
