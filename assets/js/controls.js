@@ -13,9 +13,12 @@ export function closeSidebarIfNarrow() {
 }
 
 export function connect({ element }) {
-  const button = (name, text, action) => h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);
+  const button = (name, text, action) =>
+    h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);
   let state = "idle";
-  const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause")), step = button("step", "Step", () => tell("step")), stop = button("stop", "Stop", () => tell("stop"));
+  const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause")),
+    step = button("step", "Step", () => tell("step")),
+    stop = button("stop", "Stop", () => tell("stop"));
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
   listen("state", (now) => {
     state = now;
@@ -23,10 +26,14 @@ export function connect({ element }) {
     pause.disabled = stop.disabled = now === "idle";
     step.disabled = false;
   });
-  document.addEventListener("click", (event) => {
-    if (!event.target.closest?.("#sl-run")) return;
-    tell("run");
-    closeSidebarIfNarrow();
-  }, true);
+  document.addEventListener(
+    "click",
+    (event) => {
+      if (!event.target.closest?.("#sl-run")) return;
+      tell("run");
+      closeSidebarIfNarrow();
+    },
+    true,
+  );
   tell("controls");
 }

@@ -19,24 +19,35 @@ export function setText(node, text) {
 
 /** Calls f once per animation frame at most, with the latest arguments. */
 export function perFrame(f) {
-  let waiting = false, latest = [];
+  let waiting = false,
+    latest = [];
   return (...args) => {
     latest = args;
     if (waiting) return;
     waiting = true;
-    requestAnimationFrame(() => { waiting = false; f(...latest); });
+    requestAnimationFrame(() => {
+      waiting = false;
+      f(...latest);
+    });
   };
 }
 
 /** Calls f at most once per `ms`, the last call always included. */
 export function throttle(f, ms) {
-  let timer = null, last = -Infinity, latest = [];
-  const call = () => { timer = null; last = performance.now(); f(...latest); };
+  let timer = null,
+    last = -Infinity,
+    latest = [];
+  const call = () => {
+    timer = null;
+    last = performance.now();
+    f(...latest);
+  };
   return (...args) => {
     latest = args;
     if (timer !== null) return;
     const wait = last + ms - performance.now();
-    if (wait <= 0) call(); else timer = setTimeout(call, wait);
+    if (wait <= 0) call();
+    else timer = setTimeout(call, wait);
   };
 }
 
@@ -44,9 +55,15 @@ export function throttle(f, ms) {
 const hidden = new WeakSet();
 export const inView = (node) => !hidden.has(node);
 export function watchView(node, f) {
-  new IntersectionObserver(([{ isIntersecting }]) => {
-    if (isIntersecting) { hidden.delete(node); f(); } else hidden.add(node);
-  }, { rootMargin: "100px" }).observe(node);
+  new IntersectionObserver(
+    ([{ isIntersecting }]) => {
+      if (isIntersecting) {
+        hidden.delete(node);
+        f();
+      } else hidden.add(node);
+    },
+    { rootMargin: "100px" },
+  ).observe(node);
 }
 
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;

@@ -10,20 +10,45 @@ const text = (e) => (e < 0 ? "never lock" : e >= 0.01 ? String(e) : e.toExponent
 function nearest(value) {
   if (!(value > 0)) return 0;
   let best = 1;
-  for (let i = 1; i < STOPS.length; i++) if (Math.abs(Math.log(STOPS[i] / value)) < Math.abs(Math.log(STOPS[best] / value))) best = i;
+  for (let i = 1; i < STOPS.length; i++)
+    if (Math.abs(Math.log(STOPS[i] / value)) < Math.abs(Math.log(STOPS[best] / value))) best = i;
   return best;
 }
 
 export function connect({ element, props, watch }) {
   const output = h("output", { class: "sl-epsilon-value", for: "sl-epsilon-range" });
   const range = h("input", { type: "range", id: "sl-epsilon-range", min: 0, max: STOPS.length - 1, step: 1 });
-  const show = (value) => { setText(output, text(value)); range.setAttribute("aria-valuetext", text(value)); };
-  const take = () => { const value = Number(props.value); range.value = nearest(value); show(value); };
+  const show = (value) => {
+    setText(output, text(value));
+    range.setAttribute("aria-valuetext", text(value));
+  };
+  const take = () => {
+    const value = Number(props.value);
+    range.value = nearest(value);
+    show(value);
+  };
   range.addEventListener("input", () => show(STOPS[range.value]));
-  range.addEventListener("change", () => { props.value = STOPS[range.value]; });
-  element.querySelector(".sl-epsilon").replaceChildren(
-    h("div", { class: "sl-epsilon-head" }, h("label", { for: "sl-epsilon-range" }, "ε (largest step-wise KL that locks)"), output), range,
-    h("div", { class: "sl-epsilon-ends", "aria-hidden": "true" }, h("span", {}, "never"), h("span", {}, "1e-4"), h("span", {}, "1")));
+  range.addEventListener("change", () => {
+    props.value = STOPS[range.value];
+  });
+  element
+    .querySelector(".sl-epsilon")
+    .replaceChildren(
+      h(
+        "div",
+        { class: "sl-epsilon-head" },
+        h("label", { for: "sl-epsilon-range" }, "ε (largest step-wise KL that locks)"),
+        output,
+      ),
+      range,
+      h(
+        "div",
+        { class: "sl-epsilon-ends", "aria-hidden": "true" },
+        h("span", {}, "never"),
+        h("span", {}, "1e-4"),
+        h("span", {}, "1"),
+      ),
+    );
   watch("value", take);
   take();
 }

@@ -8,16 +8,42 @@ export class Inspector {
   constructor({ onPin, fetchTop }) {
     Object.assign(this, { onPin, fetchTop, asked: "", cell: -1 });
     this.title = h("h3", { class: "sl-inspector-title" }, "Inspector");
-    this.pinButton = h("button", { type: "button", class: "sl-small", hidden: true, onclick: () => this.onPin(this.cell) }, "Pin");
-    this.hint = h("p", { class: "sl-hint" }, "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.");
+    this.pinButton = h(
+      "button",
+      { type: "button", class: "sl-small", hidden: true, onclick: () => this.onPin(this.cell) },
+      "Pin",
+    );
+    this.hint = h(
+      "p",
+      { class: "sl-hint" },
+      "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.",
+    );
     this.columns = ["baseline", "surelock"].map((key) => {
-      const facts = h("dl", { class: "sl-facts" }), bars = h("ol", { class: "sl-top" });
+      const facts = h("dl", { class: "sl-facts" }),
+        bars = h("ol", { class: "sl-top" });
       const heading = h("h4", {});
-      return { key, facts, bars, heading, node: h("div", { class: `sl-inspector-column sl-of-${key}` }, heading, facts, bars) };
+      return {
+        key,
+        facts,
+        bars,
+        heading,
+        node: h("div", { class: `sl-inspector-column sl-of-${key}` }, heading, facts, bars),
+      };
     });
     this.pinList = h("div", { class: "sl-pins" });
-    this.body = h("div", { class: "sl-inspector-columns", hidden: true }, this.columns.map(({ node }) => node));
-    this.node = h("section", { class: "sl-inspector", "aria-label": "Inspector" }, h("div", { class: "sl-inspector-head" }, this.title, this.pinButton), this.pinList, this.hint, this.body);
+    this.body = h(
+      "div",
+      { class: "sl-inspector-columns", hidden: true },
+      this.columns.map(({ node }) => node),
+    );
+    this.node = h(
+      "section",
+      { class: "sl-inspector", "aria-label": "Inspector" },
+      h("div", { class: "sl-inspector-head" }, this.title, this.pinButton),
+      this.pinList,
+      this.hint,
+      this.body,
+    );
   }
 
   load(trace, names) {
@@ -39,18 +65,31 @@ export class Inspector {
 
   /** One line about a cell, for the tooltip and screen readers. */
   describe(lane, cell, step) {
-    const t = lane.clamp(step), state = lane.row(t)[cell];
+    const t = lane.clamp(step),
+      state = lane.row(t)[cell];
     if (lane.unmaskStep[cell] > t) return `Position ${cell}: masked`;
     const lock = lane.lockStep(cell, t);
     return `Position ${cell}: ${this.trace.pieces.name(lane.token[cell])}, ${STATES[state]}${lock >= 0 ? ` since step ${lock + 1}` : ""}`;
   }
 
   #facts({ key, facts }, cell, step) {
-    const lane = this.trace[key], t = lane.clamp(step), seen = lane.lastComputed(cell, t), unmasked = lane.unmaskStep[cell], lock = lane.lockStep(cell, t);
-    const token = unmasked <= t ? this.trace.pieces.name(lane.token[cell]) : "masked", at = seen * lane.n + cell;
-    const rows = [["Token", token], ["State", STATES[lane.row(t)[cell]]], ["Unmasked", unmasked < 0 ? "prompt" : unmasked <= t ? `step ${unmasked + 1}` : "not yet"],
-      ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"], ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : "–"], ["KL", seen >= 0 ? scientific(lane.kl[at]) : "–"]];
-    if (facts.childElementCount !== 2 * rows.length) facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
+    const lane = this.trace[key],
+      t = lane.clamp(step),
+      seen = lane.lastComputed(cell, t),
+      unmasked = lane.unmaskStep[cell],
+      lock = lane.lockStep(cell, t);
+    const token = unmasked <= t ? this.trace.pieces.name(lane.token[cell]) : "masked",
+      at = seen * lane.n + cell;
+    const rows = [
+      ["Token", token],
+      ["State", STATES[lane.row(t)[cell]]],
+      ["Unmasked", unmasked < 0 ? "prompt" : unmasked <= t ? `step ${unmasked + 1}` : "not yet"],
+      ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
+      ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : "–"],
+      ["KL", seen >= 0 ? scientific(lane.kl[at]) : "–"],
+    ];
+    if (facts.childElementCount !== 2 * rows.length)
+      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
     rows.forEach(([, value], i) => setText(facts.children[2 * i + 1], value));
     facts.children[1].title = token;
     facts.classList.toggle("sl-is-locked", lane.row(t)[cell] === LOCKED);
@@ -58,34 +97,69 @@ export class Inspector {
 
   #tops(cell, step) {
     const own = this.columns.map(({ key }) => this.trace[key].top(cell, step));
-    if (own.some((list) => list !== null) || !this.fetchTop) return this.columns.forEach((column, i) => this.#bars(column, own[i]?.map(([id, p]) => [this.trace.pieces.name(id), p])));
+    if (own.some((list) => list !== null) || !this.fetchTop)
+      return this.columns.forEach((column, i) =>
+        this.#bars(
+          column,
+          own[i]?.map(([id, p]) => [this.trace.pieces.name(id), p]),
+        ),
+      );
     const wanted = `${cell}/${step}`;
     if (this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
-    this.timer = setTimeout(async () => { // a sweep of the pointer asks for nothing on its way
+    this.timer = setTimeout(async () => {
+      // a sweep of the pointer asks for nothing on its way
       const found = await this.fetchTop(cell, step);
       if (this.asked !== wanted) return;
       const { pieces } = this.trace;
       for (const column of this.columns) {
         const list = found?.[column.key];
         for (const [id, piece] of list ?? []) if (piece !== null) pieces.add({ [id]: piece });
-        this.#bars(column, list?.map(([id, , p]) => [pieces.name(id), p]));
+        this.#bars(
+          column,
+          list?.map(([id, , p]) => [pieces.name(id), p]),
+        );
       }
     }, 120);
   }
 
   #bars({ bars }, list) {
     const rows = list?.length ? list : [];
-    if (!rows.length) return bars.replaceChildren(h("li", { class: "sl-top-none" }, list ? "not computed yet" : "likely tokens are not kept for this run"));
-    bars.replaceChildren(...rows.map(([name, p]) => {
-      const fill = h("span", { class: "sl-top-bar" });
-      fill.style.width = `${(100 * p).toFixed(1)}%`;
-      return h("li", {}, fill, h("bdi", { class: "sl-top-name", dir: "ltr", title: name }, name), h("span", { class: "sl-top-p" }, percent(p, p < 0.1 ? 1 : 0)));
-    }));
+    if (!rows.length)
+      return bars.replaceChildren(
+        h("li", { class: "sl-top-none" }, list ? "not computed yet" : "likely tokens are not kept for this run"),
+      );
+    bars.replaceChildren(
+      ...rows.map(([name, p]) => {
+        const fill = h("span", { class: "sl-top-bar" });
+        fill.style.width = `${(100 * p).toFixed(1)}%`;
+        return h(
+          "li",
+          {},
+          fill,
+          h("bdi", { class: "sl-top-name", dir: "ltr", title: name }, name),
+          h("span", { class: "sl-top-p" }, percent(p, p < 0.1 ? 1 : 0)),
+        );
+      }),
+    );
   }
 
   drawPins(pins) {
-    this.pinList.replaceChildren(...[...pins].map(([cell, pin]) => h("button", { type: "button", class: `sl-pin sl-pin-${pin + 1}`, "aria-label": `Unpin position ${cell}`, title: "Unpin", onclick: () => this.onPin(cell) }, `${pin + 1}: position ${cell} ✕`)));
+    this.pinList.replaceChildren(
+      ...[...pins].map(([cell, pin]) =>
+        h(
+          "button",
+          {
+            type: "button",
+            class: `sl-pin sl-pin-${pin + 1}`,
+            "aria-label": `Unpin position ${cell}`,
+            title: "Unpin",
+            onclick: () => this.onPin(cell),
+          },
+          `${pin + 1}: position ${cell} ✕`,
+        ),
+      ),
+    );
   }
 }

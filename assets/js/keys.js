@@ -1,10 +1,17 @@
 // Keyboard: the timeline's keys anywhere on the stage, the arrows inside a focused grid to move over its cells.
 
-const TYPING = "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
+const TYPING =
+  "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 
 /** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. */
 export function timelineKeys(timeline, root) {
-  const keys = { " ": () => timeline.toggle(), ArrowLeft: () => timeline.move(-1), ArrowRight: () => timeline.move(1), Home: () => timeline.seek(0), End: () => timeline.seek(Infinity) };
+  const keys = {
+    " ": () => timeline.toggle(),
+    ArrowLeft: () => timeline.move(-1),
+    ArrowRight: () => timeline.move(1),
+    Home: () => timeline.seek(0),
+    End: () => timeline.seek(Infinity),
+  };
   const listen = (event) => {
     const { target } = event;
     if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented || !keys[event.key]) return;
@@ -23,12 +30,15 @@ export function timelineKeys(timeline, root) {
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */
 export function gridKeys(canvas, { cell, count, columns, move, pin }) {
   canvas.addEventListener("keydown", (event) => {
-    const now = cell(), step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[event.key];
+    const now = cell(),
+      step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[event.key];
     if (event.key === "Enter" && now >= 0) pin(now);
     else if (event.key === "Home") move(0);
     else if (event.key === "End") move(count() - 1);
-    else if (step !== undefined) { const next = now < 0 ? 0 : now + step; if (next >= 0 && next < count()) move(next); }
-    else return;
+    else if (step !== undefined) {
+      const next = now < 0 ? 0 : now + step;
+      if (next >= 0 && next < count()) move(next);
+    } else return;
     event.preventDefault();
     event.stopPropagation();
   });

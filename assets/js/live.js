@@ -7,13 +7,27 @@ import { Stage } from "./stage.js";
 import { Trace } from "./trace.js";
 
 const LOOP_PAUSE_MS = 5000;
-const LINKED = ["gen_length", "steps", "block_length", "temperature", "cfg_scale", "remasking", "threshold", "seed", "suppress_eos", "suppress_eos_confidence", "no_repeat_ngram_size"];
+const LINKED = [
+  "gen_length",
+  "steps",
+  "block_length",
+  "temperature",
+  "cfg_scale",
+  "remasking",
+  "threshold",
+  "seed",
+  "suppress_eos",
+  "suppress_eos_confidence",
+  "no_repeat_ngram_size",
+];
 
 /** A link that reopens the page with this run's prompt and settings. */
 function linkTo({ header }) {
   const query = new URLSearchParams({ model: header.model.name, prompt: header.prompt ?? "" });
-  for (const name of LINKED) if (header.settings[name] !== null && header.settings[name] !== undefined) query.set(name, header.settings[name]);
-  for (const name of ["epsilon", "percentile", "visible_steps"]) if (typeof header.lock?.[name] === "number") query.set(name, header.lock[name]);
+  for (const name of LINKED)
+    if (header.settings[name] !== null && header.settings[name] !== undefined) query.set(name, header.settings[name]);
+  for (const name of ["epsilon", "percentile", "visible_steps"])
+    if (typeof header.lock?.[name] === "number") query.set(name, header.lock[name]);
   return `${location.origin}${location.pathname}?${query}`;
 }
 
@@ -22,7 +36,11 @@ class Live {
     Object.assign(this, { server, trigger, base, run: null });
     this.stage = new Stage(root, {
       plotly: new URL("plotly.min.js", base).href,
-      source: { document: (trace) => (trace.id ? server.export(trace.id) : null), shell: () => server.shell(), link: linkTo },
+      source: {
+        document: (trace) => (trace.id ? server.export(trace.id) : null),
+        shell: () => server.shell(),
+        link: linkTo,
+      },
       fetchTop: (trace, cell, step) => (trace.id && step >= 0 ? server.top(trace.id, cell, step) : null),
       stepLive: () => this.step(),
     });
@@ -46,7 +64,14 @@ class Live {
   /** The recorded run starts over after a while, until somebody touches the page. */
   #loop(trace) {
     let touched = false;
-    for (const type of ["pointerdown", "keydown"]) addEventListener(type, () => { touched = true; }, { once: true, capture: true });
+    for (const type of ["pointerdown", "keydown"])
+      addEventListener(
+        type,
+        () => {
+          touched = true;
+        },
+        { once: true, capture: true },
+      );
     const again = () => {
       if (touched || this.stage.trace !== trace) return;
       const { timeline } = this.stage;
@@ -58,7 +83,11 @@ class Live {
 
   receive(text) {
     let batch;
-    try { batch = JSON.parse(text); } catch { return; }
+    try {
+      batch = JSON.parse(text);
+    } catch {
+      return;
+    }
     for (const message of batch) this.#message(message);
     this.#showNew();
   }
@@ -73,17 +102,26 @@ class Live {
 
   #message(message) {
     if (message.refused || message.open) clearInterval(this.queueTimer);
-    if (message.refused) { this.#state("idle"); return this.stage.say(message.refused, "error"); }
+    if (message.refused) {
+      this.#state("idle");
+      return this.stage.say(message.refused, "error");
+    }
     if (message.open) return this.#open(message);
     const { run } = this;
     if (!run || message.run !== run.id || message.seq <= run.seq) return;
-    if (message.seq !== run.seq + 1) { this.lost = (this.lost ?? 0) + 1; return this.trigger("play", { run: run.id, after: run.seq }); }
+    if (message.seq !== run.seq + 1) {
+      this.lost = (this.lost ?? 0) + 1;
+      return this.trigger("play", { run: run.id, after: run.seq });
+    }
     run.seq = message.seq;
     if (message.end) return this.#end(message);
     run.trace.addPieces(message.pieces);
     for (const record of message.records) run.trace.append(record);
     run.grown = true;
-    if (run.steps !== undefined && --run.steps <= 0) { run.steps = undefined; this.#state("paused"); }
+    if (run.steps !== undefined && --run.steps <= 0) {
+      run.steps = undefined;
+      this.#state("paused");
+    }
   }
 
   #open(message) {
@@ -102,7 +140,10 @@ class Live {
     trace.live = false;
     if (trace.count) this.stage.runs.add(trace, end === "finished" ? "live" : end);
     if (this.stage.trace === trace) this.stage.finish();
-    this.stage.say(problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : ""), problem ? "error" : "note");
+    this.stage.say(
+      problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : ""),
+      problem ? "error" : "note",
+    );
   }
 
   #started() {
@@ -115,15 +156,21 @@ class Live {
   #watchQueue() {
     clearInterval(this.queueTimer);
     this.queueTimer = setInterval(() => {
-      const [, place, all] = document.getElementById("sl-queue")?.textContent.match(/queue:\s*(\d+)\s*\/\s*(\d+)/) ?? [];
-      if (/error/i.test(document.getElementById("sl-queue")?.textContent)) { clearInterval(this.queueTimer); this.stage.say("The server refused this run; its message is in the corner of the page.", "error"); }
-      else if (place) this.stage.say(`Waiting for the device: place ${place} of ${all} in the queue.`);
+      const [, place, all] =
+        document.getElementById("sl-queue")?.textContent.match(/queue:\s*(\d+)\s*\/\s*(\d+)/) ?? [];
+      if (/error/i.test(document.getElementById("sl-queue")?.textContent)) {
+        clearInterval(this.queueTimer);
+        this.stage.say("The server refused this run; its message is in the corner of the page.", "error");
+      } else if (place) this.stage.say(`Waiting for the device: place ${place} of ${all} in the queue.`);
     }, 300);
   }
 
   async pause() {
     if (!this.run || this.run.state !== "running") return;
-    if (!this.run.pausable) { this.stage.timeline.seek(this.stage.timeline.step - 1); return this.stage.say("Only the display is paused: this server’s device cannot hold a run."); }
+    if (!this.run.pausable) {
+      this.stage.timeline.seek(this.stage.timeline.step - 1);
+      return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
+    }
     this.#state("paused");
     await this.server.pause(this.run.id);
   }
@@ -140,7 +187,10 @@ class Live {
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || run.state !== "paused") return false;
-    if (run.steps === undefined) { run.steps = 1; this.trigger("tick", { run: run.id, after: run.seq }); }
+    if (run.steps === undefined) {
+      run.steps = 1;
+      this.trigger("tick", { run: run.id, after: run.seq });
+    }
     return true;
   }
 

@@ -6,8 +6,15 @@ const strict = new TextDecoder("utf-8", { fatal: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
 const isHidden = (code) =>
-  code < 32 || (code >= 127 && code < 160) || code === 0xad || code === 0x61c || (code >= 0x200b && code <= 0x200f) ||
-  (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) || code === 0xfeff || (code >= 0xfff0 && code <= 0xfffb);
+  code < 32 ||
+  (code >= 127 && code < 160) ||
+  code === 0xad ||
+  code === 0x61c ||
+  (code >= 0x200b && code <= 0x200f) ||
+  (code >= 0x2028 && code <= 0x202e) ||
+  (code >= 0x2060 && code <= 0x206f) ||
+  code === 0xfeff ||
+  (code >= 0xfff0 && code <= 0xfffb);
 
 /** Text with white space at the ends, control and direction characters made visible. */
 export function visible(text, { trim = false } = {}) {
@@ -26,7 +33,9 @@ export function visible(text, { trim = false } = {}) {
 }
 
 export class Pieces {
-  constructor() { this.map = new Map(); }
+  constructor() {
+    this.map = new Map();
+  }
 
   add(pieces) {
     for (const [id, piece] of Object.entries(pieces ?? {})) this.map.set(Number(id), piece);
@@ -58,9 +67,13 @@ export class Pieces {
   #byteRun(tokens, start, labels) {
     let end = start;
     while (end < tokens.length && tokens[end] >= 0 && Array.isArray(this.map.get(tokens[end]))) end++;
-    for (let i = start; i < end;) {
+    for (let i = start; i < end; ) {
       const taken = this.#character(tokens, i, end, labels);
-      if (!taken) labels[i] = this.map.get(tokens[i]).map((b) => hex(b, 2)).join(" ");
+      if (!taken)
+        labels[i] = this.map
+          .get(tokens[i])
+          .map((b) => hex(b, 2))
+          .join(" ");
       i += taken || 1;
     }
     return end - 1;
@@ -75,21 +88,27 @@ export class Pieces {
         labels[i] = visible(strict.decode(Uint8Array.from(bytes)));
         for (let k = i + 1; k <= j; k++) labels[k] = "‥";
         return j - i + 1;
-      } catch { /* not yet whole: take one more piece */ }
+      } catch {
+        /* not yet whole: take one more piece */
+      }
     }
     return 0;
   }
 
   /** Running text of the tokens; masked positions show as `gap`. */
   text(tokens, gap = "▁", stopAt = null) {
-    const bytes = [], encoder = new TextEncoder();
+    const bytes = [],
+      encoder = new TextEncoder();
     let masks = 0;
     for (const id of tokens) {
-      if (id < 0) { if (masks++ < 1) bytes.push(...encoder.encode(gap)); continue; }
+      if (id < 0) {
+        if (masks++ < 1) bytes.push(...encoder.encode(gap));
+        continue;
+      }
       masks = 0;
       if (id === stopAt) break;
       const piece = this.map.get(id);
-      bytes.push(...(typeof piece === "string" ? encoder.encode(piece) : piece ?? encoder.encode(`#${id}`)));
+      bytes.push(...(typeof piece === "string" ? encoder.encode(piece) : (piece ?? encoder.encode(`#${id}`))));
     }
     return new TextDecoder().decode(Uint8Array.from(bytes));
   }

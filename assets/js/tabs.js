@@ -4,12 +4,33 @@ import { h } from "./dom.js";
 
 /** panels: [[name, node, onOpen?], ...] */
 export function tabs(panels, label) {
-  const buttons = panels.map(([name], i) => h("button", { type: "button", role: "tab", id: `sl-tab-${name}`, "aria-controls": `sl-panel-${name}`, onclick: () => open(i) }, name));
-  const boxes = panels.map(([name, node]) => h("div", { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}`, class: "sl-panel" }, node));
+  const buttons = panels.map(([name], i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `sl-tab-${name}`,
+        "aria-controls": `sl-panel-${name}`,
+        onclick: () => open(i),
+      },
+      name,
+    ),
+  );
+  const boxes = panels.map(([name, node]) =>
+    h(
+      "div",
+      { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}`, class: "sl-panel" },
+      node,
+    ),
+  );
   const list = h("div", { role: "tablist", "aria-label": label, class: "sl-tablist" }, buttons);
   list.addEventListener("keydown", (event) => {
-    const now = buttons.indexOf(document.activeElement), last = buttons.length - 1;
-    const next = { ArrowRight: now === last ? 0 : now + 1, ArrowLeft: now ? now - 1 : last, Home: 0, End: last }[event.key];
+    const now = buttons.indexOf(document.activeElement),
+      last = buttons.length - 1;
+    const next = { ArrowRight: now === last ? 0 : now + 1, ArrowLeft: now ? now - 1 : last, Home: 0, End: last }[
+      event.key
+    ];
     if (now < 0 || next === undefined) return;
     event.preventDefault();
     event.stopPropagation();
@@ -17,7 +38,11 @@ export function tabs(panels, label) {
     buttons[next].focus();
   });
   function open(which) {
-    buttons.forEach((button, i) => { button.setAttribute("aria-selected", i === which); button.tabIndex = i === which ? 0 : -1; boxes[i].hidden = i !== which; });
+    buttons.forEach((button, i) => {
+      button.setAttribute("aria-selected", i === which);
+      button.tabIndex = i === which ? 0 : -1;
+      boxes[i].hidden = i !== which;
+    });
     panels[which][2]?.();
   }
   open(0);

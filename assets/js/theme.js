@@ -1,13 +1,37 @@
 // Colours for the canvases, read from the stylesheet, and a notice when the theme changes.
 
-const NAMES = ["masked", "masked-dot", "active", "active-ring", "active-text", "locked", "locked-hatch", "locked-text", "prompt", "differs", "fresh", "fresh-lock",
-  "ink", "muted", "panel", "line", "baseline", "surelock", "raster-masked", "raster-active", "raster-locked", "raster-active-baseline"];
+const NAMES = [
+  "masked",
+  "masked-dot",
+  "active",
+  "active-ring",
+  "active-text",
+  "locked",
+  "locked-hatch",
+  "locked-text",
+  "prompt",
+  "differs",
+  "fresh",
+  "fresh-lock",
+  "ink",
+  "muted",
+  "panel",
+  "line",
+  "baseline",
+  "surelock",
+  "raster-masked",
+  "raster-active",
+  "raster-locked",
+  "raster-active-baseline",
+];
 export const PIN_COLOURS = 6;
 
 /** The palette in force at `element`: {masked: "#…", activeRing: "#…", pins: [...]}. */
 export function palette(element) {
-  const style = getComputedStyle(element), colours = {};
-  for (const name of NAMES) colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue(`--sl-${name}`).trim();
+  const style = getComputedStyle(element),
+    colours = {};
+  for (const name of NAMES)
+    colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue(`--sl-${name}`).trim();
   colours.pins = Array.from({ length: PIN_COLOURS }, (_, i) => style.getPropertyValue(`--sl-pin-${i + 1}`).trim());
   return colours;
 }
@@ -18,5 +42,8 @@ export function onThemeChange(callback) {
   observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
   const queries = ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)"].map((q) => matchMedia(q));
   for (const query of queries) query.addEventListener("change", callback);
-  return () => { observer.disconnect(); for (const query of queries) query.removeEventListener("change", callback); };
+  return () => {
+    observer.disconnect();
+    for (const query of queries) query.removeEventListener("change", callback);
+  };
 }

@@ -15,31 +15,79 @@ const icon = (path) => {
   return svg;
 };
 const ICONS = {
-  start: "M6 5h2v14H6zM20 5v14L9 12z", back: "M17 5v14L7 12z", play: "M7 4v16l13-8z", pause: "M6 5h4v14H6zM14 5h4v14h-4z",
-  forward: "M7 5v14l10-7z", end: "M16 5h2v14h-2zM4 5v14l11-7z",
+  start: "M6 5h2v14H6zM20 5v14L9 12z",
+  back: "M17 5v14L7 12z",
+  play: "M7 4v16l13-8z",
+  pause: "M6 5h4v14H6zM14 5h4v14h-4z",
+  forward: "M7 5v14l10-7z",
+  end: "M16 5h2v14h-2zM4 5v14l11-7z",
 };
 
 export class Timeline {
   /** onMove(step) draws; onStepPastEnd() asks for one more step of a live run, and says whether there can be one. */
   constructor({ onMove, onPlaying, onStepPastEnd }) {
     Object.assign(this, { onMove, onPlaying, onStepPastEnd, step: -1, playing: false, follow: true, trace: null });
-    const button = (name, label, action, keys) => h("button", { type: "button", class: `sl-tool sl-${name}`, "aria-label": label, title: `${label} (${keys})`, onclick: action }, icon(ICONS[name]));
+    const button = (name, label, action, keys) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: `sl-tool sl-${name}`,
+          "aria-label": label,
+          title: `${label} (${keys})`,
+          onclick: action,
+        },
+        icon(ICONS[name]),
+      );
     this.playButton = button("play", "Play", () => this.toggle(), "Space");
-    this.scrubber = h("input", { type: "range", min: 0, max: 0, value: 0, class: "sl-scrubber", "aria-label": "Step", oninput: () => this.seek(Number(this.scrubber.value)) });
+    this.scrubber = h("input", {
+      type: "range",
+      min: 0,
+      max: 0,
+      value: 0,
+      class: "sl-scrubber",
+      "aria-label": "Step",
+      oninput: () => this.seek(Number(this.scrubber.value)),
+    });
     this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
     this.label = h("output", { class: "sl-step-label" }, "–");
-    this.speed = h("select", { class: "sl-speed", "aria-label": "Speed" }, SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)));
-    this.liveButton = h("button", { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() }, "Go to live");
-    this.node = h("section", { class: "sl-timeline", "aria-label": "Timeline" },
-      h("div", { class: "sl-tools" }, button("start", "To the start", () => this.seek(0), "Home"), button("back", "One step back", () => this.move(-1), "Left"), this.playButton,
-        button("forward", "One step forward", () => this.move(1), "Right"), button("end", "To the end", () => this.seek(Infinity), "End")),
-      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks), this.liveButton, this.label, this.speed);
+    this.speed = h(
+      "select",
+      { class: "sl-speed", "aria-label": "Speed" },
+      SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
+    );
+    this.liveButton = h(
+      "button",
+      { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() },
+      "Go to live",
+    );
+    this.node = h(
+      "section",
+      { class: "sl-timeline", "aria-label": "Timeline" },
+      h(
+        "div",
+        { class: "sl-tools" },
+        button("start", "To the start", () => this.seek(0), "Home"),
+        button("back", "One step back", () => this.move(-1), "Left"),
+        this.playButton,
+        button("forward", "One step forward", () => this.move(1), "Right"),
+        button("end", "To the end", () => this.seek(Infinity), "End"),
+      ),
+      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks),
+      this.liveButton,
+      this.label,
+      this.speed,
+    );
     this.show = perFrame(() => this.#show());
     new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
   }
 
-  get last() { return this.trace ? this.trace.count - 1 : -1; }
-  get atEnd() { return this.step >= this.last; }
+  get last() {
+    return this.trace ? this.trace.count - 1 : -1;
+  }
+  get atEnd() {
+    return this.step >= this.last;
+  }
 
   /** A new trace; at `step` (default: before its first). */
   load(trace, { live = false, step = -1 } = {}) {
@@ -54,7 +102,8 @@ export class Timeline {
   grew() {
     if (this.follow) this.step = this.last;
     this.liveButton.hidden = !this.live || this.follow;
-    if (this.follow || this.playing) this.show(); else this.#labels();
+    if (this.follow || this.playing) this.show();
+    else this.#labels();
     this.#moreTicks();
   }
 
@@ -67,7 +116,12 @@ export class Timeline {
     this.#labels();
   }
 
-  followLive() { this.pause(); this.follow = true; this.step = this.last; this.grew(); }
+  followLive() {
+    this.pause();
+    this.follow = true;
+    this.step = this.last;
+    this.grew();
+  }
 
   seek(step) {
     this.pause();
@@ -79,11 +133,18 @@ export class Timeline {
 
   /** One step back or forward; forward past the end of a live run asks for a new one. */
   move(by) {
-    if (by > 0 && this.atEnd && this.onStepPastEnd()) { this.pause(); this.follow = true; return; }
+    if (by > 0 && this.atEnd && this.onStepPastEnd()) {
+      this.pause();
+      this.follow = true;
+      return;
+    }
     this.seek(this.step + by);
   }
 
-  toggle() { if (this.playing) this.pause(); else this.play(); }
+  toggle() {
+    if (this.playing) this.pause();
+    else this.play();
+  }
 
   play() {
     if (!this.trace || this.last < 0) return;
@@ -92,14 +153,20 @@ export class Timeline {
     this.follow = false;
     this.#playLabel();
     this.onPlaying(true);
-    let before = performance.now(), owed = 1; // the first step comes at once
+    let before = performance.now(),
+      owed = 1; // the first step comes at once
     const tick = (now) => {
       if (!this.playing) return;
       owed += ((now - before) * Number(this.speed.value)) / this.#interval();
       before = now;
       const steps = Math.min(Math.floor(owed), 8);
-      if (steps >= 1) { owed -= Math.floor(owed); this.step = Math.min(this.step + steps, this.last); this.#show(); }
-      if (!this.atEnd || this.live) requestAnimationFrame(tick); else this.pause();
+      if (steps >= 1) {
+        owed -= Math.floor(owed);
+        this.step = Math.min(this.step + steps, this.last);
+        this.#show();
+      }
+      if (!this.atEnd || this.live) requestAnimationFrame(tick);
+      else this.pause();
     };
     requestAnimationFrame(tick);
   }
@@ -111,7 +178,9 @@ export class Timeline {
     this.onPlaying(false);
   }
 
-  #interval() { return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.last + 1))); }
+  #interval() {
+    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.last + 1)));
+  }
 
   #playLabel() {
     this.playButton.replaceChildren(icon(this.playing ? ICONS.pause : ICONS.play));
@@ -119,18 +188,26 @@ export class Timeline {
     this.playButton.classList.toggle("sl-on", this.playing);
   }
 
-  #show() { this.#labels(); this.onMove(this.step); }
+  #show() {
+    this.#labels();
+    this.onMove(this.step);
+  }
 
   #labels() {
     this.scrubber.value = Math.max(0, this.step);
-    const text = this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.live ? this.trace.steps : this.last + 1}`;
+    const text =
+      this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.live ? this.trace.steps : this.last + 1}`;
     setText(this.label, text);
     this.scrubber.setAttribute("aria-valuetext", text);
   }
 
   drawTicks() {
-    const { ticks } = this, ratio = Math.min(devicePixelRatio || 1, 2);
-    Object.assign(ticks, { width: Math.round(ticks.clientWidth * ratio), height: Math.round(ticks.clientHeight * ratio) });
+    const { ticks } = this,
+      ratio = Math.min(devicePixelRatio || 1, 2);
+    Object.assign(ticks, {
+      width: Math.round(ticks.clientWidth * ratio),
+      height: Math.round(ticks.clientHeight * ratio),
+    });
     this.ticked = 0;
     this.#moreTicks();
   }
@@ -139,10 +216,12 @@ export class Timeline {
   #moreTicks() {
     const { width, height } = this.ticks;
     if (!width || !this.trace) return;
-    const pen = this.ticks.getContext("2d"), steps = Math.max(1, Number(this.scrubber.max));
+    const pen = this.ticks.getContext("2d"),
+      steps = Math.max(1, Number(this.scrubber.max));
     pen.fillStyle = getComputedStyle(this.node).getPropertyValue("--sl-surelock");
     for (; this.ticked <= this.last; this.ticked++) {
-      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0, tall = height * Math.min(1, 0.35 + 0.13 * count);
+      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0,
+        tall = height * Math.min(1, 0.35 + 0.13 * count);
       if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
     }
   }

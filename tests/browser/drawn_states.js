@@ -1,15 +1,38 @@
 // The state of every cell as its canvas shows it, by the colours of a few of its pixels.
 (lane) => {
-  const { stage } = surelock, side = stage.sides.find((s) => s.key === lane), { grid } = side, pen = side.canvas.getContext("2d");
-  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), c = stage.colours;
-  const looks = [[0, c.masked], [1, c.active], [2, c.locked], [2, c.lockedHatch]].map(([state, hex]) => [state, rgb(hex)]);
+  const { stage } = surelock,
+    side = stage.sides.find((s) => s.key === lane),
+    { grid } = side,
+    pen = side.canvas.getContext("2d");
+  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)),
+    c = stage.colours;
+  const looks = [
+    [0, c.masked],
+    [1, c.active],
+    [2, c.locked],
+    [2, c.lockedHatch],
+  ].map(([state, hex]) => [state, rgb(hex)]);
   return Array.from({ length: stage.trace.n }, (_, cell) => {
-    const [x, y, w, h] = grid.rect(cell), votes = [0, 0, 0];
-    for (const [dx, dy] of [[0.12, 0.3], [0.12, 0.5], [0.15, 0.7], [0.5, 0.16], [0.35, 0.16]]) {
-      const p = pen.getImageData(Math.round((x + w * dx) * grid.ratio), Math.round((y + h * dy) * grid.ratio), 1, 1).data;
-      const far = looks.map(([state, [r, g, b]]) => [Math.hypot(p[0] - r, p[1] - g, p[2] - b), state]).sort((a, b) => a[0] - b[0]);
+    const [x, y, w, h] = grid.rect(cell),
+      votes = [0, 0, 0];
+    for (const [dx, dy] of [
+      [0.12, 0.3],
+      [0.12, 0.5],
+      [0.15, 0.7],
+      [0.5, 0.16],
+      [0.35, 0.16],
+    ]) {
+      const p = pen.getImageData(
+        Math.round((x + w * dx) * grid.ratio),
+        Math.round((y + h * dy) * grid.ratio),
+        1,
+        1,
+      ).data;
+      const far = looks
+        .map(([state, [r, g, b]]) => [Math.hypot(p[0] - r, p[1] - g, p[2] - b), state])
+        .sort((a, b) => a[0] - b[0]);
       votes[far[0][1]]++;
     }
     return votes.indexOf(Math.max(...votes));
   });
-}
+};

@@ -1,1 +1,3 @@
-import(new URL("surelock/js/epsilon.js", document.baseURI).href).then(({ connect }) => connect({ element, props, watch }));
+import(new URL("surelock/js/epsilon.js", document.baseURI).href).then(({ connect }) =>
+  connect({ element, props, watch }),
+);

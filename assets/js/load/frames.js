@@ -4,9 +4,11 @@
 {
   const frame = window.requestAnimationFrame.bind(window);
   const put = (how) => Object.defineProperty(window, "requestAnimationFrame", { configurable: true, ...how });
-  put({ get() {
-    if (!new Error().stack.includes("statustracker")) return frame;
-    put({ value: frame, writable: true });
-    return (callback) => setTimeout(() => frame(callback), 500);
-  } });
+  put({
+    get() {
+      if (!new Error().stack.includes("statustracker")) return frame;
+      put({ value: frame, writable: true });
+      return (callback) => setTimeout(() => frame(callback), 500);
+    },
+  });
 }
