@@ -1,21 +1,28 @@
 // The whole run at a glance: a raster of states (position x step) for both decoders, and how long positions stayed active once unmasked.
 
 import { h, inView, setText, throttle, watchView } from "./dom.js";
-import { ACTIVE, LANES, LOCKED } from "./trace.js";
+import { ACTIVE, LANES } from "./trace.js";
 
 /** "#rrggbb" as one pixel of an ImageData, whatever the machine's byte order. */
 const pixel = (hex) =>
   new Uint32Array(Uint8Array.from([...[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), 255]).buffer)[0];
 
+/** The name of the delays from `low` steps up to, but not including, `high`. */
+function delayLabel(low, high) {
+  if (high === Infinity) return `${low} or more`;
+  if (high - low > 1) return `${low}–${high - 1} steps`;
+  return low === 0 ? "same step" : "1 step";
+}
+
 export class Analysis {
   constructor({ onSeek }) {
     this.panels = LANES.map((key) => {
       const canvas = h("canvas", {
-          class: "sl-raster",
-          role: "img",
-          "aria-label": "States of the positions over the steps",
-        }),
-        cursor = h("div", { class: "sl-raster-cursor" });
+        class: "sl-raster",
+        role: "img",
+        "aria-label": "States of the positions over the steps",
+      });
+      const cursor = h("div", { class: "sl-raster-cursor" });
       canvas.addEventListener("click", (event) =>
         onSeek(Math.floor((event.offsetX / canvas.clientWidth) * this.trace.steps)),
       );
@@ -78,13 +85,13 @@ export class Analysis {
   }
 
   #raster(canvas, lane) {
-    const { n } = lane,
-      width = this.trace.steps;
+    const { n } = lane;
+    const width = this.trace.steps;
     if (canvas.width !== width || canvas.height !== n) Object.assign(canvas, { width, height: n });
-    const pen = canvas.getContext("2d"),
-      image = pen.createImageData(width, n),
-      pixels = new Uint32Array(image.data.buffer),
-      { colours } = this;
+    const pen = canvas.getContext("2d");
+    const image = pen.createImageData(width, n);
+    const pixels = new Uint32Array(image.data.buffer);
+    const { colours } = this;
     const shades = [colours.rasterMasked, colours.rasterActive, colours.rasterLocked].map(pixel);
     for (let t = 0; t < lane.count; t++)
       for (let p = 0; p < n; p++) pixels[p * width + t] = shades[lane.state[t * n + p]];
@@ -93,29 +100,20 @@ export class Analysis {
 
   /** Steps from unmasking (for the prompt: from the start) to the lock that holds now. */
   #delays() {
-    const lane = this.trace.surelock,
-      last = lane.count - 1,
-      delays = [];
+    const lane = this.trace.surelock;
+    const last = lane.count - 1;
+    const delays = [];
     let never = 0;
     for (let p = 0; p < lane.n; p++) {
       const lock = lane.lockStep(p, last);
       if (lock >= 0) delays.push(lock - Math.max(0, lane.unmaskStep[p]));
       else if (last >= 0 && lane.row(last)[p] === ACTIVE) never++;
     }
-    const edges = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity],
-      counts = edges.slice(1).map((top, i) => delays.filter((d) => d >= edges[i] && d < top).length),
-      most = Math.max(1, ...counts, never);
+    const edges = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
+    const counts = edges.slice(1).map((top, i) => delays.filter((d) => d >= edges[i] && d < top).length);
+    const most = Math.max(1, ...counts, never);
     const rows = counts
-      .map((count, i) => [
-        edges[i + 1] === Infinity
-          ? "128 or more"
-          : edges[i + 1] - edges[i] === 1
-            ? edges[i] === 0
-              ? "same step"
-              : "1 step"
-            : `${edges[i]}–${edges[i + 1] - 1} steps`,
-        count,
-      ])
+      .map((count, i) => [delayLabel(edges[i], edges[i + 1]), count])
       .filter(([, count], i) => count || i < 4);
     rows.push(["still active", never]);
     delays.sort((a, b) => a - b);

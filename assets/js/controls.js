@@ -16,9 +16,9 @@ export function connect({ element }) {
   const button = (name, text, action) =>
     h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);
   let state = "idle";
-  const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause")),
-    step = button("step", "Step", () => tell("step")),
-    stop = button("stop", "Stop", () => tell("stop"));
+  const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause"));
+  const step = button("step", "Step", () => tell("step"));
+  const stop = button("stop", "Stop", () => tell("stop"));
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
   listen("state", (now) => {
     state = now;

@@ -26,8 +26,8 @@ const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 export class Curves {
   constructor() {
     this.plots = FIGURES.map((figure) => {
-      const plot = h("div", { class: "sl-plot" }),
-        cursor = h("div", { class: "sl-plot-cursor", hidden: true });
+      const plot = h("div", { class: "sl-plot" });
+      const cursor = h("div", { class: "sl-plot-cursor", hidden: true });
       return {
         ...figure,
         plot,
@@ -72,8 +72,8 @@ export class Curves {
     this.step = step;
     if (!inView(this.node)) return;
     for (const { plot, cursor } of this.plots) {
-      const axis = plot._fullLayout?.xaxis,
-        size = plot._fullLayout?._size;
+      const axis = plot._fullLayout?.xaxis;
+      const size = plot._fullLayout?._size;
       if (!axis || !size || step < 0) {
         cursor.hidden = true;
         continue;
@@ -97,25 +97,25 @@ export class Curves {
   }
 
   #data(key) {
-    const { trace, colours } = this,
-      line = (lane, f, colour, dash, name) => ({
-        x: range(lane.count, (t) => t + 1),
-        y: range(lane.count, (t) => f(lane.steps[t], t)),
-        mode: "lines",
-        name,
-        line: { color: colour, dash, width: 2 },
-        hovertemplate: "step %{x}: %{y:.3~g}",
-      });
-    const [first, second] = this.names,
-      both = (f) => [
-        line(trace.baseline, f, colours.baseline, "dash", first),
-        line(trace.surelock, f, colours.surelock, "solid", second),
-      ];
+    const { trace, colours } = this;
+    const line = (lane, f, colour, dash, name) => ({
+      x: range(lane.count, (t) => t + 1),
+      y: range(lane.count, (t) => f(lane.steps[t], t)),
+      mode: "lines",
+      name,
+      line: { color: colour, dash, width: 2 },
+      hovertemplate: "step %{x}: %{y:.3~g}",
+    });
+    const [first, second] = this.names;
+    const both = (f) => [
+      line(trace.baseline, f, colours.baseline, "dash", first),
+      line(trace.surelock, f, colours.surelock, "solid", second),
+    ];
     if (key === "flops") return both((s) => s.flops / s.baselineFlops);
     if (key === "saved") return both((s) => 1 - s.totalFlops / s.totalBaseline).slice(1);
     if (key === "time") return both((s) => 1000 * s.seconds);
-    const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null),
-      lane = trace.surelock;
+    const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
+    const lane = trace.surelock;
     const edge = (name, fill) => ({
       ...line(lane, (s) => level(s[name]), "transparent", "solid", "10–90 %"),
       hoverinfo: "skip",
@@ -155,8 +155,8 @@ export class Curves {
   }
 
   #layout({ key, y, log }) {
-    const { colours, trace } = this,
-      narrow = this.plots[0].plot.clientWidth < 420;
+    const { colours, trace } = this;
+    const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
     const epsilon = key === "kl" && Number.isFinite(trace.epsilon) && trace.epsilon > 0 ? trace.epsilon : null;
     return {

@@ -19,8 +19,8 @@ export function setText(node, text) {
 
 /** Calls f once per animation frame at most, with the latest arguments. */
 export function perFrame(f) {
-  let waiting = false,
-    latest = [];
+  let waiting = false;
+  let latest = [];
   return (...args) => {
     latest = args;
     if (waiting) return;
@@ -34,9 +34,9 @@ export function perFrame(f) {
 
 /** Calls f at most once per `ms`, the last call always included. */
 export function throttle(f, ms) {
-  let timer = null,
-    last = -Infinity,
-    latest = [];
+  let timer = null;
+  let last = -Infinity;
+  let latest = [];
   const call = () => {
     timer = null;
     last = performance.now();
@@ -77,7 +77,10 @@ export function download(name, type, content) {
 }
 
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
-export const seconds = (x) => (x < 9.95 ? `${x.toFixed(2)} s` : x < 99.5 ? `${x.toFixed(1)} s` : `${x.toFixed(0)} s`);
+export function seconds(x) {
+  if (x < 9.95) return `${x.toFixed(2)} s`;
+  return `${x.toFixed(x < 99.5 ? 1 : 0)} s`;
+}
 export function scientific(x) {
   if (x === Infinity) return "none yet";
   if (x === 0) return "≤ 1e-12";

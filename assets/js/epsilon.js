@@ -4,7 +4,11 @@ import { h, setText } from "./dom.js";
 
 const NEVER = -1;
 const STOPS = [NEVER, ...Array.from({ length: 8 }, (_, i) => [1, 2, 5].map((m) => Number(`${m}e${i - 8}`))).flat(), 1];
-const text = (e) => (e < 0 ? "never lock" : e >= 0.01 ? String(e) : e.toExponential().replace("e-", "e-"));
+
+function text(e) {
+  if (e < 0) return "never lock";
+  return e >= 0.01 ? String(e) : e.toExponential();
+}
 
 /** The stop nearest to a value, on the log scale. */
 function nearest(value) {

@@ -3,9 +3,9 @@
 import { h, percent, seconds, setText } from "./dom.js";
 
 function gauge(label, extra) {
-  const value = h("div", { class: "sl-gauge-value" }, "–"),
-    note = h("div", { class: "sl-gauge-note" }),
-    bars = h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, extra);
+  const value = h("div", { class: "sl-gauge-value" }, "–");
+  const note = h("div", { class: "sl-gauge-note" });
+  const bars = h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, extra);
   return {
     node: h("div", { class: "sl-gauge" }, h("div", { class: "sl-gauge-label" }, label), value, bars, note),
     value,
@@ -41,8 +41,8 @@ export class Gauges {
   draw(trace, step) {
     const now = trace.totals(step);
     if (!now) return this.#clear();
-    const [base, sure] = now.seconds,
-      speed = sure > 0 ? base / sure : 1;
+    const [base, sure] = now.seconds;
+    const speed = sure > 0 ? base / sure : 1;
     setText(this.flops.value, percent(now.flopsShare));
     setText(this.flops.note, "of the baseline’s FLOPs");
     setText(this.locked.value, `${now.locked}`);

@@ -15,8 +15,8 @@ export function layout(n, width) {
     return { columns, rows: Math.ceil(n / columns), w: width / columns, h: n <= 144 ? 26 : 23, gap: 3 };
   }
   const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
-  const columns = Math.ceil(width / size),
-    w = width / columns;
+  const columns = Math.ceil(width / size);
+  const w = width / columns;
   return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1 };
 }
 
@@ -29,8 +29,8 @@ export class Grid {
 
   /** Fits the canvas to its width; call when width, theme or n changes. */
   resize(n, width, colours) {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2),
-      box = layout(n, width);
+    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const box = layout(n, width);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     Object.assign(this, { n, box, ratio, colours });
     const [w, h] = [Math.round(width * ratio), Math.round(box.rows * box.h * ratio)];
@@ -41,9 +41,9 @@ export class Grid {
   }
 
   cellAt(x, y) {
-    const column = Math.floor(x / this.box.w),
-      row = Math.floor(y / this.box.h),
-      cell = row * this.box.columns + column;
+    const column = Math.floor(x / this.box.w);
+    const row = Math.floor(y / this.box.h);
+    const cell = row * this.box.columns + column;
     return column >= 0 && column < this.box.columns && row >= 0 && cell < this.n ? cell : -1;
   }
 
@@ -54,19 +54,19 @@ export class Grid {
 
   /** view: {lane, other (lane to differ from, or null), step, promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
   draw(view) {
-    const { pen, n } = this,
-      states = view.lane.row(view.step),
-      lit = this.#lit(view),
-      differs = this.#differences(view);
+    const { pen, n } = this;
+    const states = view.lane.row(view.step);
+    const lit = this.#lit(view);
+    const differs = this.#differences(view);
     if (!this.looks || this.promptLength !== view.promptLength) {
       Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
     for (let cell = 0; cell < n; cell++) {
-      const state = states[cell],
-        text = state === MASKED ? "" : (view.labels[cell] ?? ""),
-        pin = view.pins.get(cell) ?? -1,
-        hovered = cell === view.hover;
+      const state = states[cell];
+      const text = state === MASKED ? "" : (view.labels[cell] ?? "");
+      const pin = view.pins.get(cell) ?? -1;
+      const hovered = cell === view.hover;
       const look = (((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 64 + lit[cell] * 4 + state;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
@@ -77,17 +77,13 @@ export class Grid {
 
   /** Draws one cell anew, and nothing outside of it. */
   #cell(cell, { state, text, lit, differs, pin, hovered }) {
-    const {
-        pen,
-        ratio,
-        box: { columns, w, h },
-        colours,
-      } = this,
-      [x, y] = this.rect(cell),
-      column = cell % columns,
-      row = Math.floor(cell / columns);
-    const edge = (size, i) => Math.round(i * size * ratio),
-      [left, top] = [edge(w, column), edge(h, row)];
+    const { pen, ratio, colours } = this;
+    const { columns, w, h } = this.box;
+    const [x, y] = this.rect(cell);
+    const column = cell % columns;
+    const row = Math.floor(cell / columns);
+    const edge = (size, i) => Math.round(i * size * ratio);
+    const [left, top] = [edge(w, column), edge(h, row)];
     const region = [left, top, edge(w, column + 1) - left, edge(h, row + 1) - top];
     const edged = lit || pin >= 0 || hovered || cell < this.promptLength + columns; // may draw lines at the cell's edge
     pen.setTransform(1, 0, 0, 1, 0, 0);
@@ -113,15 +109,15 @@ export class Grid {
 
   /** A cell of one state as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
   #sprite(state) {
-    const { box, ratio, colours } = this,
-      sprite = document.createElement("canvas"),
-      pen = sprite.getContext("2d");
+    const { box, ratio, colours } = this;
+    const sprite = document.createElement("canvas");
+    const pen = sprite.getContext("2d");
     Object.assign(sprite, {
       width: Math.max(1, Math.round((box.w - box.gap) * ratio)),
       height: Math.max(1, Math.round((box.h - box.gap) * ratio)),
     });
-    const [w, h] = [sprite.width / ratio, sprite.height / ratio],
-      radius = Math.min(5, w / 4);
+    const [w, h] = [sprite.width / ratio, sprite.height / ratio];
+    const radius = Math.min(5, w / 4);
     pen.scale(ratio, ratio);
     pen.beginPath();
     pen.roundRect(0, 0, w, h, radius);
@@ -170,11 +166,9 @@ export class Grid {
 
   #glow(cell, colour, strength) {
     if (!strength) return;
-    const {
-        pen,
-        box: { gap },
-      } = this,
-      [x, y, w, h] = this.rect(cell);
+    const { pen } = this;
+    const { gap } = this.box;
+    const [x, y, w, h] = this.rect(cell);
     pen.globalAlpha = strength;
     pen.beginPath();
     pen.roundRect(x - 0.2, y - 0.2, w + 0.4, h + 0.4, Math.min(6, w / 4));
@@ -188,17 +182,18 @@ export class Grid {
   }
 
   #label(cell, label, state) {
-    const { pen, colours } = this,
-      [x, y, w, h] = this.rect(cell),
-      fit = this.#fit(label, w - 6, h);
+    const { pen, colours } = this;
+    const [x, y, w, h] = this.rect(cell);
+    const fit = this.#fit(label, w - 6, h);
     pen.direction = "ltr";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.font = `500 ${fit.size}px ${FONT}`;
     pen.fillStyle = state === LOCKED ? colours.lockedText : colours.activeText;
-    fit.lines.forEach((line, i) =>
-      pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + (i - (fit.lines.length - 1) / 2) * fit.size * 1.02, w - 3),
-    );
+    fit.lines.forEach((line, i) => {
+      const fromMiddle = i - (fit.lines.length - 1) / 2;
+      pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + fromMiddle * fit.size * 1.02, w - 3);
+    });
   }
 
   /** The largest type in which the whole label fits, on two lines if it must; only labels beyond that are cut. */
@@ -206,14 +201,14 @@ export class Grid {
     let fit = this.fits.get(label);
     if (fit) return fit;
     this.pen.font = `500 13px ${FONT}`;
-    const wide = this.pen.measureText(label).width,
-      one = Math.min(13, height * 0.62, (13 * width) / wide);
+    const wide = this.pen.measureText(label).width;
+    const one = Math.min(13, height * 0.62, (13 * width) / wide);
     if (one >= 9 || height < 18)
       fit = { lines: [one >= 6 || height < 18 ? cut(label, one) : label], size: Math.max(one, 6) };
     else {
-      const chars = Array.from(label),
-        half = Math.ceil(chars.length / 2),
-        two = Math.min(9.5, (13 * width * 1.9) / wide);
+      const chars = Array.from(label);
+      const half = Math.ceil(chars.length / 2);
+      const two = Math.min(9.5, (13 * width * 1.9) / wide);
       fit = {
         lines:
           two >= 6 ? [chars.slice(0, half).join(""), chars.slice(half).join("")] : [chars.slice(0, 9).join(""), "…"],
@@ -241,9 +236,9 @@ export class Grid {
 
   /** A corner and an underline. */
   #mark(cell) {
-    const { pen } = this,
-      [x, y, w, h] = this.rect(cell),
-      size = Math.max(5, Math.min(9, w / 3));
+    const { pen } = this;
+    const [x, y, w, h] = this.rect(cell);
+    const size = Math.max(5, Math.min(9, w / 3));
     pen.fillStyle = this.colours.differs;
     pen.beginPath();
     pen.moveTo(x + w - size, y);
@@ -255,17 +250,14 @@ export class Grid {
 
   /** This cell's part of the line around all prompt cells: its borders with one of the other kind. */
   #prompt(cell) {
-    const {
-        pen,
-        promptLength,
-        box: { columns, w, h },
-      } = this,
-      column = cell % columns,
-      x = column * w,
-      y = Math.floor(cell / columns) * h,
-      e = 0.9;
-    const inside = (other) => other >= 0 && other < promptLength,
-      own = inside(cell);
+    const { pen, promptLength } = this;
+    const { columns, w, h } = this.box;
+    const column = cell % columns;
+    const x = column * w;
+    const y = Math.floor(cell / columns) * h;
+    const e = 0.9;
+    const inside = (other) => other >= 0 && other < promptLength;
+    const own = inside(cell);
     const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
     pen.beginPath();
     if (own !== inside(cell - columns)) {
@@ -291,12 +283,10 @@ export class Grid {
   }
 
   #ring(cell, colour, line, badge) {
-    const {
-        pen,
-        box: { gap },
-      } = this,
-      [x, y, w, h] = this.rect(cell),
-      inset = (line - gap) / 2; // the line's outer edge is the cell's
+    const { pen } = this;
+    const { gap } = this.box;
+    const [x, y, w, h] = this.rect(cell);
+    const inset = (line - gap) / 2; // the line's outer edge is the cell's
     pen.beginPath();
     pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
     pen.strokeStyle = colour;

@@ -3,6 +3,12 @@
 import { h, percent, scientific, setText } from "./dom.js";
 import { LOCKED, STATES } from "./trace.js";
 
+/** When a position was unmasked, as known after step t. */
+function whenUnmasked(step, t) {
+  if (step < 0) return "prompt";
+  return step <= t ? `step ${step + 1}` : "not yet";
+}
+
 export class Inspector {
   /** fetchTop(position, step) -> Promise of {baseline: [[id, piece, p], ...], surelock: ...} or null, for traces that hold no likely tokens themselves. */
   constructor({ onPin, fetchTop }) {
@@ -19,8 +25,8 @@ export class Inspector {
       "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.",
     );
     this.columns = ["baseline", "surelock"].map((key) => {
-      const facts = h("dl", { class: "sl-facts" }),
-        bars = h("ol", { class: "sl-top" });
+      const facts = h("dl", { class: "sl-facts" });
+      const bars = h("ol", { class: "sl-top" });
       const heading = h("h4", {});
       return {
         key,
@@ -48,7 +54,9 @@ export class Inspector {
 
   load(trace, names) {
     Object.assign(this, { trace, asked: "" });
-    this.columns.forEach(({ heading }, i) => setText(heading, names[i]));
+    this.columns.forEach(({ heading }, i) => {
+      setText(heading, names[i]);
+    });
   }
 
   draw(cell, step, pins) {
@@ -65,61 +73,61 @@ export class Inspector {
 
   /** One line about a cell, for the tooltip and screen readers. */
   describe(lane, cell, step) {
-    const t = lane.clamp(step),
-      state = lane.row(t)[cell];
+    const t = lane.clamp(step);
+    const state = lane.row(t)[cell];
     if (lane.unmaskStep[cell] > t) return `Position ${cell}: masked`;
     const lock = lane.lockStep(cell, t);
     return `Position ${cell}: ${this.trace.pieces.name(lane.token[cell])}, ${STATES[state]}${lock >= 0 ? ` since step ${lock + 1}` : ""}`;
   }
 
   #facts({ key, facts }, cell, step) {
-    const lane = this.trace[key],
-      t = lane.clamp(step),
-      seen = lane.lastComputed(cell, t),
-      unmasked = lane.unmaskStep[cell],
-      lock = lane.lockStep(cell, t);
-    const token = unmasked <= t ? this.trace.pieces.name(lane.token[cell]) : "masked",
-      at = seen * lane.n + cell;
+    const lane = this.trace[key];
+    const t = lane.clamp(step);
+    const seen = lane.lastComputed(cell, t);
+    const unmasked = lane.unmaskStep[cell];
+    const lock = lane.lockStep(cell, t);
+    const token = unmasked <= t ? this.trace.pieces.name(lane.token[cell]) : "masked";
+    const at = seen * lane.n + cell;
     const rows = [
       ["Token", token],
       ["State", STATES[lane.row(t)[cell]]],
-      ["Unmasked", unmasked < 0 ? "prompt" : unmasked <= t ? `step ${unmasked + 1}` : "not yet"],
+      ["Unmasked", whenUnmasked(unmasked, t)],
       ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
       ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : "–"],
       ["KL", seen >= 0 ? scientific(lane.kl[at]) : "–"],
     ];
     if (facts.childElementCount !== 2 * rows.length)
       facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
-    rows.forEach(([, value], i) => setText(facts.children[2 * i + 1], value));
+    rows.forEach(([, value], i) => {
+      setText(facts.children[2 * i + 1], value);
+    });
     facts.children[1].title = token;
     facts.classList.toggle("sl-is-locked", lane.row(t)[cell] === LOCKED);
   }
 
   #tops(cell, step) {
     const own = this.columns.map(({ key }) => this.trace[key].top(cell, step));
-    if (own.some((list) => list !== null) || !this.fetchTop)
-      return this.columns.forEach((column, i) =>
-        this.#bars(
-          column,
-          own[i]?.map(([id, p]) => [this.trace.pieces.name(id), p]),
-        ),
-      );
+    if (own.some((list) => list !== null) || !this.fetchTop) {
+      this.columns.forEach((column, i) => {
+        const named = own[i]?.map(([id, p]) => [this.trace.pieces.name(id), p]);
+        this.#bars(column, named);
+      });
+      return;
+    }
     const wanted = `${cell}/${step}`;
     if (this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
+    // a sweep of the pointer asks for nothing on its way
     this.timer = setTimeout(async () => {
-      // a sweep of the pointer asks for nothing on its way
       const found = await this.fetchTop(cell, step);
       if (this.asked !== wanted) return;
       const { pieces } = this.trace;
       for (const column of this.columns) {
         const list = found?.[column.key];
         for (const [id, piece] of list ?? []) if (piece !== null) pieces.add({ [id]: piece });
-        this.#bars(
-          column,
-          list?.map(([id, , p]) => [pieces.name(id), p]),
-        );
+        const named = list?.map(([id, , p]) => [pieces.name(id), p]);
+        this.#bars(column, named);
       }
     }, 120);
   }

@@ -30,8 +30,8 @@ export function timelineKeys(timeline, root) {
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */
 export function gridKeys(canvas, { cell, count, columns, move, pin }) {
   canvas.addEventListener("keydown", (event) => {
-    const now = cell(),
-      step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[event.key];
+    const now = cell();
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns(), ArrowDown: columns() }[event.key];
     if (event.key === "Enter" && now >= 0) pin(now);
     else if (event.key === "Home") move(0);
     else if (event.key === "End") move(count() - 1);

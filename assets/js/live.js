@@ -166,7 +166,7 @@ class Live {
   }
 
   async pause() {
-    if (!this.run || this.run.state !== "running") return;
+    if (this.run?.state !== "running") return;
     if (!this.run.pausable) {
       this.stage.timeline.seek(this.stage.timeline.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
@@ -177,7 +177,7 @@ class Live {
 
   resume() {
     const { run } = this;
-    if (!run || run.state !== "paused") return;
+    if (run?.state !== "paused") return;
     this.#state("running");
     this.stage.timeline.followLive();
     this.trigger("play", { run: run.id, after: run.seq });

@@ -97,8 +97,8 @@ export class Pieces {
 
   /** Running text of the tokens; masked positions show as `gap`. */
   text(tokens, gap = "▁", stopAt = null) {
-    const bytes = [],
-      encoder = new TextEncoder();
+    const bytes = [];
+    const encoder = new TextEncoder();
     let masks = 0;
     for (const id of tokens) {
       if (id < 0) {

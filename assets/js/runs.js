@@ -18,13 +18,16 @@ const LOCKS = [
   ["visible_steps", "Wait until seen"],
 ];
 
-const epsilonText = (e) => (typeof e === "number" && e < 0 ? "never" : e === null || e === undefined ? "–" : String(e));
+function epsilonText(e) {
+  if (e === null || e === undefined) return "–";
+  return typeof e === "number" && e < 0 ? "never" : String(e);
+}
 
 /** [[name, value], ...] of everything a reader may compare. */
 function facts({ trace }) {
-  const { settings, lock, model, prompt } = trace.header,
-    now = trace.totals(trace.count - 1),
-    [base, sure] = now.seconds;
+  const { settings, lock, model, prompt } = trace.header;
+  const now = trace.totals(trace.count - 1);
+  const [base, sure] = now.seconds;
   return [
     ["Model", model.name],
     ["Prompt", prompt ?? `${trace.promptLength} token ids`],
@@ -89,10 +92,10 @@ export class Runs {
   }
 
   #row(entry) {
-    const { trace, source, number } = entry,
-      now = trace.totals(trace.count - 1),
-      { settings, lock, prompt } = trace.header,
-      [base, sure] = now.seconds;
+    const { trace, source, number } = entry;
+    const now = trace.totals(trace.count - 1);
+    const { settings, lock, prompt } = trace.header;
+    const [base, sure] = now.seconds;
     const pick = h("input", {
       type: "checkbox",
       "aria-label": `Pick run ${number}`,
@@ -132,8 +135,8 @@ export class Runs {
   }
 
   #compare() {
-    const [a, b] = this.picked,
-      [left, right] = [facts(a), facts(b)];
+    const [a, b] = this.picked;
+    const [left, right] = [facts(a), facts(b)];
     const rows = left.map(([name, value], i) =>
       h(
         "tr",

@@ -14,22 +14,22 @@ export function toCsv(trace) {
     "decoder,step,position,state,token,piece,computed,kl,confidence,step_seconds,step_flops,step_baseline_flops\n",
   ];
   for (const key of LANES) {
-    const lane = trace[key],
-      names = new Map();
+    const lane = trace[key];
+    const names = new Map();
     for (let t = 0; t < lane.count; t++) {
-      const rows = [],
-        states = lane.row(t),
-        { seconds, flops, baselineFlops } = lane.steps[t];
+      const rows = [];
+      const states = lane.row(t);
+      const { seconds, flops, baselineFlops } = lane.steps[t];
       for (let p = 0; p < lane.n; p++) {
-        const shown = lane.unmaskStep[p] <= t,
-          id = shown ? lane.token[p] : "",
-          at = t * lane.n + p,
-          computed = !Number.isNaN(lane.confidence[at]);
+        const shown = lane.unmaskStep[p] <= t;
+        const id = shown ? lane.token[p] : "";
+        const at = t * lane.n + p;
+        const computed = !Number.isNaN(lane.confidence[at]);
         if (shown && !names.has(id)) {
           const name = trace.pieces.name(id);
           names.set(id, quoted(/^[=+\-@\t\r]/.test(name) ? `'${name}` : name));
         }
-        const kl = !computed ? "" : lane.kl[at] === Infinity ? "inf" : lane.kl[at];
+        const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
         rows.push(
           [
             key,
@@ -39,7 +39,7 @@ export function toCsv(trace) {
             id,
             shown ? names.get(id) : "",
             computed ? 1 : 0,
-            kl,
+            computed ? kl : "",
             computed ? lane.confidence[at] : "",
             seconds,
             flops,

@@ -10,12 +10,12 @@ import { gridKeys, timelineKeys } from "./keys.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
-import { onThemeChange, palette, PIN_COLOURS } from "./theme.js";
+import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { LANES, Trace } from "./trace.js";
 
-const NAMES = ["Baseline", "SureLock"],
-  SUBTITLES = ["computes every position in every step", "stops computing what has converged"];
+const NAMES = ["Baseline", "SureLock"];
+const SUBTITLES = ["computes every position in every step", "stops computing what has converged"];
 const ABOUT = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
   "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain. A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
@@ -173,8 +173,8 @@ export class Stage {
   pin(cell) {
     if (this.pins.has(cell)) this.pins.delete(cell);
     else {
-      const taken = new Set(this.pins.values()),
-        free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
+      const taken = new Set(this.pins.values());
+      const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)
         return this.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
       this.pins.set(cell, free);
@@ -197,9 +197,9 @@ export class Stage {
       "aria-label": NAMES[index],
       "data-lane": key,
     });
-    const title = h("h2", {}, NAMES[index]),
-      subtitle = h("p", {}, SUBTITLES[index]),
-      text = h("p", { class: "sl-text", dir: "auto" });
+    const title = h("h2", {}, NAMES[index]);
+    const subtitle = h("p", {}, SUBTITLES[index]);
+    const text = h("p", { class: "sl-text", dir: "auto" });
     const side = {
       key,
       canvas,
@@ -298,8 +298,8 @@ export class Stage {
     if (!trace || !this.sides[0].grid.box) return;
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
     for (const side of this.sides) {
-      const lane = trace[side.key],
-        t = lane.clamp(step);
+      const lane = trace[side.key];
+      const t = lane.clamp(step);
       if (side.labels.count !== t) {
         const tokens = lane.tokens(t);
         side.labels = { count: t, list: side.grid.box.w >= 22 ? trace.pieces.labels(tokens, trace.eosId) : [], tokens };
@@ -328,16 +328,16 @@ export class Stage {
 
   /** The screen reader's summary of what the grids show. */
   #announce() {
-    const { trace } = this,
-      now = trace?.totals(this.timeline.step);
+    const { trace } = this;
+    const now = trace?.totals(this.timeline.step);
     if (!now) return;
     const text =
       `Step ${this.timeline.step + 1} of ${trace.count}. ${this.names[1]}: ${now.locked} of ${trace.n} positions locked, ${percent(now.flopsShare)} of the baseline's computation so far, ` +
       `${now.equal} of ${now.both} tokens equal to the baseline's.`;
     setText(this.summary, text);
     this.sides.forEach(({ canvas, key }, i) => {
-      const states = trace[key].row(this.timeline.step),
-        count = (state) => states.reduce((sum, s) => sum + (s === state), 0);
+      const states = trace[key].row(this.timeline.step);
+      const count = (state) => states.reduce((sum, s) => sum + (s === state), 0);
       canvas.setAttribute(
         "aria-label",
         `${this.names[i]}: ${count(0)} masked, ${count(1)} active, ${count(2)} locked. Arrow keys move over the cells, Enter pins one.`,

@@ -26,11 +26,10 @@ export function tabs(panels, label) {
   );
   const list = h("div", { role: "tablist", "aria-label": label, class: "sl-tablist" }, buttons);
   list.addEventListener("keydown", (event) => {
-    const now = buttons.indexOf(document.activeElement),
-      last = buttons.length - 1;
-    const next = { ArrowRight: now === last ? 0 : now + 1, ArrowLeft: now ? now - 1 : last, Home: 0, End: last }[
-      event.key
-    ];
+    const now = buttons.indexOf(document.activeElement);
+    const last = buttons.length - 1;
+    const targets = { ArrowRight: now === last ? 0 : now + 1, ArrowLeft: now ? now - 1 : last, Home: 0, End: last };
+    const next = targets[event.key];
     if (now < 0 || next === undefined) return;
     event.preventDefault();
     event.stopPropagation();

@@ -28,8 +28,8 @@ export const PIN_COLOURS = 6;
 
 /** The palette in force at `element`: {masked: "#…", activeRing: "#…", pins: [...]}. */
 export function palette(element) {
-  const style = getComputedStyle(element),
-    colours = {};
+  const style = getComputedStyle(element);
+  const colours = {};
   for (const name of NAMES)
     colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue(`--sl-${name}`).trim();
   colours.pins = Array.from({ length: PIN_COLOURS }, (_, i) => style.getPropertyValue(`--sl-pin-${i + 1}`).trim());

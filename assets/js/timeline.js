@@ -153,8 +153,8 @@ export class Timeline {
     this.follow = false;
     this.#playLabel();
     this.onPlaying(true);
-    let before = performance.now(),
-      owed = 1; // the first step comes at once
+    let before = performance.now();
+    let owed = 1; // the first step comes at once
     const tick = (now) => {
       if (!this.playing) return;
       owed += ((now - before) * Number(this.speed.value)) / this.#interval();
@@ -202,8 +202,8 @@ export class Timeline {
   }
 
   drawTicks() {
-    const { ticks } = this,
-      ratio = Math.min(devicePixelRatio || 1, 2);
+    const { ticks } = this;
+    const ratio = Math.min(devicePixelRatio || 1, 2);
     Object.assign(ticks, {
       width: Math.round(ticks.clientWidth * ratio),
       height: Math.round(ticks.clientHeight * ratio),
@@ -216,12 +216,12 @@ export class Timeline {
   #moreTicks() {
     const { width, height } = this.ticks;
     if (!width || !this.trace) return;
-    const pen = this.ticks.getContext("2d"),
-      steps = Math.max(1, Number(this.scrubber.max));
+    const pen = this.ticks.getContext("2d");
+    const steps = Math.max(1, Number(this.scrubber.max));
     pen.fillStyle = getComputedStyle(this.node).getPropertyValue("--sl-surelock");
     for (; this.ticked <= this.last; this.ticked++) {
-      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0,
-        tall = height * Math.min(1, 0.35 + 0.13 * count);
+      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0;
+      const tall = height * Math.min(1, 0.35 + 0.13 * count);
       if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
     }
   }

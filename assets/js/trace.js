@@ -2,19 +2,19 @@
 
 import { Pieces } from "./pieces.js";
 
-export const MASKED = 0,
-  ACTIVE = 1,
-  LOCKED = 2;
+export const MASKED = 0;
+export const ACTIVE = 1;
+export const LOCKED = 2;
 export const STATES = ["masked", "active", "locked"];
 export const LANES = ["baseline", "surelock"];
-const VERSION = 1,
-  TOP = 5,
-  MAX_LENGTH = 8192,
-  MAX_CELLS = 2 ** 22;
+const VERSION = 1;
+const TOP = 5;
+const MAX_LENGTH = 8192;
+const MAX_CELLS = 2 ** 22;
 
-const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) =>
-  b === 0 ? 0 : b === 255 ? Infinity : 1e-12 * 10 ** ((14 * (b - 1)) / 253),
-);
+const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => 1e-12 * 10 ** ((14 * (b - 1)) / 253));
+KL_OF_BYTE[0] = 0;
+KL_OF_BYTE[255] = Infinity;
 
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}
@@ -45,16 +45,17 @@ function fromRuns(runs, n) {
 
 const quantile = (sorted, q) => {
   if (!sorted.length) return NaN;
-  const at = q * (sorted.length - 1),
-    low = Math.floor(at);
+  const at = q * (sorted.length - 1);
+  const low = Math.floor(at);
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 };
 
 /** One decoder's side of a trace. Step-by-position numbers are at [step * n + position]; NaN where not computed. */
 export class Lane {
   constructor(header) {
-    const n = (this.n = header.length),
-      t = header.steps;
+    const n = header.length;
+    const t = header.steps;
+    this.n = n;
     this.count = 0;
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
@@ -71,9 +72,9 @@ export class Lane {
   }
 
   append(record) {
-    const t = this.count,
-      n = this.n,
-      at = t * n;
+    const t = this.count;
+    const n = this.n;
+    const at = t * n;
     if (record.step !== t || at + n > this.state.length)
       throw damaged("its records are not one per step and decoder, in order");
     const row = this.state.subarray(at, at + n);
@@ -128,8 +129,8 @@ export class Lane {
   }
 
   #top(top) {
-    const rows = fromRuns(top.at, this.n),
-      p = bytesOf(top.p);
+    const rows = fromRuns(top.at, this.n);
+    const p = bytesOf(top.p);
     if (!Array.isArray(top.ids) || top.ids.length !== TOP * rows.length || p.length !== top.ids.length)
       throw damaged("a step lists another number of likely tokens than it says");
     return { index: new Map(rows.map((row, i) => [row, i])), ids: Int32Array.from(top.ids), p };
@@ -138,8 +139,8 @@ export class Lane {
   #totals(record, t, rows) {
     const numbers = [record.seconds, record.flops, record.baseline_flops];
     if (!numbers.every((x) => Number.isFinite(x) && x >= 0)) throw damaged("a time or a FLOPs count is no number");
-    const [seconds, flops, baselineFlops] = numbers,
-      before = t ? this.steps[t - 1] : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0 };
+    const [seconds, flops, baselineFlops] = numbers;
+    const before = t ? this.steps[t - 1] : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0 };
     return {
       seconds,
       flops,
@@ -295,15 +296,16 @@ export class Trace {
   }
   get epsilon() {
     const e = this.header.lock?.epsilon;
-    return typeof e === "number" ? e : e === "inf" ? Infinity : NaN;
+    if (e === "inf") return Infinity;
+    return typeof e === "number" ? e : NaN;
   }
 
   /** Generated positions unmasked in both, and how many of them hold the same token, after step t. */
   agreement(t) {
-    const [a, b] = [this.baseline, this.surelock],
-      [ta, tb] = [a.clamp(t), b.clamp(t)];
-    let both = 0,
-      equal = 0;
+    const [a, b] = [this.baseline, this.surelock];
+    const [ta, tb] = [a.clamp(t), b.clamp(t)];
+    let both = 0;
+    let equal = 0;
     for (let i = this.promptLength; i < this.n; i++) {
       if (a.unmaskStep[i] > ta || b.unmaskStep[i] > tb) continue;
       both++;

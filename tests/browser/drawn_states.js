@@ -1,11 +1,11 @@
 // The state of every cell as its canvas shows it, by the colours of a few of its pixels.
 (lane) => {
-  const { stage } = surelock,
-    side = stage.sides.find((s) => s.key === lane),
-    { grid } = side,
-    pen = side.canvas.getContext("2d");
-  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)),
-    c = stage.colours;
+  const { stage } = surelock;
+  const side = stage.sides.find((s) => s.key === lane);
+  const { grid } = side;
+  const pen = side.canvas.getContext("2d");
+  const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  const c = stage.colours;
   const looks = [
     [0, c.masked],
     [1, c.active],
@@ -13,8 +13,8 @@
     [2, c.lockedHatch],
   ].map(([state, hex]) => [state, rgb(hex)]);
   return Array.from({ length: stage.trace.n }, (_, cell) => {
-    const [x, y, w, h] = grid.rect(cell),
-      votes = [0, 0, 0];
+    const [x, y, w, h] = grid.rect(cell);
+    const votes = [0, 0, 0];
     for (const [dx, dy] of [
       [0.12, 0.3],
       [0.12, 0.5],

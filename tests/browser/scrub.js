@@ -1,13 +1,13 @@
 // Scrubs as fast as frames come; then times the drawing alone.
 async () => {
-  const { stage } = surelock,
-    { timeline } = stage,
-    frames = [],
-    draws = [],
-    last = timeline.last;
+  const { stage } = surelock;
+  const { timeline } = stage;
+  const frames = [];
+  const draws = [];
+  const last = timeline.last;
   const requests = performance.getEntriesByType("resource").length;
-  let then = performance.now(),
-    step = 0;
+  let then = performance.now();
+  let step = 0;
   const next = () => {
     step = (step + 37) % last;
     return step;
