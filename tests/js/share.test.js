@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { fillReplay, parseTrace, toCsv } from "../../assets/js/share.js";
+import { TraceError } from "../../assets/js/trace.js";
+import { small } from "./small.js";
+
+const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");
+
+test("the table has a row per decoder, step and position", () => {
+  const lines = table(small()).split("\n");
+  assert.equal(lines.length, 1 + 2 * 3 * 4 + 1); // the head, and what follows the last line's end
+  const rows = lines.filter((line) => line.startsWith("surelock,1,") || line.startsWith("baseline,0,3"));
+  assert.deepEqual(rows, [
+    `baseline,0,3,masked,,,1,inf,0,1,100,100`,
+    `surelock,1,0,active,10,"Once",0,,,0.5,80,100`,
+    `surelock,1,1,locked,11," upon",1,0.5,0.5,0.5,80,100`,
+    `surelock,1,2,active,12,"'=a",1,0.5,0.5,0.5,80,100`,
+    `surelock,1,3,active,14,"A9",1,0.5,0.5,0.5,80,100`,
+  ]);
+});
+
+test("no cell is a formula, and quotes are doubled", () => {
+  const cell = (piece) => table({ ...small(), pieces: { 10: piece } }).match(/0,0,\w+,10,([^,]*)/)[1];
+  const cells = ["=1", "+1", "-1", "@a", '"b"', "1=1"].map(cell);
+  assert.deepEqual(cells, [`"'=1"`, `"'+1"`, `"'-1"`, `"'@a"`, `"""b"""`, `"1=1"`]);
+});
+
+test("the replay holds the document, whatever it says", () => {
+  const document = { piece: "</script>\u2028\u2029$&$1" };
+  const page = fillReplay("<p>__SURELOCK_TRACE__</p>", document);
+  const held = page.slice("<p>".length, -"</p>".length);
+  assert.doesNotMatch(held, /[<\u2028\u2029]/);
+  assert.deepEqual(JSON.parse(held), document);
+});
+
+test("a file that is no trace is refused in one sentence", () => {
+  for (const text of ["", "{", "null", "[]", '{"format":"surelock-trace","version":1}'])
+    assert.throws(
+      () => parseTrace(text),
+      (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message),
+      text,
+    );
+});
