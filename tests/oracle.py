@@ -11,7 +11,7 @@ smallest gap is under 1e-9 proves nothing about another implementation. Exactly 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,8 +34,6 @@ QWEN3 = {
 # Where nothing that a row sees has changed its KL is zero, and what a program finds is rounding: it must not order
 # the rows of a selection. Smaller KLs count as this one there.
 ZERO_KL = 1e-9
-
-Noise = Callable[[int, int], tuple[Any, Any]]
 
 
 @dataclass
@@ -116,8 +114,11 @@ class OracleNetwork:
         return self.rms_norm(x, self.weight("norm")) @ (self.weight("embed") if head is None else head).mT
 
 
+# --- which rows a step computes ---------------------------------------------------------------------------------------
+
+
 @dataclass
-class Unlock:
+class UnlockRule:
     """The appendix "Optional Unlocking": P, budget, epsilon_unlock, D_interval, D_cool, rho."""
 
     period: int = 8
@@ -129,26 +130,159 @@ class Unlock:
 
 
 @dataclass
+class Everything:
+    """All active rows."""
+
+
+@dataclass
+class LockRule:
+    """Algorithm 1."""
+
+    epsilon: float = 5e-4
+    percentile: float | None = 20.0
+    visible_steps: int = 1
+    unlock: UnlockRule | None = None
+
+
+@dataclass
+class LockByAge:
+    """The control: a candidate locks once it has been visible for so many passes; no KL, no gate."""
+
+    steps: int = 12
+
+
+@dataclass
+class SelectRule:
+    """Experiment 5's surrogate: a fraction of the active rows."""
+
+    fraction: float = 0.8
+
+
+@dataclass
+class BlockCache:
+    """Fast-dLLM: only the block (dual), or the block and everything after it."""
+
+    dual: bool = True
+
+
+@dataclass
+class DelayedCache:
+    """dKV-Cache: what is masked or has not been seen yet; everything every `refresh` steps."""
+
+    refresh: int = 8
+
+
+@dataclass
+class Rule:
+    """What decides which rows are computed and which lock: one rule, or a locking and a choosing one."""
+
+    locking: LockRule | LockByAge | None = None
+    choosing: SelectRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
+
+    def needs_kl(self) -> bool:
+        return isinstance(self.locking, LockRule) or isinstance(self.choosing, SelectRule)
+
+
+# --- which masked positions a step commits ----------------------------------------------------------------------------
+
+
+@dataclass
+class LowConfidence:
+    """A quota of the largest probabilities of the candidate tokens."""
+
+
+@dataclass
+class Random:
+    """A quota in random order."""
+
+
+@dataclass
+class Entropy:
+    """A quota of the posteriors of least entropy."""
+
+
+@dataclass
+class Margin:
+    """A quota of the largest differences of the two largest probabilities."""
+
+
+@dataclass
+class Threshold:
+    """All candidates of a probability above p, at least one."""
+
+    p: float = 0.9
+
+
+@dataclass
+class Klass:
+    """KLASS: all candidates that are confident and whose KL has been small for `history` passes in a row."""
+
+    confidence: float = 0.9
+    kl: float = 1e-2
+    history: int = 2
+
+
+@dataclass
+class EntropyBound:
+    """EB-Sampler: the largest prefix, by entropy, whose sum of entropies less the largest is at most gamma."""
+
+    gamma: float = 0.1
+
+
+@dataclass
+class Replay:
+    """(step, position in the generated part, token) triples: teacher forcing."""
+
+    commits: Sequence[tuple[int, int, int]] = ()
+
+
+EARLY = (Threshold, Klass, EntropyBound)  # these end a block as soon as nothing of it is masked
+
+
+# --- what a person does to the run ------------------------------------------------------------------------------------
+
+KINDS = ("unlock", "mask", "write", "lock", "rule")  # the order in which a step's events are applied
+
+
+class Refused(ValueError):
+    """An event that does not fit what the run has become."""
+
+
+@dataclass
+class Event:
+    """One intervention before step `step` computes; position counts from the start of the prompt."""
+
+    step: int
+    kind: str
+    position: int | None = None
+    token: int | None = None
+    rule: Rule | None = None
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
 class Plan:
-    """All that a run depends on besides network, prompt and noise. `epsilon=None` is the baseline without a rule."""
+    """All that a run depends on besides network and prompt."""
 
     gen_length: int
     steps: int
     block_length: int
     temperature: float = 0.0
     cfg_scale: float = 0.0
-    remasking: str = "low_confidence"
+    seed: int = 0
     suppress_eos: bool = False
     suppress_eos_confidence: bool = False
     no_repeat_ngram_size: int = 0
-    select_fraction: float = 1.0
-    threshold: float = 0.9
-    replay: Sequence[tuple[int, int, int]] = ()
-    epsilon: float | None = None
-    percentile: float | None = 20.0
-    visible_steps: int = 1
-    unlock: Unlock | None = None
+    rule: Rule = field(default_factory=Rule)
+    policy: Any = field(default_factory=LowConfidence)
+    later_rules: Sequence[Rule] = ()  # those that events will bring: they may need the KL of the steps before them
     observe: bool = False
+
+    def needs_kl(self) -> bool:
+        by_rule = any(rule.needs_kl() for rule in (self.rule, *self.later_rules))
+        return by_rule or isinstance(self.policy, Klass) or self.observe
 
 
 @dataclass
@@ -160,6 +294,8 @@ class OracleStep:
     masked: np.ndarray
     locked: np.ndarray
     newly_unmasked: np.ndarray
+    newly_masked: np.ndarray
+    written: np.ndarray
     newly_locked: np.ndarray
     newly_unlocked: np.ndarray
     computed: np.ndarray
@@ -172,11 +308,12 @@ class OracleStep:
 
 @dataclass
 class Trace:
-    """The steps of a run (a `threshold` run may end early) and, per kind of comparison, its smallest gap above 0."""
+    """The steps of a run and, per kind of comparison, its smallest gap above 0."""
 
     steps: list[OracleStep] = field(default_factory=list)
     gaps: dict[str, float] = field(default_factory=dict)
     forbidden: int = 0  # how often the likeliest token would have said an n-gram again
+    met: set[str] = field(default_factory=set)  # what became of the run that its steps do not tell
 
     @property
     def smallest_gap(self) -> float:
@@ -192,6 +329,10 @@ def kl_divergence(log_p: Tensor, log_q: Tensor) -> float:
     return float((log_p.exp() * (log_p - log_q)).sum())
 
 
+def entropy(log_p: Tensor) -> float:
+    return float(-(log_p.exp() * log_p).sum())
+
+
 def row_flops(network: OracleNetwork, n: int, probed: bool = False) -> float:
     """Sec. "Algorithmic FLOPs" for one row of a sequence of length n; a probed row computes no K and V."""
     d, width = network.d_model, network.heads * network.head_size
@@ -202,8 +343,10 @@ def row_flops(network: OracleNetwork, n: int, probed: bool = False) -> float:
 class Run:
     """The state of Algorithm 1 for one sequence, and one method per part of its loop body."""
 
-    def __init__(self, network, prompt, plan: Plan, noise: Noise, mask_id: int, eos_id: int, eot_id: int | None):
-        self.network, self.plan, self.noise, self.prompt_length = network, plan, noise, len(prompt)
+    def __init__(
+        self, network: OracleNetwork, prompt: Sequence[int], plan: Plan, mask_id: int, eos_id: int, eot_id: int | None
+    ) -> None:
+        self.network, self.plan, self.rule, self.prompt_length = network, plan, plan.rule, len(prompt)
         self.mask_id, self.eos_id, self.eos_like = mask_id, eos_id, {eos_id, eot_id}
         self.tokens = [*prompt, *[mask_id] * plan.gen_length]
         self.n = len(self.tokens)
@@ -212,43 +355,106 @@ class Run:
         self.caches: tuple[dict, dict] = ({}, {})  # Alg. 1, line 1: C, one for each pass of guidance
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
         self.visible = [0] * self.n  # passes that had the position's real token as input
+        self.still = [0] * self.n  # KLASS: passes in a row with a small KL
         self.last_computed, self.last_kl = [-1] * self.n, [math.inf] * self.n  # for selection
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
         self.blocks = plan.gen_length // plan.block_length
         self.steps_per_block = plan.steps // self.blocks
-        self.block = self.step_in_block = self.committed_in_block = 0
+        self.block = self.step_in_block = self.owed = 0
         self.trace = Trace()
+
+    @property
+    def finished(self) -> bool:
+        return self.block == self.blocks
 
     def compare(self, kind: str, a: float, b: float) -> None:
         """Remember how near two values came whose order decides something."""
         if a != b:
             self.trace.gaps[kind] = min(self.trace.gaps.get(kind, math.inf), abs(a - b))
 
+    def meet(self, what: str, met: bool = True) -> None:
+        """Remember that the run came to something that its steps do not tell."""
+        self.trace.met |= {what} if met else set()
+
     def block_start(self) -> int:
         return self.prompt_length + self.block * self.plan.block_length
 
-    def masks_of_block(self) -> set[int]:
-        return self.masked & set(range(self.block_start(), self.block_start() + self.plan.block_length))
+    def block_stop(self) -> int:
+        return self.block_start() + self.plan.block_length
+
+    def may_be_committed(self) -> set[int]:
+        """The masked positions at or before the end of the current block."""
+        return {i for i in self.masked if i < self.block_stop()}
 
     def last_of_block(self) -> bool:
         return self.step_in_block == self.steps_per_block - 1
 
-    def selected(self, t: int, active: set[int]) -> set[int]:
+    # --- events
+
+    def apply(self, t: int, event: Event) -> None:
+        """What a person does before step t."""
+        i = event.position
+        if event.kind == "rule":
+            self.rule = event.rule
+        elif self.finished:
+            raise Refused(event)
+        elif event.kind == "lock":
+            if i in self.masked or i in self.locked or self.last_computed[i] < 0:  # nothing of it is in the cache
+                raise Refused(event)
+            self.locked.add(i)
+            self.locked_at[i] = t
+        elif event.kind == "unlock":
+            if i not in self.locked:
+                raise Refused(event)
+            self.free(t, i)
+        else:
+            if i < self.prompt_length or (event.kind == "mask" and i in self.masked):
+                raise Refused(event)
+            if i in self.locked:
+                self.free(t, i)
+            self.visible[i] = 0
+            if event.kind == "mask":
+                self.tokens[i] = self.mask_id
+                self.masked.add(i)
+            else:
+                self.tokens[i] = event.token
+                self.masked.discard(i)
+
+    def free(self, t: int, i: int) -> None:
+        """An unlocked position is computed again and has no earlier posterior."""
+        self.locked.discard(i)
+        self.unlocked_at[i], self.last_kl[i] = t, math.inf
+        self.stored.pop(i, None)
+
+    # --- rows
+
+    def chosen(self, t: int, active: set[int]) -> set[int]:
+        """The active rows that the rule computes."""
+        rule = self.rule.choosing
+        if isinstance(rule, SelectRule):
+            return self.selected(t, active, rule.fraction)
+        if isinstance(rule, BlockCache) and self.step_in_block > 0:
+            stop = self.block_stop() if rule.dual else self.n
+            return active & set(range(self.block_start(), stop))
+        if isinstance(rule, DelayedCache) and self.step_in_block not in (0, 1) and self.step_in_block % rule.refresh:
+            return {i for i in active if i in self.masked or self.visible[i] == 0}
+        return active
+
+    def selected(self, t: int, active: set[int], fraction: float) -> set[int]:
         """Experiment 5's surrogate: the ceil(k M) rows longest uncomputed, then of larger last D, then lowest."""
-        fraction = self.plan.select_fraction
-        if fraction >= 1 or t == 0:
+        if t == 0:
             return active
         kl = [max(self.last_kl[i], ZERO_KL) for i in range(self.n)]
         order = sorted(active, key=lambda i: (self.last_computed[i], -kl[i], i))
         count = math.ceil(fraction * len(active) - 1e-9)
         if 0 < count < len(order) and self.last_computed[order[count - 1]] == self.last_computed[order[count]]:
             self.compare("selection", kl[order[count - 1]], kl[order[count]])
-        return set(order[:count]) | (self.masks_of_block() if self.last_of_block() else set())
+        return set(order[:count])
 
     def probes(self, t: int) -> set[int]:
         """Every P steps, a budget of locked rows: the least recently probed first, then the lowest position."""
-        unlock = self.plan.unlock
-        if self.plan.epsilon is None or unlock is None or t == 0 or t % unlock.period:
+        unlock = self.rule.locking.unlock if isinstance(self.rule.locking, LockRule) else None
+        if unlock is None or t == 0 or t % unlock.period:
             return set()
         return set(sorted(self.locked, key=lambda i: (self.probed_at.get(i, -1), i))[: unlock.budget])
 
@@ -260,6 +466,8 @@ class Run:
         hidden = [self.mask_id] * self.prompt_length + self.tokens[self.prompt_length :]
         un = self.network.forward(hidden, self.caches[1], fresh)
         return un + (self.plan.cfg_scale + 1) * (cond - un)
+
+    # --- UpdateMASK
 
     def said(self, i: int) -> set[int]:
         """Tokens with which an n-gram that has position i would stand in the sequence twice; no end of a text."""
@@ -290,58 +498,106 @@ class Run:
         self.compare("token", float(best), float(second))
         return int(np.argmax(scores))  # the lowest id among equals
 
+    def noise(self, t: int) -> tuple[dict[int, float], dict[int, np.ndarray]]:
+        """Uniforms and Gumbel rows of each position up to the block's end: one stream for the block, one for before."""
+        vocab = self.network.weight("embed").shape[0]
+        start, seed = self.block_start(), self.plan.seed
+        uniforms, gumbel = {}, {}
+        for key, first, stop in (((seed, t), start, self.block_stop()), ((seed, t, 1), self.prompt_length, start)):
+            generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
+            positions = range(first, stop)
+            if isinstance(self.plan.policy, Random):
+                uniforms.update(zip(positions, generator.random(len(positions)).tolist(), strict=True))
+            if self.plan.temperature > 0:
+                gumbel.update(zip(positions, generator.random((len(positions), vocab)), strict=True))
+        return uniforms, gumbel
+
     def score(self, log_p: Tensor, token: int, uniform: float | None) -> float:
-        p, policy = log_p.exp(), self.plan.remasking
-        if policy == "random":
+        p, policy = log_p.exp(), self.plan.policy
+        if isinstance(policy, Random):
             return float(uniform)
-        if policy == "entropy":
-            return float((p * log_p).sum())
-        if policy == "margin":
+        if isinstance(policy, Entropy | EntropyBound):
+            return -entropy(log_p)
+        if isinstance(policy, Margin):
             first, second = p.sort(descending=True).values[:2]
             return float(first - second)
-        return float(p[token])  # low_confidence, threshold
+        return float(p[token])  # LowConfidence, Threshold, Klass
 
     def update_mask(self, t: int, logits: Tensor, log_p: Tensor, computed: set[int]) -> dict[int, int]:
         """UpdateMASK: the tokens {position: token} that this step commits."""
-        plan, start = self.plan, self.block_start()
-        if plan.remasking == "replay":
-            return {self.prompt_length + position: token for step, position, token in plan.replay if step == t}
-        uniforms, gumbel = (None if drawn is None else np.asarray(drawn) for drawn in self.noise(t, self.block))
-        eligible = sorted(self.masks_of_block() & computed)
-        noise = {i: gumbel[i - start] if plan.temperature > 0 else None for i in eligible}
-        tokens = {i: self.candidate(i, logits[i], noise[i]) for i in eligible}
-        scores = {i: self.score(log_p[i], tokens[i], None if uniforms is None else uniforms[i - start]) for i in tokens}
+        plan = self.plan
+        if isinstance(plan.policy, Replay):
+            return {self.prompt_length + position: token for step, position, token in plan.policy.commits if step == t}
+        eligible = sorted(self.may_be_committed() & computed)
+        uniforms, gumbel = self.noise(t)
+        tokens = {i: self.candidate(i, logits[i], gumbel.get(i)) for i in eligible}
+        scores = {i: self.score(log_p[i], tokens[i], uniforms.get(i)) for i in eligible}
         late = {i for i in eligible if plan.suppress_eos_confidence and tokens[i] in self.eos_like}
-        order = sorted(eligible, key=lambda i: (i in late, -scores[i], i))
-        count = self.count_to_commit(order, scores, late)
-        if 0 < count < len(order) and (order[count - 1] in late) == (order[count] in late):
-            self.compare("commit", scores[order[count - 1]], scores[order[count]])
-        return {i: tokens[i] for i in order[:count]}
+        self.meet("ends of a text are late", 0 < len(late) < len(eligible))
+        ranking = sorted(eligible, key=lambda i: (i in late, -scores[i], i))
+        return {i: tokens[i] for i in self.taken(ranking, scores, late)}
 
-    def count_to_commit(self, order: list[int], scores: dict[int, float], late: set[int]) -> int:
-        """How many of the ranked positions: all above tau but at least one, or the block's quota so far."""
-        if self.plan.remasking == "threshold":
-            for i in set(order) - late:
-                self.compare("tau", scores[i], self.plan.threshold)
-            above = sum(scores[i] > self.plan.threshold for i in set(order) - late)
-            return len(order) if self.last_of_block() else max(above, min(1, len(order)))
+    def taken(self, ranking: list[int], scores: dict[int, float], late: set[int]) -> list[int]:
+        """Those of the ranked candidates that this step commits; the last step of a block commits them all."""
+        policy, due = self.plan.policy, [i for i in ranking if i not in late]
         base, remainder = divmod(self.plan.block_length, self.steps_per_block)
-        due = base * (self.step_in_block + 1) + min(self.step_in_block + 1, remainder)
-        return min(due - self.committed_in_block, len(order))  # a quota that selection left unmet carries over
+        share = base + (self.step_in_block < remainder)
+        if self.last_of_block():
+            return ranking
+        if isinstance(policy, Threshold):
+            for i in due:
+                self.compare("p", scores[i], policy.p)
+            return [i for i in due if scores[i] > policy.p] or self.best(ranking, scores, late, 1)
+        if isinstance(policy, Klass):
+            for i in due:
+                self.compare("confidence", scores[i], policy.confidence)
+            steady = [i for i in due if self.still[i] >= policy.history and self.step_in_block >= policy.history - 1]
+            ready = [i for i in steady if scores[i] > policy.confidence]
+            self.meet("committed as ready", bool(ready))
+            return ready or self.best(ranking, scores, late, share)
+        if isinstance(policy, EntropyBound):
+            count = 1
+            for size in range(2, len(due) + 1):
+                entropies = [-scores[i] for i in due[:size]]
+                ignored = sum(entropies) - max(entropies)
+                self.compare("gamma", ignored, policy.gamma)
+                count = size if ignored <= policy.gamma else count
+            return self.best(ranking, scores, late, count)
+        quota = share + self.owed
+        self.owed = max(0, quota - len(ranking))  # what selection, or an event, left unmet carries over
+        self.meet("quota not met", self.owed > 0)
+        return self.best(ranking, scores, late, quota)
+
+    def best(self, ranking: list[int], scores: dict[int, float], late: set[int], count: int) -> list[int]:
+        if 0 < count < len(ranking) and (ranking[count - 1] in late) == (ranking[count] in late):
+            self.compare("commit", scores[ranking[count - 1]], scores[ranking[count]])
+        return ranking[:count]
+
+    def count_still(self, kl: dict[int, float]) -> None:
+        """KLASS: for how many computed passes in a row the step-wise KL was small."""
+        if isinstance(self.plan.policy, Klass):
+            for i, divergence in kl.items():
+                if i >= self.prompt_length:  # a prompt position is never committed
+                    self.compare("still", divergence, self.plan.policy.kl)
+                self.still[i] = self.still[i] + 1 if divergence < self.plan.policy.kl else 0
+
+    # --- locking and unlocking
 
     def lock(self, t: int, kl: dict[int, float], u: list[float]) -> set[int]:
         """Alg. 1, lines 20-23: F_t."""
-        plan = self.plan
-        if plan.epsilon is None:
+        rule, candidates = self.rule.locking, set(kl) - self.masked
+        if rule is None:
             return set()
-        candidates = {i for i in set(kl) - self.masked if self.visible[i] >= plan.visible_steps}  # line 20: Z_t
-        gated = plan.percentile is not None and bool(candidates)
-        theta = order_statistic([u[j] for j in candidates], plan.percentile) if gated else math.inf  # line 21
+        if isinstance(rule, LockByAge):
+            return {i for i in candidates if self.visible[i] >= rule.steps}
+        candidates = {i for i in candidates if self.visible[i] >= rule.visible_steps}  # line 20: Z_t
+        gated = rule.percentile is not None and bool(candidates)
+        theta = order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf  # line 21
         locks = set()
         for i in candidates:  # line 23
-            epsilon, cooling = plan.epsilon, False
-            if i in self.unlocked_at:
-                epsilon, cooling = plan.unlock.rho * epsilon, t <= self.unlocked_at[i] + plan.unlock.cooldown
+            epsilon, cooling = rule.epsilon, False
+            if rule.unlock is not None and i in self.unlocked_at:
+                epsilon, cooling = rule.unlock.rho * epsilon, t <= self.unlocked_at[i] + rule.unlock.cooldown
             self.compare("epsilon", kl[i], epsilon)
             self.compare("theta", u[i], theta)
             if u[i] <= theta and kl[i] <= epsilon and not cooling:
@@ -350,56 +606,80 @@ class Run:
 
     def unlock(self, t: int, probed: set[int], computed: set[int], log_p: Tensor, u: list[float]) -> set[int]:
         """Eq. (unlock): u~ > theta_t, KL(p~ || p at the lock) > epsilon_unlock, t - t_lock > D_interval."""
-        freed, plan = set(), self.plan
-        gated = plan.percentile is not None and bool(computed)
-        theta = order_statistic([u[j] for j in computed], plan.percentile) if gated else -math.inf
+        freed, rule = set(), self.rule.locking
+        gated = bool(probed) and rule.percentile is not None and bool(computed)
+        theta = order_statistic([u[j] for j in computed], rule.percentile) if gated else -math.inf
         for i in probed:
-            drift = kl_divergence(log_p[i], self.stored[i])
+            drift = kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf
             self.compare("theta_unlock", u[i], theta)
-            self.compare("epsilon_unlock", drift, plan.unlock.epsilon_unlock)
-            waited = t - self.locked_at[i] > plan.unlock.min_interval
-            if u[i] > theta and drift > plan.unlock.epsilon_unlock and waited:
+            self.compare("epsilon_unlock", drift, rule.unlock.epsilon_unlock)
+            waited = t - self.locked_at[i] > rule.unlock.min_interval
+            if u[i] > theta and drift > rule.unlock.epsilon_unlock and waited:
                 freed.add(i)
         return freed
 
-    def step(self, t: int) -> None:
+    # --- a step
+
+    def step(self, t: int, events: Iterable[Event] = ()) -> OracleStep:
+        """One step, after the given events of this step; a finished run rests."""
+        before, events = set(self.locked), sorted(events, key=lambda event: KINDS.index(event.kind))
+        for event in events:
+            self.apply(t, event)
+        return self.compute(t, before, events)
+
+    def compute(self, t: int, before: set[int], events: Sequence[Event]) -> OracleStep:
+        """A step whose events have been applied; `before`: what was locked before them."""
+        written = {event.position for event in events if event.kind == "write"}
+        remasked = {event.position for event in events if event.kind == "mask"}
+        locked, unlocked = self.locked - before, before - self.locked
+        if self.finished:
+            return self.record(t, {}, set(), set(), set(), set(), set(), set(), {}, [])
         active = set(range(self.n)) - self.locked  # Alg. 1, line 6: A_t; L_t is self.locked
-        computed, probed = self.selected(t, active), self.probes(t)
+        computed, probed = self.chosen(t, active), self.probes(t)
+        if self.last_of_block():  # whatever the rule: what must be committed now is computed
+            computed = computed | self.may_be_committed()
         logits = self.logits(computed)  # lines 7-14
         log_p = torch.log_softmax(logits, dim=-1)  # line 15
         for i in computed - self.masked:
             self.visible[i] += 1
+        kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
+        self.count_still(kl)
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
+        by_policy = not isinstance(self.plan.policy, Replay)
+        self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
         self.masked -= set(commits)
         for i, token in commits.items():
             self.tokens[i] = token
         confidence = log_p.exp().max(-1).values.tolist()
         u = [1 - c for c in confidence]  # line 18
-        kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         locks, freed = self.lock(t, kl, u), self.unlock(t, probed, computed, log_p, u)
         for i in computed:
             self.stored[i], self.last_computed[i], self.last_kl[i] = log_p[i], t, kl[i]
-        self.locked = (self.locked | locks) - freed  # line 24; the cache already holds what they wrote
+        self.locked |= locks  # line 24; the cache already holds what they wrote
         self.locked_at.update(dict.fromkeys(locks, t))
         self.probed_at.update(dict.fromkeys(probed, t))
         for i in freed:
-            self.unlocked_at[i], self.last_kl[i] = t, math.inf
-            del self.stored[i]
-        self.record(t, commits, locks, freed, computed, probed, kl, confidence)
-        self.advance(len(commits))
+            self.free(t, i)
+        step = self.record(
+            t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, kl, confidence
+        )
+        self.advance()
+        return step
 
-    def advance(self, committed: int) -> None:
-        self.step_in_block, self.committed_in_block = self.step_in_block + 1, self.committed_in_block + committed
-        done_early = self.plan.remasking == "threshold" and not self.masks_of_block()
+    def advance(self) -> None:
+        self.step_in_block += 1
+        done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed()
         if done_early or self.step_in_block == self.steps_per_block:
-            self.block, self.step_in_block, self.committed_in_block = self.block + 1, 0, 0
+            self.meet("block ended early", self.step_in_block < self.steps_per_block)
+            self.block, self.step_in_block, self.owed = self.block + 1, 0, 0
 
-    def record(self, t, commits, locks, freed, computed, probed, kl, confidence) -> None:
+    def record(
+        self, t, commits, remasked, written, locks, freed, computed, probed, kl, confidence
+    ) -> OracleStep:  # fmt: skip
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
 
-        network, plan, passes = self.network, self.plan, 2 if self.plan.cfg_scale > 0 else 1
-        has_kl = plan.epsilon is not None or plan.observe or plan.select_fraction < 1
+        network, passes, has_kl = self.network, 2 if self.plan.cfg_scale > 0 else 1, self.plan.needs_kl()
         flops = len(computed) * row_flops(network, self.n) + len(probed) * row_flops(network, self.n, probed=True)
         step = OracleStep(
             index=t,
@@ -407,6 +687,8 @@ class Run:
             masked=flags(self.masked),
             locked=flags(self.locked),
             newly_unmasked=flags(commits),
+            newly_masked=flags(remasked),
+            written=flags(written),
             newly_locked=flags(locks),
             newly_unlocked=flags(freed),
             computed=flags(computed),
@@ -414,23 +696,20 @@ class Run:
             kl=np.array([kl[i] if i in computed and has_kl else math.nan for i in range(self.n)]),
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
-            baseline_flops=passes * self.n * row_flops(network, self.n),
+            baseline_flops=0.0 if self.finished else passes * self.n * row_flops(network, self.n),
         )
         self.trace.steps.append(step)
+        return step
 
 
 def decode(
-    network: OracleNetwork, prompt: Sequence[int], plan: Plan, noise: Noise, *, mask_id: int, eos_id: int,
-    eot_id: int | None = None,
+    network: OracleNetwork, prompt: Sequence[int], plan: Plan, events: Sequence[Event] = (), *, mask_id: int,
+    eos_id: int, eot_id: int | None = None,
 ) -> Trace:  # fmt: skip
-    """Run Algorithm 1 on one prompt.
-
-    `noise(step, block)` gives the uniforms of that step for the whole current block, both float64 and in (0, 1):
-    (confidence uniforms [block_length] or None, Gumbel uniforms [block_length, V] or None).
-    """
-    run = Run(network, prompt, plan, noise, mask_id, eos_id, eot_id)
+    """Run Algorithm 1 on one prompt."""
+    run = Run(network, prompt, plan, mask_id, eos_id, eot_id)
     for t in range(plan.steps):  # Alg. 1, line 5
-        if run.block == run.blocks:  # only a `threshold` run gets here before its last step
+        if run.finished:  # only a run that may end a block early gets here before its last step
             break
-        run.step(t)
+        run.step(t, [event for event in events if event.step == t])
     return run.trace

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from surelock.__main__ import main
+from surelock.decoding.choices import COMPUTE, UNMASK
 
 
 def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
@@ -63,6 +64,14 @@ def test_decode_prints_text_and_totals(capsys):
         (["--gen-length", "8", "--steps", "9"], "steps (9)"),
         (["--gen-length", "8", "--block-length", "3"], "block_length (3)"),
         (["--epsilon", "nan"], "epsilon"),
+        (["--compute", "age", "--epsilon", "1"], "epsilon is a setting of compute 'lock', which was not chosen"),
+        (["--compute", "lock+age"], "compute cannot be 'lock' and 'age' together"),
+        (["--compute", "lock+select+dual"], "compute must be one of"),
+        (["--compute", "lock+select+block_cache"], "one rule or two together"),
+        (["--compute", "dual"], "compute must be one of everything, lock"),
+        (["--unmask", "replay"], "unmask 'replay' needs the tokens themselves"),
+        (["--unmask", "klass", "--threshold", "0.5"], "threshold is a setting of unmask 'threshold'"),
+        (["--unmask", "klass", "--klass-history", "0"], "klass_history must be a whole number of at least 1"),
         (["--percentile", "101"], "percentile"),
         (["--gen-length", "5000"], "more than the"),
         (["--chat"], "no chat template"),
@@ -109,6 +118,14 @@ def test_bench_refuses_a_file_that_is_no_schedule(capsys, tmp_path):
     assert "not a recorded lock schedule" in err
 
 
+@pytest.mark.parametrize("unmask", UNMASK)
+def test_decode_takes_every_pair(capsys, unmask):
+    for compute in [*COMPUTE, "lock+select", "age+block_cache"]:
+        argv = ["decode", "Once", "--gen-length", "8", "--compute", compute, "--unmask", unmask, "--device", "cpu"]
+        status, out, _ = run(capsys, *argv, "--json")
+        assert status == 0 and last_json(out)["tokens"] == 8 >= last_json(out)["steps"]
+
+
 def test_importing_surelock_stays_light():
-    code = "import sys, surelock; print(sorted({'gradio', 'pandas', 'plotly', 'transformers'} & set(sys.modules)))"
+    code = "import sys, surelock; print(sorted({'gradio', 'pandas', 'torch', 'transformers'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

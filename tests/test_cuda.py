@@ -10,33 +10,55 @@ import torch
 from checkpoints import write_llada, write_qwen3
 
 import surelock
-from surelock import DecodeSettings, LockRule, UnlockRule
+from surelock import (
+    BlockCache,
+    Decoder,
+    DecodeSettings,
+    DelayedCache,
+    Entropy,
+    EntropyBound,
+    Event,
+    Klass,
+    LockByAge,
+    LockRule,
+    Margin,
+    SelectRule,
+    Threshold,
+    UnlockRule,
+)
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
+LENGTH = {"gen_length": 24}
 RUNS = [
-    (DecodeSettings(gen_length=24), LockRule(epsilon=0.05)),
-    (DecodeSettings(gen_length=24, block_length=8, steps=12, cfg_scale=0.7), LockRule(epsilon=0.2, percentile=None)),
-    (DecodeSettings(gen_length=24, remasking="entropy", select_fraction=0.6), LockRule(epsilon=0.05)),
-    (DecodeSettings(gen_length=24, no_repeat_ngram_size=1, block_length=6), LockRule(epsilon=0.05)),
-    (DecodeSettings(gen_length=24, remasking="margin"), LockRule(epsilon=1.0, unlock=UnlockRule(period=3))),
-    (DecodeSettings(gen_length=24, remasking="threshold", block_length=8, threshold=0.02), None),
+    Decoder(settings=DecodeSettings(**LENGTH), compute=LockRule(epsilon=0.05)),
+    Decoder(
+        settings=DecodeSettings(**LENGTH, block_length=8, steps=12, cfg_scale=0.7),
+        compute=LockRule(epsilon=0.2, percentile=None),
+    ),
+    Decoder(settings=DecodeSettings(**LENGTH), compute=LockRule(epsilon=0.05) & SelectRule(0.6), unmask=Entropy()),
+    Decoder(settings=DecodeSettings(**LENGTH, no_repeat_ngram_size=1, block_length=6), compute=LockRule(epsilon=0.05)),
+    Decoder(
+        settings=DecodeSettings(**LENGTH), compute=LockRule(epsilon=1.0, unlock=UnlockRule(period=3)), unmask=Margin()
+    ),
+    Decoder(settings=DecodeSettings(**LENGTH, block_length=8), unmask=Threshold(0.02)),
+    Decoder(settings=DecodeSettings(**LENGTH, block_length=8), compute=BlockCache(), unmask=Klass(0.02, 0.5)),
+    Decoder(settings=DecodeSettings(**LENGTH, block_length=8), compute=DelayedCache(3), unmask=EntropyBound(5.0)),
+    Decoder(
+        settings=DecodeSettings(**LENGTH), compute=LockByAge(4), events=(Event(3, "lock", 1), Event(5, "unlock", 1))
+    ),
 ]
 
 
 @pytest.mark.parametrize("write", [write_llada, partial(write_qwen3, head_dim=24)])
-@pytest.mark.parametrize(("settings", "rule"), RUNS)
-def test_a_gpu_decides_what_the_cpu_decides(tmp_path: Path, write, settings: DecodeSettings, rule: LockRule | None):
+@pytest.mark.parametrize("decoder", RUNS)
+def test_a_gpu_decides_what_the_cpu_decides(tmp_path: Path, write, decoder: Decoder):
     write(tmp_path, tied=False, **SHAPE)
     runs = [
-        list(
-            surelock.decode(
-                surelock.load(tmp_path, device=device, dtype=torch.float64), PROMPTS, settings, lock=rule, observe=True
-            )
-        )
-        for device in ("cpu", "cuda")
+        list(surelock.decode(lm, PROMPTS, **decoder.keywords(), observe=True))
+        for lm in (surelock.load(tmp_path, device=device, dtype=torch.float64) for device in ("cpu", "cuda"))
     ]
     for ours, theirs in zip(*runs, strict=True):
         for name in ("tokens", "masked", "locked", "computed", "probed"):
@@ -49,7 +71,7 @@ def test_half_precision_and_noise_are_reproducible(tmp_path: Path, temperature: 
     write_llada(tmp_path, tied=True, **SHAPE)
     lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
     settings = DecodeSettings(gen_length=32, temperature=temperature, seed=4)
-    first, second = (list(surelock.decode(lm, PROMPTS, settings, lock=LockRule(epsilon=0.05))) for _ in range(2))
+    first, second = (list(surelock.decode(lm, PROMPTS, settings, compute=LockRule(epsilon=0.05))) for _ in range(2))
     assert torch.equal(first[-1].tokens, second[-1].tokens)
     assert not first[-1].masked.any()
 
@@ -61,7 +83,7 @@ def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
     for rule in (None, LockRule()):
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        for _ in surelock.decode(lm, [list(range(2, 130))], DecodeSettings(gen_length=128, steps=4), lock=rule):
+        for _ in surelock.decode(lm, [list(range(2, 130))], DecodeSettings(gen_length=128, steps=4), compute=rule):
             pass
         peaks.append(torch.cuda.max_memory_allocated() - before)
     table = 256 * 60_000 * 2  # bytes: positions x vocabulary in bfloat16
@@ -74,5 +96,5 @@ def test_blocks_spread_over_devices(tmp_path: Path):
     one = surelock.load(tmp_path, device="cuda:0", dtype=torch.float32)
     spread = {"embed": 0, "blocks.0": 0, "blocks.1": 1, "blocks.2": 1, "norm": 1, "head": 1}
     two = surelock.load(tmp_path, device_map=spread, dtype=torch.float32)
-    runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), lock=LockRule())) for lm in (one, two)]
+    runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16), compute=LockRule())) for lm in (one, two)]
     assert torch.equal(runs[0][-1].tokens, runs[1][-1].tokens)

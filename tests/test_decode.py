@@ -12,29 +12,63 @@ from conftest import TINY
 from torch import Tensor
 
 import surelock
-from surelock import DecodeSettings, LanguageModel, LockRule, NonFiniteLogits, Step, UnlockRule
+from surelock import (
+    BlockCache,
+    DecodeSettings,
+    DelayedCache,
+    Entropy,
+    EntropyBound,
+    Event,
+    Everything,
+    Klass,
+    LanguageModel,
+    LockByAge,
+    LockRule,
+    Margin,
+    NonFiniteLogits,
+    Random,
+    Replay,
+    SelectRule,
+    Step,
+    Threshold,
+    UnlockRule,
+)
+from surelock.experiments.lock_schedule import RecordedLocks
 
 MASK, EOS = 1, 0
 PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
 WIDTH, GEN = 7 + 12, 12
 UNLOCK = UnlockRule(period=2, budget=3, epsilon_unlock=1e-3, min_interval=1, cooldown=1)
-RUNS: dict[str, tuple[dict[str, Any], LockRule | None]] = {
-    "baseline": ({}, None),
-    "locked": ({}, LockRule(epsilon=5e-2)),
-    "literal": ({"temperature": 1.0}, LockRule(epsilon=1e-1, percentile=50, visible_steps=0)),
-    "unlocking": ({"temperature": 0.7, "seed": [3, 1, 4]}, LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)),
-    "guided": ({"cfg_scale": 1.5, "remasking": "entropy"}, LockRule(epsilon=5e-2)),
-    "selected": ({"select_fraction": 0.4, "block_length": 6, "steps": 6}, LockRule(epsilon=5e-2)),
-    "threshold": ({"remasking": "threshold", "threshold": 0.5, "block_length": 4}, LockRule(epsilon=5e-2)),
-    "unrepeated": ({"no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6}, LockRule(epsilon=5e-2)),
-    "random": ({"remasking": "random", "steps": 5}, LockRule(epsilon=5e-2)),
-    "margin": ({"remasking": "margin", "block_length": 3, "steps": 4}, None),
+EVENTS = [Event(4, "write", 12, 9), Event(5, "mask", 12), Event(3, "lock", 0), Event(6, "unlock", 0)]
+RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "baseline": ({}, {}),
+    "locked": ({}, {"compute": LockRule(epsilon=5e-2)}),
+    "literal": ({"temperature": 1.0}, {"compute": LockRule(epsilon=1e-1, percentile=50, visible_steps=0)}),
+    "unlocking": (
+        {"temperature": 0.7, "seed": [3, 1, 4]},
+        {"compute": LockRule(epsilon=0.5, percentile=60, unlock=UNLOCK)},
+    ),
+    "guided": ({"cfg_scale": 1.5}, {"compute": LockRule(epsilon=5e-2), "unmask": Entropy()}),
+    "selected": ({"block_length": 6, "steps": 6}, {"compute": LockRule(epsilon=5e-2) & SelectRule(0.4)}),
+    "threshold": ({"block_length": 4}, {"compute": LockRule(epsilon=5e-2), "unmask": Threshold(0.5)}),
+    "unrepeated": (
+        {"no_repeat_ngram_size": 2, "temperature": 0.7, "block_length": 6},
+        {"compute": LockRule(epsilon=5e-2)},
+    ),
+    "random": ({"steps": 5}, {"compute": LockRule(epsilon=5e-2), "unmask": Random()}),
+    "margin": ({"block_length": 3, "steps": 4}, {"unmask": Margin()}),
+    "age": ({"block_length": 6}, {"compute": LockByAge(3), "unmask": EntropyBound(0.5)}),
+    "dual": ({"block_length": 4}, {"compute": BlockCache()}),
+    "prefix": ({"block_length": 4}, {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)}),
+    "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
+    "events": ({}, {"events": EVENTS}),
 }
+LOCKS = [name for name, (_, choices) in RUNS.items() if choices.get("compute", Everything()).locks]
 
 
 def run(lm: LanguageModel, name: str = "baseline", prompts: Sequence = PROMPTS, **options: Any) -> list[Step]:
-    changes, rule = RUNS[name]
-    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN, **changes), lock=rule, **options))
+    changes, choices = RUNS[name]
+    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN, **changes), **choices, **options))
 
 
 def with_weights(lm: LanguageModel, name: str, index: Any, value: float) -> LanguageModel:
@@ -57,7 +91,7 @@ def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
 def test_non_finite_logits_name_the_step(lm: LanguageModel, value: float, rule: LockRule | None) -> None:
     bad = with_weights(lm, "head.weight", (20, 7), value)
     with pytest.raises(NonFiniteLogits, match=r"step 0\b"):
-        next(surelock.decode(bad, PROMPTS, DecodeSettings(gen_length=GEN), lock=rule))
+        next(surelock.decode(bad, PROMPTS, DecodeSettings(gen_length=GEN), compute=rule))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
@@ -107,15 +141,30 @@ REPLAY = [(t, t, 5) for t in range(GEN)]
     ("changes", "words"),
     [
         ({"seed": [1, 2]}, "seed is given for 2 .* 3 prompts"),
-        ({"remasking": "replay", "replay": [REPLAY] * 2}, "replay is given for 2 .* 3 prompts"),
-        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, 41)]]}, "replay .*2 .*0 to 40"),
-        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, -1)]]}, "replay .*2 .*0 to 40"),
-        ({"remasking": "replay", "replay": [REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, MASK)]]}, "replay .*2 .*mask token"),
+        ({"seed": [1, 2, 3, 4]}, "seed is given for 4 .* 3 prompts"),
     ],
 )
 def test_settings_that_do_not_fit_the_prompts(lm: LanguageModel, changes: dict, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes))
+
+
+@pytest.mark.parametrize(
+    ("replay", "words"),
+    [
+        ([REPLAY] * 2, "replay is given for 2 .* 3 prompts"),
+        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, 41)]], "replay of sequence 2 .*0 to 40"),
+        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, -1)]], "replay of sequence 2 .*0 to 40"),
+        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 11, MASK)]], "replay of sequence 2 .*mask token"),
+        ([REPLAY, [], REPLAY], "replay of sequence 1 must commit each of the 12 positions once"),
+        ([REPLAY, REPLAY, [*REPLAY[:-1], (0, 10, 5)]], "replay of sequence 2 must commit each of the 12 positions"),
+        ([REPLAY, [*REPLAY[:-1], (12, 11, 5)], REPLAY], "replay of sequence 1 must keep to steps 0 to 11"),
+        ([[(-1, 0, 5), *REPLAY[1:]], REPLAY, REPLAY], "replay of sequence 0 must keep to steps 0 to 11"),
+    ],
+)
+def test_a_replay_must_fit_the_run(lm: LanguageModel, replay: list, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), unmask=Replay(replay))
 
 
 @pytest.mark.parametrize("value", [-1, 42, 1.0, "3"])
@@ -124,10 +173,11 @@ def test_top_k_is_checked(lm: LanguageModel, value: Any) -> None:
         surelock.decode(lm, PROMPTS, top_k=value)
 
 
-@pytest.mark.parametrize("lock", [True, 5e-4, UnlockRule()])
-def test_a_rule_of_another_kind_is_refused(lm: LanguageModel, lock: Any) -> None:
-    with pytest.raises(ValueError, match=r"^lock must"):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), lock=lock)
+@pytest.mark.parametrize("name", ["compute", "unmask"])
+@pytest.mark.parametrize("choice", [True, 5e-4, "lock", UnlockRule(), LockRule, {"kind": "lock"}])
+def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choice: Any) -> None:
+    with pytest.raises(ValueError, match=rf"^{name} must be an? \w+"):
+        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), **{name: choice})
 
 
 # --- every step -------------------------------------------------------------------------------------------------------
@@ -151,9 +201,11 @@ def test_shapes_and_types(lm: LanguageModel, name: str) -> None:
         assert all(x.device.type == "cpu" for f in fields(Step) if isinstance(x := getattr(step, f.name), Tensor))
 
 
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "events"])
 def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
-    steps, (changes, rule) = run(lm, name), RUNS[name]
+    steps, (_, choices) = run(lm, name), RUNS[name]
+    rule, policy = choices.get("compute", Everything()), choices.get("unmask")
+    has_kl = rule.needs_kl or bool(policy and policy.needs_kl)
     lengths = torch.tensor([len(ids) + GEN for ids in PROMPTS])
     pad = torch.arange(WIDTH) < (WIDTH - lengths)[:, None]
     masked = torch.arange(WIDTH).ge(WIDTH - GEN).repeat(3, 1)
@@ -172,13 +224,13 @@ def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
         assert not (step.newly_unlocked & ~step.probed).any()
         assert not (step.probed & ~locked).any()
         assert not (step.computed & locked).any()
-        if "select_fraction" not in changes:
+        if name in ("baseline", "locked", "unlocking", "threshold", "age"):
             assert torch.equal(step.computed, ~locked & ~pad & running[:, None])
         for x in (step.masked, step.locked, step.newly_unmasked, step.newly_locked, step.computed, step.probed):
             assert not (x & pad).any()
         assert (step.tokens[pad] == lm.pad_id).all()
         assert torch.equal(step.confidence.isnan(), ~step.computed)
-        assert torch.equal(step.kl.isnan(), ~step.computed if rule else torch.ones_like(pad))
+        assert torch.equal(step.kl.isnan(), ~step.computed if has_kl else torch.ones_like(pad))
         assert (step.kl[~step.kl.isnan()] >= 0).all()
         assert ((step.confidence[step.computed] > 0) & (step.confidence[step.computed] <= 1)).all()
         assert torch.equal(step.flops > 0, running)
@@ -189,7 +241,7 @@ def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
         assert any(step.newly_unlocked.any() for step in steps)
     else:
         assert not any((step.newly_unlocked | step.probed).any() for step in steps)
-        assert any(step.newly_locked.any() for step in steps) == (rule is not None)
+        assert any(step.newly_locked.any() for step in steps) == (name in LOCKS)
 
 
 @pytest.mark.parametrize("name", ["locked", "unlocking", "threshold"])
@@ -208,10 +260,10 @@ def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["baseline", "threshold", "random"])
 def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
-    changes = RUNS[name][0]
+    changes, choices = RUNS[name]
+    settings, unmask = DecodeSettings(gen_length=GEN, **changes), choices.get("unmask")
     plain, observed = (
-        list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), observe=observe))
-        for observe in (False, True)
+        list(surelock.decode(lm, PROMPTS, settings, unmask=unmask, observe=observe)) for observe in (False, True)
     )
     for a, b in zip(plain, observed, strict=True):
         assert same(a, b, but=("seconds", "kl"))
@@ -231,31 +283,31 @@ def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) ->
 
 def test_a_rule_that_never_fires_is_the_baseline(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=GEN, temperature=0.8)
-    runs = (surelock.decode(lm, PROMPTS, settings, lock=rule) for rule in (None, LockRule(epsilon=-1)))
+    runs = (surelock.decode(lm, PROMPTS, settings, compute=rule) for rule in (None, LockRule(epsilon=-1)))
     assert all(same(a, b, but=("seconds", "kl")) for a, b in zip(*runs, strict=True))
 
 
 def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
     """Each position locks at the step it is given, or as soon as it is a candidate: visible since the step before."""
     drawn = torch.randint(0, GEN, (15,), generator=torch.Generator().manual_seed(0)).tolist()
-    rule = LockRule(epsilon=-1, schedule=[drawn])
+    rule = RecordedLocks(epsilon=-1, at=(tuple(drawn),))
     committed, locked_at = [-1] * 3 + [0] * GEN, [GEN] * 15
-    for step in surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), lock=rule):
+    for step in surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule):
         for i in step.newly_unmasked[0].nonzero().flatten().tolist():
             committed[i] = step.index
         for i in step.newly_locked[0].nonzero().flatten().tolist():
             locked_at[i] = step.index
     earliest = [max(at, seen + 1) for at, seen in zip(drawn, committed, strict=True)]
     assert locked_at == [min(at, GEN) for at in earliest]
-    with pytest.raises(ValueError, match=r"^schedule must"):
-        surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), lock=rule)
+    with pytest.raises(ValueError, match=r"^at must"):
+        next(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN), compute=rule))
 
 
 def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
     """Normal tensors, not inference tensors or views of the run's state: writing to them changes nothing."""
     untouched, steps = run(lm, "unlocking", top_k=2), []
-    changes, rule = RUNS["unlocking"]
-    for step in surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), lock=rule, top_k=2):
+    changes, choices = RUNS["unlocking"]
+    for step in surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices, top_k=2):
         steps.append(copy.deepcopy(step))
         for f in fields(Step):
             if isinstance(tensor := getattr(step, f.name), Tensor):
@@ -267,7 +319,7 @@ def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
 def test_inputs_are_left_as_they_are(lm: LanguageModel) -> None:
     prompts, weights = copy.deepcopy(PROMPTS), copy.deepcopy(lm.network.state_dict())
     settings = DecodeSettings(gen_length=GEN, seed=[1, 2, 3])
-    list(surelock.decode(lm, prompts, settings, lock=LockRule(epsilon=1.0)))
+    list(surelock.decode(lm, prompts, settings, compute=LockRule(epsilon=1.0)))
     assert prompts == PROMPTS
     assert settings == DecodeSettings(gen_length=GEN, seed=[1, 2, 3])
     assert all(map(torch.equal, weights.values(), lm.network.state_dict().values()))
@@ -275,8 +327,8 @@ def test_inputs_are_left_as_they_are(lm: LanguageModel) -> None:
 
 def test_two_runs_at_a_time_do_not_meet(lm: LanguageModel) -> None:
     settings, rule = DecodeSettings(gen_length=GEN, temperature=1.0), LockRule(epsilon=0.1)
-    alone = list(surelock.decode(lm, PROMPTS, settings, lock=rule))
-    pairs = zip(*(surelock.decode(lm, PROMPTS, settings, lock=rule) for _ in range(2)), strict=True)
+    alone = list(surelock.decode(lm, PROMPTS, settings, compute=rule))
+    pairs = zip(*(surelock.decode(lm, PROMPTS, settings, compute=rule) for _ in range(2)), strict=True)
     assert all(same(a, b) and same(a, c) for a, (b, c) in zip(alone, pairs, strict=True))
 
 
@@ -327,12 +379,12 @@ def test_without_a_rule_it_is_lladas_sampler(lm: LanguageModel, gen_length: int,
 
 
 def test_a_high_threshold_is_one_token_a_step_and_a_low_one_ends_early(lm: LanguageModel) -> None:
-    def decoded(**changes: Any) -> list[Step]:
-        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, block_length=4, **changes)))
+    def decoded(unmask: Threshold | None) -> list[Step]:
+        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, block_length=4), unmask=unmask))
 
-    high = decoded(remasking="threshold", threshold=1.0)
-    assert torch.equal(high[-1].tokens, decoded()[-1].tokens)
-    low = decoded(remasking="threshold", threshold=0.0)
+    high = decoded(Threshold(1.0))
+    assert torch.equal(high[-1].tokens, decoded(None)[-1].tokens)
+    low = decoded(Threshold(0.0))
     assert [int(step.newly_unmasked.sum()) for step in low] == [12, 12, 12]
     assert len(low) == 3
 
@@ -365,15 +417,18 @@ def grams(ids: list[int], size: int) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}, {"block_length": 4, "remasking": "random"}])
-def test_no_ngram_comes_twice(lm: LanguageModel, size: int, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changes", "unmask"), [({}, None), ({"temperature": 0.5}, None), ({"block_length": 4}, Random())]
+)
+def test_no_ngram_comes_twice(lm: LanguageModel, size: int, changes: dict[str, Any], unmask: Random | None) -> None:
     """A sharper head repeats itself, and with one token a step `no_repeat_ngram_size` ends that."""
     sharp = with_weights(lm, "norm.weight", slice(None), 4.0)
     prompts = [[5, 3, 9], [8, 30, 2, 36], [6]]
 
     def repeats(no_repeat: int) -> int:
         settings = DecodeSettings(gen_length=24, no_repeat_ngram_size=no_repeat, **changes)
-        texts = list(surelock.decode(sharp, prompts, settings, lock=LockRule()))[-1].tokens.tolist()
+        steps = list(surelock.decode(sharp, prompts, settings, compute=LockRule(), unmask=unmask))
+        texts = steps[-1].tokens.tolist()
         told = [grams(ids[-24 - len(prompt) :], size) for ids, prompt in zip(texts, prompts, strict=True)]
         return sum(len(all_) - len(set(all_)) for all_ in told)
 
@@ -421,15 +476,16 @@ def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:
     ids = stories.encode(" and they lived happily")[:6]
     tokens = [*ids[:3], stories.eos_id, *ids[3:], stories.eos_id]
     replay = [[(t, t, token) for t, token in enumerate(tokens)], [(t, t, ids[0]) for t in range(len(tokens))]]
-    settings = DecodeSettings(gen_length=len(tokens), remasking="replay", replay=replay)
-    texts = surelock.generate(stories, ["Once upon a time", "One"], settings, lock=LockRule())
+    settings = DecodeSettings(gen_length=len(tokens))
+    asked = {"compute": LockRule(), "unmask": Replay(replay)}
+    texts = surelock.generate(stories, ["Once upon a time", "One"], settings, **asked)
     assert texts == [stories.decode(ids[:3]), stories.decode([ids[0]] * len(tokens))]
 
 
 def test_generate_is_decode_to_the_end(stories: LanguageModel) -> None:
     settings, prompts = DecodeSettings(gen_length=16, temperature=0.5), ["Once upon a time", "The cat"]
-    *_, last = surelock.decode(stories, prompts, settings, lock=LockRule())
-    for text, ids in zip(surelock.generate(stories, prompts, settings, lock=LockRule()), last.tokens, strict=True):
+    *_, last = surelock.decode(stories, prompts, settings, compute=LockRule())
+    for text, ids in zip(surelock.generate(stories, prompts, settings, compute=LockRule()), last.tokens, strict=True):
         generated = ids[-16:].tolist()
         end = generated.index(stories.eos_id) if stories.eos_id in generated else 16
         assert text == stories.decode(generated[:end])

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import math
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -14,14 +15,16 @@ import pytest
 import torch
 
 import surelock
-from surelock.experiments import compare, estimates, sampler, theory
+from surelock.decoding.choices import Decoder
+from surelock.decoding.presets import PRESETS
+from surelock.experiments import arena, compare, estimates, sampler, theory
 from surelock.experiments.bound import locked_positions
 from surelock.experiments.cli import NAMES
 from surelock.experiments.faults import Faults, find_faults
 from surelock.experiments.gen_ppl import Judge, perplexity
 from surelock.experiments.grid import DEFAULTS, grid
 from surelock.experiments.judge_files import write_judge_files
-from surelock.experiments.lab import Lab, decode_cell, rule_of, settings_of
+from surelock.experiments.lab import Lab, decode_cell, decoder_of
 from surelock.experiments.prompts import Prompt, load_prompts, mt_bench_questions, read_records, wikitext_records
 from surelock.experiments.text_quality import equal, repeated
 from surelock.model.bound import conditional_bound
@@ -77,7 +80,8 @@ def test_every_experiment_has_a_grid_for_each_preset():
         grids = import_module(f"surelock.experiments.{name}").GRIDS
         assert set(grids) == {"stories", "paper", "quick"}
         for cell in (cell for cells in grids.values() for cell in cells):
-            assert settings_of(cell) and (rule_of(cell) is None) == (cell["epsilon"] is None)
+            if name != "arena":  # whose cells hold decoders
+                assert decoder_of(cell).compute.locks == (cell["epsilon"] is not None)
             assert json.loads(json.dumps(cell)) == cell
 
 
@@ -218,6 +222,40 @@ def test_faults_of_a_story_are_counted(text, expected):
     assert find_faults("One day, Mia", text, words.__contains__) == expected
 
 
+def test_the_arenas_contestants_run_at_the_pages_settings(stories):
+    assert stories.generation.items() >= arena.PAGE.items()
+    field = arena.GRIDS["stories"][0]["contestants"]
+    decoders = {name: Decoder.from_plain(plain) for name, plain in field.items()}
+    every = decoders["Every position"]
+    assert len(set(map(repr, decoders.values()))) == len(decoders) >= 10
+    assert every == PRESETS["everything"].decoder(stories.generation)
+    for name, decoder in decoders.items():
+        steps = 64 if name == "Half the steps" else 128
+        assert decoder.settings == replace(every.settings, steps=steps), name
+    assert sum(cell["prompts"] for cell in arena.GRIDS["stories"]) == 96
+
+
+def test_the_arenas_table_is_paired_with_every_position():
+    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
+    bad = none | {"again": 1}
+
+    def runs(steps, rows, seconds, faults):
+        sizes = {"steps": [steps] * 2, "rows": [rows] * 2, "flops": [10.0 * rows] * 2, "tokens": [8] * 2}
+        return sizes | {"seconds": seconds, "texts": ["a"] * 2, "faults": faults}
+
+    def record(seconds, faults):
+        own = {"Every position": runs(8, 100, [1.0, 3.0], [none, none]), "Mine": runs(4, 30, seconds, faults)}
+        return {"cell": {"contestants": dict.fromkeys(own)}, "result": own | {"threads": 2, "device": "cpu"}}
+
+    frame = arena.table([record([0.5, 1.5], [none, bad]), record([0.5, 1.5], [bad, none])]).set_index("contestant")
+    first, mine = frame.loc["Every position"], frame.loc["Mine"]
+    assert (first.speed, first.speed_se, first.rows, first.clean_change) == (1, 0, 1, 0)
+    assert (mine.steps, mine.rows, mine.flops, mine.tokens_per_s) == (4, 0.3, 0.3, 8.0)
+    assert (mine.speed, mine.speed_se) == (2, 0)  # each opening was twice as fast, though they differ
+    assert (mine.clean, mine.again, mine.clean_change) == (0.5, 0.5, -0.5)
+    assert mine.clean_change_se == pytest.approx(mine.clean_se) == pytest.approx(math.sqrt(0.25 / 3))
+
+
 def test_samplers_are_compared_by_their_faults():
     none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
     faults = [none, none | {"again": 1, "stuck": ["the the"]}, none | {"strangers": ["Otto"]}, none]
@@ -237,11 +275,10 @@ def test_the_replaying_run_ends_in_a_dense_forward(lm):
     cell = grid(prompts=1, gen_length=12, epsilon=0.3)[0]
     prompt = Prompt(0, "", [5, 6, 7, 8])
     found = locked_positions(Lab(lm), cell, prompt)
-    settings = settings_of(cell)
-    steps = list(surelock.decode(lm, [prompt.ids], settings, lock=rule_of(cell), top_k=41))
+    decoder = decoder_of(cell)
+    steps = list(surelock.decode(lm, [prompt.ids], **decoder.keywords(), top_k=41))
     commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]]
-    replay = dataclasses.replace(settings, remasking="replay", replay=[commits])
-    *_, last = surelock.decode(lm, [prompt.ids], replay, top_k=41)
+    *_, last = surelock.decode(lm, [prompt.ids], decoder.settings, unmask=surelock.Replay([commits]), top_k=41)
     expected = []
     for step in steps:
         for i in step.newly_locked[0].nonzero()[:, 0].tolist():

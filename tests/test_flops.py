@@ -6,7 +6,7 @@ from checkpoints import write_llada, write_qwen3
 from conftest import TINY
 
 import surelock
-from surelock import DecodeSettings, LockRule, UnlockRule
+from surelock import DecodeSettings, LockRule, Replay, SelectRule, Threshold, UnlockRule
 from surelock.decoding.flops import baseline_flops, per_position, row_flops, step_flops
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.config import NetworkConfig
@@ -46,21 +46,25 @@ def test_a_row_by_hand() -> None:
 
 
 RUNS = {
-    "baseline": ({}, None),
-    "locked": ({}, LockRule(epsilon=5e-2)),
-    "guided": ({"cfg_scale": 1.0}, LockRule(epsilon=5e-2)),
-    "probed": ({}, LockRule(epsilon=1.0, percentile=None, unlock=UnlockRule(period=2, budget=3, min_interval=0))),
-    "selected": ({"select_fraction": 0.5}, LockRule(epsilon=5e-2)),
-    "threshold": ({"remasking": "threshold", "threshold": 0.3, "block_length": 4}, None),
+    "baseline": ({}, None, None),
+    "locked": ({}, LockRule(epsilon=5e-2), None),
+    "guided": ({"cfg_scale": 1.0}, LockRule(epsilon=5e-2), None),
+    "probed": (
+        {},
+        LockRule(epsilon=1.0, percentile=None, unlock=UnlockRule(period=2, budget=3, min_interval=0)),
+        None,
+    ),
+    "selected": ({}, LockRule(epsilon=5e-2) & SelectRule(0.5), None),
+    "threshold": ({"block_length": 4}, None, Threshold(0.3)),
 }
 
 
 @pytest.mark.parametrize("run", RUNS)
 def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
-    changes, rule = RUNS[run]
+    changes, rule, policy = RUNS[run]
     settings, lengths = DecodeSettings(gen_length=12, **changes), torch.tensor([14.0, 20.0, 17.0])
     prompts = [[3] * 2, list(range(2, 10)), [9] * 5]
-    steps = list(surelock.decode(lm, prompts, settings, lock=rule))
+    steps = list(surelock.decode(lm, prompts, settings, compute=rule, unmask=policy))
     counter = TotalsCounter(lm.network.config, 12, lm.eos_id, guided=settings.cfg_scale > 0)
     for step in steps:
         counter.add(step)
@@ -99,9 +103,10 @@ def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.Languag
     """Replayed: sequence 0 ends after two tokens, sequence 1 never."""
     tokens = [[5, 6, 0, 7, 0, 8], [5, 6, 7, 8, 9, 10]]
     replay = [[(t, t, token) for t, token in enumerate(ids)] for ids in tokens]
-    settings = DecodeSettings(gen_length=6, remasking="replay", replay=replay)
+    settings = DecodeSettings(gen_length=6)
     counter = TotalsCounter(lm.network.config, 6, lm.eos_id)
-    steps = list(surelock.decode(lm, [[3], [3, 4]], settings, lock=LockRule(epsilon=1.0, percentile=None)))
+    asked = {"compute": LockRule(epsilon=1.0, percentile=None), "unmask": Replay(replay)}
+    steps = list(surelock.decode(lm, [[3], [3, 4]], settings, **asked))
     for step in steps:
         counter.add(step)
     computed = sum(step.computed.long() for step in steps)

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import surelock
-from surelock import DecodeSettings, LanguageModel, LockRule
+from surelock import DecodeSettings, Entropy, LanguageModel, LockRule
 from surelock.model.config import NetworkConfig
 from surelock.model.network import Network
 
@@ -52,10 +52,10 @@ def wide() -> LanguageModel:
     return LanguageModel("wide", network, None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
 
 
-def peak(lm: LanguageModel, rule: LockRule | None, **changes) -> int:
+def peak(lm: LanguageModel, rule: LockRule | None, unmask: Entropy | None = None, **changes) -> int:
     settings = DecodeSettings(gen_length=LENGTH - 8, steps=2, **changes)
     with LiveStorages() as live:
-        steps = list(surelock.decode(lm, [list(range(2, 10))], settings, lock=rule))
+        steps = list(surelock.decode(lm, [list(range(2, 10))], settings, compute=rule, unmask=unmask))
     assert len(steps) == 2
     return live.peak
 
@@ -70,7 +70,7 @@ def test_the_meter_sees_what_is_alive() -> None:
     assert 8000 <= live.peak < 12000
 
 
-@pytest.mark.parametrize("changes", [{}, {"cfg_scale": 1.0}, {"temperature": 0.7, "remasking": "entropy"}])
+@pytest.mark.parametrize("changes", [{}, {"cfg_scale": 1.0}, {"temperature": 0.7, "unmask": Entropy()}])
 def test_a_locked_run_keeps_one_table_in_the_networks_dtype(wide: LanguageModel, changes: dict) -> None:
     assert TABLE <= peak(wide, LockRule(), **changes) < 1.75 * TABLE
 

@@ -221,5 +221,5 @@ def test_blocks_on_two_device_objects(lm, llada: Path) -> None:
     assert_near(Packed(spread.network, [9]).run([ids])[0], lm.network(torch.tensor([ids]))[0], 1e-12)
     settings = surelock.DecodeSettings(gen_length=8, temperature=0.5)
     rule = surelock.LockRule(epsilon=1e-2, unlock=surelock.UnlockRule(period=2, min_interval=0))
-    runs = zip(*(surelock.decode(m, [[5, 3, 9], [5]], settings, lock=rule) for m in (lm, spread)), strict=True)
+    runs = zip(*(surelock.decode(m, [[5, 3, 9], [5]], settings, compute=rule) for m in (lm, spread)), strict=True)
     assert all(torch.equal(a.tokens, b.tokens) and torch.equal(a.locked, b.locked) for a, b in runs)

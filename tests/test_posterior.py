@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from surelock import DecodeSettings, LanguageModel
+from surelock import DecodeSettings, Entropy, LanguageModel, LowConfidence, Random, UnmaskPolicy
 from surelock.decoding import posterior
 from surelock.decoding.canvas import Canvas
-from surelock.decoding.noise import BatchNoise, StepNoise, block_noise
+from surelock.decoding.choosing import Chooser
+from surelock.decoding.noise import BatchNoise, StepNoise
 from surelock.decoding.posterior import PosteriorReader, Reading, StepRows
 from surelock.decoding.schedule import Schedule
 from surelock.decoding.stopwatch import Stopwatch
@@ -29,21 +30,27 @@ def model(vocab_size: int = VOCAB, dtype: torch.dtype = torch.float32) -> Langua
 
 
 class Reads:
-    """A PosteriorReader fed with ready-made logits: one prompt token and the rest masks."""
+    """A PosteriorReader and a Chooser fed with ready-made logits: one prompt token and the rest masks."""
 
-    def __init__(self, rows: int, lm: LanguageModel, **changes: Any) -> None:
-        self.settings = DecodeSettings(gen_length=rows - 1, **changes)
+    def __init__(self, rows: int, lm: LanguageModel, unmask: UnmaskPolicy | None = None, **changes: Any) -> None:
+        self.settings, self.policy = DecodeSettings(gen_length=rows - 1, **changes), unmask or LowConfidence()
         self.canvas = Canvas([[2]], self.settings, 1, 0)
         self.lm, self.step = lm, 0
         watch = Stopwatch(lm.device)
-        self.reader = PosteriorReader(lm, self.settings, rows, remember=True, observe=False, top_k=3, watch=watch)
+        self.reader = PosteriorReader(lm, rows, remember=True, observe=False, top_k=3, watch=watch)
+        self.chooser = Chooser(lm, self.settings, self.policy)
 
     def read(self, logits: Tensor, slots: Sequence[int] | None = None, probed: Sequence[int] = ()) -> Reading:
         slots = np.arange(self.canvas.total) if slots is None else np.array(slots)
         rows = StepRows(slots, np.isin(slots, probed), np.flatnonzero((slots > 0) & ~np.isin(slots, probed)))
-        noise = BatchNoise(self.canvas, Schedule(self.canvas, self.settings), self.settings, self.step, self.lm)
+        schedule = Schedule(self.canvas, self.settings, self.policy.early)
+        noise = BatchNoise(self.canvas, schedule, self.settings, self.step, self.lm, self.policy.scores == "noise")
         self.step += 1
-        return self.reader.read(lambda start, stop, out: out.copy_(logits[start:stop]), rows, noise)
+
+        def choose(z: Tensor, p: Tensor, start: int) -> Tensor:
+            return self.chooser.choose(z, p, start, rows, np.empty((2, 0), dtype=np.int64), noise)
+
+        return self.reader.read(lambda start, stop, out: out.copy_(logits[start:stop]), rows, choose)
 
 
 def true_kl(a: Tensor, b: Tensor) -> Tensor:
@@ -108,7 +115,7 @@ def test_the_last_posterior_is_that_of_the_last_computation() -> None:
     np.testing.assert_allclose(kl, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("changes", [{}, {"remasking": "entropy", "temperature": 0.7}, {"remasking": "random"}])
+@pytest.mark.parametrize("changes", [{}, {"unmask": Entropy(), "temperature": 0.7}, {"unmask": Random()}])
 def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
@@ -146,7 +153,7 @@ def test_reading_by_hand() -> None:
     np.testing.assert_allclose(reading.confidence, p.max(-1), rtol=1e-14)
     np.testing.assert_allclose(reading.top_probs, np.sort(p)[:, :0:-1], rtol=1e-14)
     assert reading.top_ids[:, 0].tolist() == [1, 1]  # the posterior is raw: the mask token takes part
-    assert reading.chosen.tolist() == [0]  # the candidate is not the mask, and the lowest id among equals
+    assert reading.tokens.tolist() == [0]  # the candidate is not the mask, and the lowest id among equals
     assert reading.score.tolist() == pytest.approx([p[1, 0]], rel=1e-14)
     assert reading.finite
 
@@ -165,18 +172,28 @@ def test_one_bad_logit_is_found(value: float, at: tuple[int, int]) -> None:
 @pytest.mark.parametrize("uniforms", [False, True])
 @pytest.mark.parametrize("positions", [[0], [5], [0, 1, 2], [1, 4, 5], list(range(6))])
 def test_rows_drawn_alone_are_those_of_the_block(positions: list[int], uniforms: bool) -> None:
-    scores, noise = block_noise(3, 9, 6, 17, uniforms=uniforms, gumbel=True)
-    stream = StepNoise(3, 9, 17, torch.device("cpu"))
+    whole, stream = (StepNoise((3, 9), 17, torch.device("cpu")) for _ in range(2))
     if uniforms:
-        assert torch.equal(stream.uniforms(6), scores)
+        assert torch.equal(stream.uniforms(6), whole.uniforms(6))
+    noise = whole.gumbel(range(6))
     halves = positions[: len(positions) // 2], positions[len(positions) // 2 :]
     assert torch.equal(torch.cat([stream.gumbel(half) for half in halves]), noise[positions])
 
 
-def test_noise_depends_on_seed_and_step_alone() -> None:
-    draws = [block_noise(seed, step, 4, 9, uniforms=True, gumbel=True) for seed in (0, 1) for step in (0, 1)]
-    again = block_noise(0, 0, 4, 9, uniforms=True, gumbel=True)
+def test_noise_depends_on_its_key_alone() -> None:
+    def draw(*key: int) -> tuple[Tensor, Tensor]:
+        stream = StepNoise(key, 9, torch.device("cpu"))
+        return stream.uniforms(4), stream.gumbel(range(4))
+
+    draws = [draw(seed, step, *before) for seed in (0, 1) for step in (0, 1) for before in ((), (1,))]
+    again = draw(0, 0)
     assert all(map(torch.equal, draws[0], again))
-    assert len({float(noise[0, 0]) for _, noise in draws}) == 4
-    assert block_noise(0, 0, 4, 9, uniforms=False, gumbel=False) == (None, None)
+    assert len({float(noise[0, 0]) for _, noise in draws}) == 8
     assert all(x.dtype == torch.float64 and ((x >= 0) & (x < 1)).all() for x in again)
+
+
+def test_noise_is_numpys() -> None:
+    """The layout that a run is reproduced from: uniforms first where there are any, then a row per position."""
+    stream, generator = StepNoise((5, 2), 9, torch.device("cpu")), np.random.default_rng(np.random.SeedSequence((5, 2)))
+    np.testing.assert_array_equal(stream.uniforms(4), generator.random(4))
+    np.testing.assert_array_equal(stream.gumbel(range(4)), generator.random((4, 9)))

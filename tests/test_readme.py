@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from huggingface_hub import SpaceHardware, metadata_load
 from packaging.requirements import Requirement
 
 from surelock.__main__ import _parser, main
+from surelock.decoding.choices import COMPUTE, UNMASK
+from surelock.decoding.unmasking import Replay
 from surelock.ui.launch import parser
 from tests.browser.server import App, serve, wait_for_model
 from tests.soak.__main__ import parser as soak_parser
@@ -151,6 +154,15 @@ def test_the_parameters_are_the_librarys(app: App) -> None:
     info = httpx.get(f"{app.url}/gradio_api/info").json()["named_endpoints"]["/decode"]
     names = {parameter["parameter_name"] for parameter in info["parameters"]}
     assert names >= {"prompt", "gen_length", "steps", "epsilon", "percentile", "visible_steps", "temperature", "seed"}
+
+
+def test_the_table_of_choices_names_all_of_them_with_their_settings() -> None:
+    rows = [line for line in README.splitlines() if re.match(r"\| `[A-Z]\w+\(", line)]
+    told = dict(re.findall(r"`(\w+)\((.*?)\)`", "".join(rows)))
+    classes = {each.__name__: each for each in (*COMPUTE.values(), *UNMASK.values(), Replay)}
+    assert told.keys() == classes.keys()
+    for name, arguments in told.items():
+        assert set(filter(None, arguments.split(", "))) <= {field.name for field in fields(classes[name])}, name
 
 
 def test_links_and_files_that_are_named_exist() -> None:

@@ -1,7 +1,9 @@
-"""Every invalid setting is refused where it is made, by a sentence that starts with its name."""
+"""Every invalid setting is refused where it is made, by a sentence that starts with its name; and the plain forms."""
 
+import json
 import math
 from dataclasses import FrozenInstanceError
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surelock import DecodeSettings, LockRule, UnlockRule
-from surelock.decoding.recommended import recommended_rule, recommended_settings
-from surelock.decoding.settings import REMASKING
+from surelock import (
+    BlockCache,
+    Decoder,
+    DecodeSettings,
+    DelayedCache,
+    Entropy,
+    EntropyBound,
+    Event,
+    Everything,
+    Klass,
+    LockByAge,
+    LockRule,
+    LowConfidence,
+    Replay,
+    SelectRule,
+    Threshold,
+    UnlockRule,
+)
+from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings, from_flat, plain_choice, read_compute, read_unmask
+from surelock.decoding.compute import Both
+from surelock.decoding.recommended import recommended
+from surelock.decoding.setting import described, from_plain, to_plain
 
 NAN, INF = math.nan, math.inf
 NOT_WHOLE = [1.5, "8", True, None, [8], NAN]
@@ -41,25 +62,29 @@ def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | N
     refused(DecodeSettings, name, gen_length=gen_length, steps=steps, block_length=block_length)
 
 
-@pytest.mark.parametrize("value", [-0.1, INF, *NOT_NUMBERS])
+@pytest.mark.parametrize("value", [-0.1, INF, 1e300, 10**400, Fraction(10**400), *NOT_NUMBERS])
 @pytest.mark.parametrize("name", ["temperature", "cfg_scale"])
 def test_temperature_and_guidance(name: str, value: Any) -> None:
     refused(DecodeSettings, name, **{name: value})
 
 
-@pytest.mark.parametrize("value", [0, -0.5, 1.1, INF, *NOT_NUMBERS])
-def test_select_fraction(value: Any) -> None:
-    refused(DecodeSettings, "select_fraction", select_fraction=value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1.1, *NOT_NUMBERS])
-def test_threshold(value: Any) -> None:
-    refused(DecodeSettings, "threshold", threshold=value)
-
-
-@pytest.mark.parametrize("value", ["lowest", "", None, 3, ["random"]])
-def test_remasking(value: Any) -> None:
-    refused(DecodeSettings, "remasking", remasking=value)
+@pytest.mark.parametrize(
+    ("kind", "name", "values"),
+    [
+        (SelectRule, "fraction", [0, -0.5, 1.1, INF, *NOT_NUMBERS]),
+        (LockByAge, "steps", [-1, *NOT_WHOLE]),
+        (BlockCache, "dual", [1, "yes", None]),
+        (DelayedCache, "refresh", [0, *NOT_WHOLE]),
+        (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
+        (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
+        (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
+        (Klass, "history", [0, *NOT_WHOLE]),
+        (EntropyBound, "gamma", [-0.1, *NOT_NUMBERS]),
+    ],
+)
+def test_rules_and_policies(kind: type, name: str, values: list) -> None:
+    for value in values:
+        refused(kind, name, **{name: value})
 
 
 @pytest.mark.parametrize("value", [-1, 0.5, "7", None, True, [1, -1], [0, "1"], (), [[1]]])
@@ -80,20 +105,11 @@ def test_flags(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [
-        5, [], [5], [[(0, 0)]], [[(0, 0, 9, 9), (1, 1, 9)]], [[("a", 0, 9), (1, 1, 9)]], [[(0, 0, 9)]],
-        [[(0, 0, 9), (1, 0, 9)]], [[(0, 0, 9), (2, 1, 9)]], [[(-1, 0, 9), (0, 1, 9)]], [[(0, 0, 9), (0, 2, 9)]],
-        [[(0.5, 0, 9), (1, 1, 9)]], [[(0, 0, 9), (1, 1, 9)], [(0, 0, 9)]],
-    ],
-)  # fmt: skip
+    [5, [], [5], [[(0, 0)]], [[(0, 0, 9, 9), (1, 1, 9)]], [[("a", 0, 9), (1, 1, 9)]], [[(0.5, 0, 9), (1, 1, 9)]]],
+)
 def test_replay(value: Any) -> None:
-    refused(DecodeSettings, "replay", gen_length=2, remasking="replay", replay=value)
-
-
-def test_replay_is_given_exactly_with_its_policy() -> None:
-    refused(DecodeSettings, "replay", gen_length=1, remasking="replay")
-    refused(DecodeSettings, "replay", gen_length=1, replay=[[(0, 0, 9)]])
-    assert DecodeSettings(gen_length=1, remasking="replay", replay=[[(0, 0, 9)]]).replay == (((0, 0, 9),),)
+    with pytest.raises(ValueError, match=r"^replay must[^\n]*$"):
+        Replay(value)
 
 
 @pytest.mark.parametrize("value", ["0", None, NAN, True, [0.1]])
@@ -116,11 +132,6 @@ def test_unlock(value: Any) -> None:
     refused(LockRule, "unlock", unlock=value)
 
 
-@pytest.mark.parametrize("value", [3, [], [3], [[1, "2"]], [[1, 0.5]], [[1, -1]], "12"])
-def test_schedule(value: Any) -> None:
-    refused(LockRule, "schedule", schedule=value)
-
-
 @pytest.mark.parametrize(
     ("name", "values"),
     [
@@ -136,34 +147,177 @@ def test_unlock_rule(name: str, values: list) -> None:
 def test_settings_are_frozen_and_hashable() -> None:
     settings = DecodeSettings(seed=[3, 4])
     assert settings == DecodeSettings(seed=(3, 4))
-    assert len({settings, DecodeSettings(), LockRule(), LockRule(unlock=UnlockRule(), schedule=[[0, 1]])}) == 4
+    kinds = {
+        settings,
+        DecodeSettings(),
+        LockRule(),
+        LockRule(unlock=UnlockRule()),
+        LockRule() & SelectRule(),
+        Replay([[]]),
+    }
+    assert len(kinds) == 6
     with pytest.raises(FrozenInstanceError):
         settings.steps = 3
+
+
+def test_values_take_the_type_of_their_setting() -> None:
+    settings = DecodeSettings(gen_length=np.int64(8), seed=np.int32(3), temperature=Fraction(1, 2), cfg_scale=True + 1)
+    kinds = [type(value) for value in (settings.gen_length, settings.seed, settings.temperature, settings.cfg_scale)]
+    assert kinds == [int, int, float, float]
+    assert json.dumps(to_plain(settings))
 
 
 def test_defaults_are_those_of_the_design() -> None:
     settings = DecodeSettings()
     assert (settings.gen_length, settings.blocks, settings.total_steps) == (128, 1, 128)
     assert LockRule() == LockRule(epsilon=5e-4, percentile=20.0, visible_steps=1, unlock=None)
+    assert Decoder() == Decoder(settings=settings, compute=Everything(), unmask=LowConfidence(), events=())
 
 
 def test_what_a_model_recommends() -> None:
     """generation_config.json may hold keys of others; what the caller gives goes first."""
     generation = {"temperature": 0.5, "gen_length": 64, "steps": 32, "block_length": 32, "epsilon": 1e-2, "top_p": 0.9}
-    settings = recommended_settings(generation, {"temperature": 0.0, "json": True})
-    assert settings == DecodeSettings(gen_length=64, steps=32, block_length=32)
-    assert recommended_settings(generation, {"gen_length": 96}).block_length == 32
-    assert recommended_settings(generation, {"gen_length": 96}).steps is None
-    assert recommended_settings(generation, {"gen_length": 48}).block_length == 24
-    assert recommended_settings(generation, {"gen_length": 48, "steps": 6}).steps == 6
-    assert recommended_settings(generation, {"gen_length": 64, "steps": 1}).block_length is None
-    assert recommended_settings(generation, {"gen_length": 64, "steps": None}).block_length == 32
-    assert recommended_settings({}, {}) == DecodeSettings()
-    assert recommended_rule(generation, {"percentile": None}) == LockRule(epsilon=1e-2, percentile=None)
-    assert recommended_rule({}, {"unlock": True}) == LockRule(unlock=UnlockRule())
+
+    def settings(**given: Any) -> DecodeSettings:
+        return recommended(generation, given).settings
+
+    assert settings(temperature=0.0, json=True) == DecodeSettings(gen_length=64, steps=32, block_length=32)
+    assert settings(gen_length=96).block_length == 32
+    assert settings(gen_length=96).steps is None
+    assert settings(gen_length=48).block_length == 24
+    assert settings(gen_length=48, steps=6).steps == 6
+    assert settings(gen_length=64, steps=1).block_length is None
+    assert settings(gen_length=64, steps=None).block_length == 32
+    assert recommended({}, {}) == Decoder(compute=LockRule())
+    assert recommended(generation, {"percentile": None}).compute == LockRule(epsilon=1e-2, percentile=None)
+    assert recommended({}, {"unlock": True}).compute == LockRule(unlock=UnlockRule())
+    assert recommended({"remasking": "entropy"}, {}).unmask == Entropy()
+    assert recommended({"remasking": "entropy"}, {"unmask": "klass"}).unmask == Klass()
+    assert recommended({"unmask": "klass"}, {"remasking": "entropy"}).unmask == Entropy()
+    assert recommended(generation, {"compute": "everything"}).compute == Everything()  # its epsilon is passed over
 
 
-FINITE = st.floats(0, allow_nan=False, allow_infinity=False)
+# --- plain and flat forms ---------------------------------------------------------------------------------------------
+
+
+def test_the_flat_form_chooses_kinds_by_name() -> None:
+    assert from_flat({"select_fraction": 0.5}).compute == LockRule() & SelectRule(0.5)
+    assert from_flat({"select_fraction": 0.5, "compute": "everything"}).compute == SelectRule(0.5)
+    assert from_flat({"select_fraction": 1.0}).compute == LockRule()
+    assert from_flat({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(3) & DelayedCache(2)
+    assert from_flat({"remasking": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
+    assert from_flat({"unlock_period": 3}).compute == LockRule(unlock=UnlockRule(period=3))
+    assert from_flat({"unlock": False, "unlock_period": 8}).compute == LockRule()
+    assert from_flat({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
+        settings=DecodeSettings(gen_length=64), compute=LockRule(epsilon=INF)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"compute": "best"}, "compute must be one of everything, lock, age, select, block_cache, delayed_cache, not"),
+        ({"compute": 3}, "compute must be the name of a kind"),
+        ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
+        ({"compute": "select+block_cache"}, "compute cannot be 'select' and 'block_cache' together"),
+        ({"compute": "lock+select+block_cache"}, "compute can be one rule or two together, not 3"),
+        ({"unmask": "replay"}, "unmask 'replay' needs the tokens themselves"),
+        ({"unmask": "<b>"}, "unmask must be one of low_confidence"),
+        ({"compute": "age", "age": -1}, "age must be a whole number of at least 0"),
+        ({"unmask": "threshold", "threshold": "high"}, "threshold must be a number from 0 to 1"),
+        ({"unlock": "sometimes"}, "unlock must be"),
+    ],
+)
+def test_flat_forms_that_cannot_be(values: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
+        from_flat(values)
+
+
+@pytest.mark.parametrize(
+    ("read", "plain", "said"),
+    [
+        (
+            read_compute,
+            {"kind": "lock", "epsilonn": 1},
+            "epsilonn is no setting of LockRule: it has epsilon, percentile",
+        ),
+        (read_compute, {"epsilon": 1}, "compute must be one of .* not None"),
+        (read_compute, {"kind": ["lock"]}, "compute must be one of"),
+        (read_compute, 7, "compute must be an object, not 7"),
+        (read_compute, {"kind": "both", "lock": {"kind": "lock"}}, "compute must be an object, not None"),
+        (read_compute, {"kind": "lock", "unlock": 3}, "unlock must be of UnlockRule"),
+        (read_compute, {"kind": "lock", "unlock": {"period": 0}}, "period must be a whole number"),
+        (read_unmask, {"kind": "klass", "history": 1.5}, "history must be a whole number of at least 1"),
+        (read_unmask, None, "unmask must be an object"),
+        (Decoder.from_plain, {"rule": {}}, "rule is no part of a decoder"),
+        (Decoder.from_plain, {"settings": []}, None),
+        (Decoder.from_plain, {"settings": {"remasking": "random"}}, "remasking is no setting of DecodeSettings"),
+        (Decoder.from_plain, {"events": {"a": 1}}, "events must be a list"),
+        (Decoder.from_plain, {"events": [{"step": 1}]}, "event kind must be one of"),
+        (Decoder.from_plain, {"events": [{"step": 1, "kind": "lock", "position": 3, "why": ""}]}, "event why does not"),
+    ],
+)
+def test_plain_forms_that_cannot_be(read: Any, plain: Any, said: str | None) -> None:
+    if said is None:
+        assert read(plain) == Decoder()
+        return
+    with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
+        read(plain)
+
+
+RULES = [kind() for kind in COMPUTE.values()]
+PAIRS = [a & b for a in RULES for b in RULES if a.locks and not b.locks]
+
+
+def test_every_decoder_comes_back_from_its_plain_form() -> None:
+    rules = [*RULES, *PAIRS, LockRule(epsilon=INF, percentile=None, unlock=UnlockRule(period=2))]
+    events = (
+        Event(3, "write", 20, 7), Event(3, "lock", 20), Event(4, "mask", 20), Event(5, "unlock", 2),
+        Event(6, "rule", compute=LockByAge(4) & SelectRule(0.5)),
+    )  # fmt: skip
+    for rule in rules:
+        for policy in UNMASK.values():
+            settings = DecodeSettings(gen_length=64, seed=[3, 4], suppress_eos=True)
+            decoder = Decoder(settings=settings, compute=rule, unmask=policy(), events=events)
+            plain = json.loads(json.dumps(decoder.to_plain(), allow_nan=False))
+            assert Decoder.from_plain(plain) == decoder
+            assert read_compute(plain_choice(rule)) == rule
+    assert read_compute("lock+select") == LockRule() & SelectRule()
+    assert LockRule() & SelectRule() == SelectRule() & LockRule() == Both(LockRule(), SelectRule())
+    assert len(PAIRS) == 2 * 4
+
+
+def test_flat_names_are_unique_and_found() -> None:
+    """Of all kinds together: no two settings share a name, and each finds its way from the flat form to its field."""
+    total = sum(
+        len(list(described(kind))) for kind in (DecodeSettings, UnlockRule, *COMPUTE.values(), *UNMASK.values())
+    )
+    assert len(flat_settings()) == total
+    other = {"flag": lambda v: not v, "whole": lambda v: (v or 6) + 2, "number": lambda v: (v or 1) / 2}
+    for flat, each in flat_settings().items():
+        if each.setting.group is not None:
+            continue
+        value = other[each.setting.kind](each.default)
+        chosen = {"compute": each.kind} if each.kind in COMPUTE else {"unmask": each.kind} if each.kind else {}
+        decoder = from_flat({**chosen, flat: value} | ({"gen_length": 8} if flat == "block_length" else {}))
+        owner = decoder.settings if not each.kind else decoder.compute if each.kind in COMPUTE else decoder.unmask
+        owner = getattr(owner, each.group) if each.group else owner
+        assert getattr(owner, each.name) == value, flat
+
+
+def test_everything_that_is_described_can_be_read_by_people() -> None:
+    for kind in (DecodeSettings, UnlockRule, *COMPUTE.values(), *UNMASK.values()):
+        for name, setting in described(kind):
+            assert setting.label and setting.help.endswith(".") and "\n" not in setting.help, name
+            if setting.offered is not None:
+                low, high, _ = setting.offered
+                assert low < high
+                from_plain(kind, {name: low}), from_plain(kind, {name: high}) if name != "steps" else None
+    for kind in (*COMPUTE.values(), *UNMASK.values()):
+        assert kind.label and kind.__doc__
+
+
+FINITE = st.floats(0, 1000)
 
 
 @given(
@@ -172,10 +326,7 @@ FINITE = st.floats(0, allow_nan=False, allow_infinity=False)
     share=st.floats(0, 1),
     temperature=FINITE | FINITE.map(np.float64) | st.integers(0, 3),
     cfg_scale=FINITE,
-    remasking=st.sampled_from([name for name in REMASKING if name != "replay"]),
     seed=st.integers(0, 2**40) | st.lists(st.integers(0, 2**40) | st.integers(0, 99).map(np.int64), min_size=1),
-    select_fraction=st.floats(0, 1, exclude_min=True),
-    threshold=st.floats(0, 1),
     no_repeat_ngram_size=st.integers(0, 9),
     flags=st.tuples(st.booleans(), st.booleans()),
 )
@@ -214,3 +365,29 @@ def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any,
 def test_valid_rules(**values: Any) -> None:
     rule = LockRule(**values)
     assert {name: getattr(rule, name) for name in values} == values
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"step": -1, "kind": "lock", "position": 3}, "event step must be a whole number of at least 0"),
+        ({"step": 1.5, "kind": "lock", "position": 3}, "event step must be a whole number"),
+        ({"step": 1, "kind": "erase", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
+        ({"step": 1, "kind": "lock"}, "event position must be a whole number"),
+        ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
+        ({"step": 1, "kind": "write", "position": 3}, "event token must be a whole number"),
+        ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
+        ({"step": 1, "kind": "rule", "compute": "lock"}, "event compute must be a rule"),
+        ({"step": 1, "kind": "rule", "compute": LockRule(), "position": 3}, "event position is given, but to 'rule'"),
+        (
+            {"step": 1, "kind": "mask", "position": 3, "compute": LockRule()},
+            "event compute must be a rule for the kind 'rule', and nothing else",
+        ),
+    ],
+)
+def test_events_that_cannot_be(values: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
+        Event(**values)

@@ -3,33 +3,59 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import math
+import re
+from collections.abc import Iterable
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pytest
 import torch
 
+from surelock import (
+    BlockCache,
+    Decoder,
+    DecodeSettings,
+    Event,
+    Everything,
+    Klass,
+    LockByAge,
+    LockRule,
+    LowConfidence,
+    SelectRule,
+    Threshold,
+)
 from surelock.decoding.loop import decode
-from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.trace import format as fmt
+from surelock.trace.contestants import Contestant, beside_every_position
 from surelock.trace.frames import read_trace
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
-from surelock.trace.recorder import Recorder, make_header
+from surelock.trace.recorder import Recorder, make_header, tokens_of
 from surelock.trace.replay import replay_html
 
 ROOT = Path(__file__).resolve().parents[1]
-SCHEMA = json.loads((ROOT / "surelock" / "trace" / "schema.json").read_text("utf-8"))
 PROMPT = [3, 4, 5, 6]
 SETTINGS = DecodeSettings(gen_length=12, temperature=0.7, seed=3)
 RULE = LockRule(epsilon=0.05, percentile=60.0)
+EVENTS = (Event(2, "lock", 1), Event(4, "write", 6, 9), Event(5, "mask", 6), Event(6, "rule", compute=LockByAge(2)))
+CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "all": ("Every position", {}),
+    "locks": ("Locks", {"compute": RULE}),
+    "block": ("Dual", {"compute": BlockCache(), "unmask": Threshold(0.3)}),
+    "hand": ("By hand", {"compute": RULE, "events": EVENTS}),
+}
+FIELD = [
+    Contestant(id=own, name=name, decoder=Decoder(settings=SETTINGS, **choices))
+    for own, (name, choices) in CHOICES.items()
+]
 
 
 WORDS = ["<|mask|>", "<|end|>", "<img src=x onerror=alert(1)>", "${location}", "{{value}}", "</script><b>"]
@@ -83,13 +109,17 @@ def lm() -> LanguageModel:
     return LanguageModel(name="tiny", network=network, tokenizer=Words(), mask_id=0, eos_id=1, eot_id=None, pad_id=1)  # type: ignore[arg-type]
 
 
-@pytest.fixture(scope="module")
-def recorder(lm: LanguageModel) -> Recorder:
-    made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, SETTINGS, RULE), lm.tokenizer)
-    for pair in race(lm, PROMPT, SETTINGS, RULE):
-        for facts in pair:
+def recorded(lm: LanguageModel, field: list[Contestant]) -> Recorder:
+    made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, field), lm.tokenizer)
+    for told in race(lm, PROMPT, field):
+        for facts in told:
             made.record(facts)
     return made
+
+
+@pytest.fixture(scope="module")
+def recorder(lm: LanguageModel) -> Recorder:
+    return recorded(lm, FIELD)
 
 
 @pytest.fixture
@@ -123,39 +153,85 @@ def test_runs_outside_the_sequence_are_refused(runs: list[int]) -> None:
 def test_documents_follow_the_schema(recorder: Recorder) -> None:
     for exact in (True, False):
         for top in (True, False):
-            jsonschema.validate(
-                json.loads(json.dumps(recorder.document(exact=exact, top=top), allow_nan=False)), SCHEMA
-            )
-    jsonschema.validate(json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8")), SCHEMA)
+            document = recorder.document(exact=exact, top=top)
+            fmt.check_document(json.loads(json.dumps(document, allow_nan=False)))
+    fmt.check_document(json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8")))
 
 
 def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[str, Any]) -> None:
     trace = read_trace(document)
-    for name, rule in (("baseline", None), ("surelock", RULE)):
-        values = trace.values[trace.values.decoder == name]
-        steps = trace.steps[trace.steps.decoder == name]
-        positions = trace.positions[trace.positions.decoder == name]
-        locked = 0
-        for step in decode(lm, [PROMPT], SETTINGS, lock=rule, observe=True):
+    assert trace.contestants.contestant.tolist() == ["all", "locks", "block", "hand"]
+    assert trace.contestants.name.tolist() == ["Every position", "Locks", "Dual", "By hand"]
+    assert trace.contestants.decoder.tolist() == [contestant.decoder for contestant in FIELD]
+    for contestant in FIELD:
+        values = trace.values[trace.values.contestant == contestant.id]
+        steps = trace.steps[trace.steps.contestant == contestant.id]
+        positions = trace.positions[trace.positions.contestant == contestant.id]
+        locked_at, unmasked_at = {}, {}
+        for step in decode(lm, [PROMPT], **contestant.decoder.keywords(), observe=True):
             mine = values[values.step == step.index]
             computed = step.computed[0].numpy()
             assert mine.position.tolist() == np.flatnonzero(computed).tolist()
-            np.testing.assert_array_equal(
-                mine.kl.to_numpy().astype(np.float32), step.kl[0].numpy()[computed].astype(np.float32)
-            )
-            np.testing.assert_array_equal(
-                mine.confidence.to_numpy().astype(np.float32), step.confidence[0].numpy()[computed].astype(np.float32)
-            )
-            locked += int(step.newly_locked.sum())
+            for name in ("kl", "confidence"):
+                told = getattr(step, name)[0].numpy()[computed].astype(np.float32)
+                np.testing.assert_array_equal(mine[name].to_numpy().astype(np.float32), told)
             row = steps[steps.step == step.index].iloc[0]
-            assert (row.flops, row.baseline_flops, row.locked) == (
-                float(step.flops[0]),
-                float(step.baseline_flops[0]),
-                locked,
-            )
+            told = (float(step.flops[0]), float(step.baseline_flops[0]), int(step.locked.sum()))
+            assert (row.flops, row.baseline_flops, row.locked) == told
+            assert (row.computed, row.unmasked) == (computed.sum(), int(step.newly_unmasked.sum()))
+            for i in range(16):
+                if step.newly_locked[0, i]:
+                    locked_at[i] = step.index
+                if step.newly_unmasked[0, i] or (step.written[0, i] and i not in unmasked_at):
+                    unmasked_at[i] = step.index
+                if step.newly_masked[0, i] and not step.newly_unmasked[0, i]:
+                    unmasked_at.pop(i)
+        assert len(steps) == step.index + 1
         assert positions.token.tolist() == step.tokens[0].tolist()
-        assert positions.lock_step.notna().tolist() == step.locked[0].tolist()
-        assert positions.unmask_step.isna().tolist() == [True] * len(PROMPT) + [False] * SETTINGS.gen_length
+        locks = [locked_at[i] if step.locked[0, i] else None for i in range(16)]
+        assert plain(positions.lock_step) == locks
+        assert plain(positions.unmask_step) == [unmasked_at.get(i) for i in range(16)]
+
+
+def plain(column: Any) -> list[int | None]:
+    return column.astype(object).where(column.notna(), None).tolist()
+
+
+def test_locked_so_far_is_locks_less_unlocks() -> None:
+    """By hand: two locks, one of them undone while another locks, then one more undone."""
+
+    def record(step: int, locked: list[int], unlocked: list[int]) -> dict[str, Any]:
+        values = {"unmasked": [], "computed": [], "kl": [], "confidence": [], "seconds": 0, "flops": 0}
+        return {"contestant": "a", "step": step, "locked": locked, "unlocked": unlocked, "baseline_flops": 0, **values}
+
+    own = Contestant(id="a", name="A", decoder=Decoder()).to_plain()
+    header = {"model": {"name": "m"}, "prompt_tokens": [1, 2, 3], "mask_id": 0, "length": 3, "steps": 3}
+    document = {"format": fmt.FORMAT, "version": 2, "header": header | {"contestants": [own]}, "pieces": {}}
+    records = [record(0, [0, 1], []), record(1, [2], [1]), record(2, [], [0])]
+    trace = read_trace(document | {"records": records})
+    assert trace.steps.locked.tolist() == [2, 2, 1]
+    assert plain(trace.positions.lock_step) == [None, None, 1]
+
+
+def test_a_trace_of_version_1_opens() -> None:
+    path = ROOT / "tests" / "traces" / "version-1.json"
+    trace, old = read_trace(path), json.loads(path.read_text("utf-8"))
+    assert trace.contestants.name.tolist() == ["Selection", "SureLock and selection"]
+    first, second = trace.contestants.decoder
+    assert first.compute == SelectRule(0.7) and first.unmask == second.unmask == Threshold(0.8)
+    assert second.compute.lock.epsilon == old["header"]["lock"]["epsilon"] and second.compute.select == SelectRule(0.7)
+    assert second.settings == DecodeSettings(gen_length=12, block_length=6, temperature=0.5)
+    assert len(trace.steps) == len(old["records"])
+    locked = trace.steps[trace.steps.contestant == "surelock"].locked.iloc[-1]
+    mine = [r for r in old["records"] if r["decoder"] == "surelock"]
+    assert locked == sum(len(r["locked"]) - len(r.get("unlocked", ())) for r in mine)
+
+
+def test_a_run_can_be_repeated_from_its_trace(lm: LanguageModel, document: dict[str, Any]) -> None:
+    trace = read_trace(document)
+    for own, decoder in zip(trace.contestants.contestant, trace.contestants.decoder, strict=True):
+        *_, last = decode(lm, [document["header"]["prompt_tokens"]], **decoder.keywords())
+        assert trace.positions[trace.positions.contestant == own].token.tolist() == last.tokens[0].tolist()
 
 
 def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -> None:
@@ -167,10 +243,10 @@ def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -
 
 
 def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel, recorder: Recorder) -> None:
-    for step in decode(lm, [PROMPT], SETTINGS, lock=RULE, top_k=fmt.TOP_K):
+    for step in decode(lm, [PROMPT], SETTINGS, compute=RULE, top_k=fmt.TOP_K):
         assert step.top_ids is not None and step.top_probs is not None
         for position in np.flatnonzero(step.computed[0].numpy()):
-            listed = recorder.top("surelock", step.index, int(position))
+            listed = recorder.top("locks", step.index, int(position))
             assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
             assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
 
@@ -189,68 +265,94 @@ def test_pieces_are_text_or_bytes() -> None:
 
 
 def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
-    recorder = Recorder(make_header(lm, None, PROMPT, SETTINGS, RULE), lm.tokenizer)
+    recorder = Recorder(make_header(lm, None, PROMPT, FIELD), lm.tokenizer)
     sent: list[str] = list(recorder.start()["pieces"])
-    for pair in race(lm, PROMPT, SETTINGS, RULE):
-        records = [recorder.record(facts) for facts in pair]
-        recorder.top("surelock", records[0]["step"], 5)  # asking for likely tokens must not swallow a piece
+    for told in race(lm, PROMPT, FIELD):
+        records = [recorder.record(facts) for facts in told]
+        recorder.top("locks", records[0]["step"], 5)  # asking for likely tokens must not swallow a piece
         sent += recorder.fresh_pieces(records)
     assert len(sent) == len(set(sent))
-    used = {str(token) for record in recorder.document()["records"] for _, token in record["unmasked"]}
+    used = {str(token) for record in recorder.document()["records"] for token in tokens_of(record)}
+    assert "9" in used
     assert used <= set(sent)
 
 
 def damage(document: dict[str, Any], how: str) -> Any:
     broken = copy.deepcopy(document)
-    records = broken["records"]
-    if how == "not an object":
-        return [1, 2]
+    header, records = broken["header"], broken["records"]
+    first, one = header["contestants"][0], {"id": "x", "compute": {"kind": "everything"}, "unmask": {"kind": "random"}}
     changes = {
         "format": lambda: broken.update(format="x"),
-        "version": lambda: broken.update(version=2),
+        "version 3": lambda: broken.update(version=3),
         "no header": lambda: broken.pop("header"),
-        "length": lambda: broken["header"].update(length=10**9),
-        "steps": lambda: broken["header"].update(steps=True),
+        "length": lambda: header.update(length=10**9),
+        "steps": lambda: header.update(steps=True),
+        "prompt": lambda: header.update(prompt=5),
+        "model": lambda: header.update(model={"name": {}}),
+        "five lanes": lambda: header["contestants"].append(first | {"id": "fifth"}),
+        "no lanes": lambda: header.update(contestants=[]),
+        "no name": lambda: first.pop("name"),
+        "empty name": lambda: first.update(name=""),
+        "same ids": lambda: first.update(id="locks"),
+        "unknown reference": lambda: header.update(reference="nobody"),
+        "unknown parent": lambda: first.update(parent="nobody"),
+        "unknown rule": lambda: first.update(compute={"kind": "best"}),
+        "unknown setting": lambda: first.update(settings={"remasking": "random"}),
+        "rule out of range": lambda: first.update(compute={"kind": "select", "fraction": 7}),
+        "event": lambda: header["contestants"][3]["events"].append({"step": 1, "kind": "erase"}),
+        "no settings": lambda: header.update(contestants=[one | {"name": "x"}]),
         "order": lambda: records.reverse(),
         "twice": lambda: records.append(records[-1]),
         "position": lambda: records[3]["locked"].append(999),
+        "written": lambda: records[3].update(written=[[999, 1]]),
         "token pair": lambda: records[2]["unmasked"].append([1]),
         "kl": lambda: records[4]["kl"].pop(),
+        "kl text": lambda: records[4]["kl"].__setitem__(0, "much"),
         "base64": lambda: records[4].update(kl="%%%"),
+        "runs": lambda: records[4]["computed"].append(3),
         "seconds": lambda: records[4].update(seconds="soon"),
         "top": lambda: records[0]["top"]["ids"].pop(),
         "no computed": lambda: records[5].pop("computed"),
+        "nobody's": lambda: records[5].update(contestant="nobody"),
     }
     changes[how]()
     return broken
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "not an object",
-        "format",
-        "version",
-        "no header",
-        "length",
-        "steps",
-        "order",
-        "twice",
-        "position",
-        "token pair",
-        "kl",
-        "base64",
-        "seconds",
-        "top",
-        "no computed",
-    ],
-)
+DAMAGES = [line.split('"')[1] for line in inspect.getsource(damage).splitlines() if '": lambda: ' in line]
+
+
+@pytest.mark.parametrize("how", DAMAGES)
 def test_damaged_traces_are_refused_in_one_sentence(document: dict[str, Any], how: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(damage(document, how)), encoding="utf-8")
-    with pytest.raises(fmt.TraceError, match=r"trace.*\.$") as caught:
+    with pytest.raises(fmt.TraceError, match=r"[Tt]his.*trace.*\.$|The trace is damaged.*\.$") as caught:
         read_trace(path)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("value", [[1, 2], None, 7, "trace", {"format": "surelock-trace", "version": None}])
+def test_what_is_no_trace_is_refused(value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(value), encoding="utf-8")
+    with pytest.raises(fmt.TraceError, match=r"trace.*\.$"):
+        read_trace(path)
+
+
+@pytest.mark.parametrize("part", ["header", "settings", "lock", "records", "record", "remasking"])
+def test_damaged_traces_of_version_1_are_refused_in_one_sentence(part: str) -> None:
+    document = json.loads((ROOT / "tests" / "traces" / "version-1.json").read_text("utf-8"))
+    changes = {
+        "header": lambda: document.update(header=5),
+        "settings": lambda: document["header"].update(settings=[]),
+        "lock": lambda: document["header"].update(lock={"epsilon": "x"}),
+        "records": lambda: document.update(records={}),
+        "record": lambda: document["records"].append(7),
+        "remasking": lambda: document["header"]["settings"].update(remasking="best"),
+    }
+    changes[part]()
+    with pytest.raises(fmt.TraceError, match=r"^The trace is damaged.*\.$"):
+        read_trace(document)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"hello"])
@@ -262,9 +364,47 @@ def test_files_that_are_no_json_are_refused(content: bytes, tmp_path: Path) -> N
 
 
 def test_a_header_survives_infinite_epsilon(lm: LanguageModel) -> None:
-    header = make_header(lm, None, PROMPT, SETTINGS, LockRule(epsilon=math.inf))
-    assert header["lock"]["epsilon"] == "inf"
-    json.dumps(header, allow_nan=False)
+    own = Contestant(id="a", name="A", decoder=Decoder(settings=SETTINGS, compute=LockRule(epsilon=math.inf)))
+    header = make_header(lm, None, PROMPT, [own])
+    assert header["contestants"][0]["compute"]["epsilon"] == "inf"
+    assert Contestant.from_plain(json.loads(json.dumps(header["contestants"][0], allow_nan=False))) == own
+
+
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ([], "one to four contestants can race, not 0"),
+        ([*FIELD, FIELD[0]], "one to four contestants can race, not 5"),
+        ([FIELD[0], FIELD[0]], "two contestants have the id 'all'"),
+        ([FIELD[0], Contestant(id="b", name="B", decoder=Decoder())], "gen_length must be the same"),
+    ],
+)
+def test_fields_that_cannot_race(lm: LanguageModel, field: list[Contestant], said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        make_header(lm, None, PROMPT, field)
+
+
+@pytest.mark.parametrize(
+    ("plain", "said"),
+    [
+        (7, "a contestant must be an object"),
+        ({"id": "a"}, "a contestant needs name"),
+        ({"id": "", "name": "x"}, "a contestant needs id"),
+        ({"id": "a", "name": "x" * 81}, "a contestant needs name"),
+        ({"id": "a", "name": "x", "parent": 3}, "parent must be"),
+        ({"id": "a", "name": "x", "rule": {}}, "rule is no part of a decoder"),
+    ],
+)
+def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
+        Contestant.from_plain(plain)
+
+
+def test_the_usual_pair_differs_in_its_rule_alone() -> None:
+    own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
+    first, second = beside_every_position("SureLock", own)
+    assert (first.decoder.compute, first.decoder.unmask, first.decoder.events) == (Everything(), Klass(), ())
+    assert (second.name, second.decoder) == ("SureLock", own)
 
 
 def test_no_token_can_end_the_replays_script(document: dict[str, Any]) -> None:
@@ -274,17 +414,68 @@ def test_no_token_can_end_the_replays_script(document: dict[str, Any]) -> None:
     assert json.loads(held) == document
 
 
+class Loads(HTMLParser):
+    """What a page would load from elsewhere: addresses in its elements and styles that are no data."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.policy = ""
+        self.inside = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = {name: value or "" for name, value in attrs}
+        self.inside = tag
+        if told.get("http-equiv") == "Content-Security-Policy":
+            self.policy = told["content"]
+        places = ("src", "href", "srcset", "poster", "data", "action", "style")
+        self._check([told[name] for name in places if name in told])
+
+    def handle_data(self, data: str) -> None:
+        if self.inside == "style":
+            self._check(re.findall(r"url\(([^)]*)|@import ([^;]*)", data))
+        if self.inside == "script" and data.startswith('{"imports"'):
+            self._check(json.loads(data)["imports"].values())
+
+    def _check(self, places: Iterable[Any]) -> None:
+        texts = ["".join(place).strip("\"' ") for place in places]
+        self.found += [text for text in texts if not text.startswith(("data:", "#"))]
+
+
 def test_the_replay_names_no_other_host_to_load_from(document: dict[str, Any]) -> None:
     page = replay_html(document)
-    assert 'src="http' not in page.split("<script>")[0] and "default-src 'none'" in page
+    loads = Loads(page)
+    assert loads.found == []
+    assert loads.policy.startswith("default-src 'none';") and "://" not in loads.policy
+    for planted in ('<link href="https://a.b/c.css">', "<style>@import 'x.css';</style>", "<img src=x.png>"):
+        assert len(Loads(page.replace("<title>", planted + "<title>")).found) == 1
 
 
 def test_an_early_end_leaves_a_readable_trace(lm: LanguageModel) -> None:
-    settings = DecodeSettings(gen_length=12, remasking="threshold", threshold=0.05)
-    recorder = Recorder(make_header(lm, None, PROMPT, settings, RULE), lm.tokenizer)
-    for pair in race(lm, PROMPT, settings, RULE):
-        for facts in pair:
-            recorder.record(facts)
-    trace = read_trace(json.loads(json.dumps(recorder.document())))
-    assert trace.steps.step.max() < 11
+    """One contestant ends before the other, which goes on alone."""
+    quick = Decoder(settings=SETTINGS, unmask=Threshold(0.05))
+    slow = Decoder(settings=SETTINGS, unmask=LowConfidence())
+    field = [Contestant(id="q", name="Q", decoder=quick), Contestant(id="s", name="S", decoder=slow)]
+    trace = read_trace(json.loads(json.dumps(recorded(lm, field).document())))
+    last = trace.steps.groupby("contestant").step.max()
+    assert last["q"] < 11 == last["s"]
     assert trace.positions.token.notna().all()
+
+
+def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        name = type(kwargs["compute"]).__name__
+        for step in decode(*args, **kwargs):
+            asked.append(name)
+            yield step
+
+    monkeypatch.setattr("surelock.trace.race.decode", watched)
+    age = Decoder(settings=SETTINGS, compute=LockByAge())
+    field = [FIELD[0], FIELD[1], Contestant(id="age", name="Age", decoder=age)]
+    told = list(race(lm, PROMPT, field))
+    names = ["Everything", "LockRule", "LockByAge"]
+    assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
+    assert [[facts.contestant for facts in step] for step in told] == [["all", "locks", "age"]] * 12

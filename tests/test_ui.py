@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import json
 import pickle
 import sys
@@ -14,22 +16,31 @@ from typing import Any
 
 import gradio as gr
 import pytest
+import torch
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 import surelock
+from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
+from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
+from surelock.trace.contestants import Contestant
+from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import session as sessions_module
-from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import DEFAULTS, Form, check_seed, fit_schedule
-from surelock.ui.layout import _from_link, build
+from surelock.ui.device import make_decoder
+from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.form import Form, check_seed, defaults, fit_schedule
+from surelock.ui.layout import build, from_link, lanes_from_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import Job, read_job, read_settings
+from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import page_head, routes
 from surelock.ui.session import ENDED, PAUSED, Sessions, trim_memory
 
-JOB = Job("m", "hello", [5, 6], {"gen_length": 6}, {"epsilon": 0.1})
+DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
+OWN = Contestant(id="own", name="Own", decoder=DECODER)
+JOB = Job("m", "hello", [5, 6], (OWN,))
+DEFAULTS = defaults()
 
 
 class FakeRecorder:
@@ -60,7 +71,7 @@ class FakeDecoder:
                 if self.error and step == 2:
                     raise self.error
                 self.computed += 1
-                yield [{"decoder": "surelock", "step": step}]
+                yield [{"contestant": "own", "step": step}]
         finally:
             self.closed += 1
 
@@ -168,7 +179,7 @@ def test_leaving_while_a_step_is_being_computed() -> None:
         while True:
             inside.set()
             go.wait(5)
-            yield [{}]
+            yield [{"contestant": "own", "step": 0}]
 
     sessions = Sessions(slow)  # type: ignore[arg-type]
     run = sessions.open("a", JOB, FakeRecorder())  # type: ignore[arg-type]
@@ -232,19 +243,70 @@ def test_foreign_ids_find_nothing(run_id: Any) -> None:
         ({"block_length": 7}, "block_length"),
         ({"temperature": -1}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 1001}, "temperature"),
         ({"seed": -1}, "seed"),
         ({"seed": None}, "seed"),
         ({"seed": 1.5}, "seed"),
-        ({"percentile": 101}, "percentile"),
-        ({"epsilon": None}, "epsilon"),
-        ({"epsilon": "x"}, "epsilon"),
-        ({"remasking": "<b>"}, "remasking"),
-        ({"visible_steps": -1}, "visible_steps"),
+        ({"nonsense": 1}, "nonsense"),
     ],
 )
 def test_invalid_settings_are_refused_by_name(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{field}"):
-        read_settings(DEFAULTS | changes)
+    with pytest.raises(ValueError, match=rf"^{field}[^\n]*$"):
+        read_shared(DEFAULTS | changes)
+
+
+LANE = {"id": "a", "name": "A", "compute": {"kind": "lock"}, "unmask": {"kind": "random"}}
+
+
+def test_lanes_become_contestants_with_the_shared_settings() -> None:
+    shared = read_shared(DEFAULTS | {"gen_length": 8.0, "steps": "8", "block_length": 8, "seed": 3})
+    (own,) = read_lanes([LANE | {"preset": "surelock", "base": None}], shared)
+    assert own.decoder == surelock.Decoder(
+        settings=surelock.DecodeSettings(gen_length=8, steps=8, block_length=8, seed=3),
+        compute=surelock.LockRule(),
+        unmask=surelock.Random(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("lanes", "said"),
+    [
+        (None, "one to four can race, not something else"),
+        ([], "one to four can race, not 0"),
+        ([LANE] * 5, "one to four can race, not 5"),
+        ([LANE, LANE], "two contestants have the id 'a'"),
+        ([LANE | {"name": ""}], "needs name"),
+        ([LANE | {"name": 5}], "needs name"),
+        ([{"id": "a", "compute": {"kind": "lock"}}], "needs name"),
+        ([LANE | {"compute": {"kind": "best"}}], "compute must be one of"),
+        ([LANE | {"compute": {"kind": "lock", "epsilon": "x"}}], "epsilon must be a number"),
+        ([LANE | {"unmask": {"kind": "replay"}}], "replay"),
+        ([7], "must be objects"),
+        ([LANE | {"events": [{"step": 0, "kind": "lock", "position": 1}] * 101}], "more than 100 events"),
+        ([LANE | {"events": [{"step": -1, "kind": "lock", "position": 1}]}], "event step must be"),
+    ],
+)
+def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"^[^\n]*{said}[^\n]*$"):
+        read_lanes(lanes, read_shared(DEFAULTS))
+
+
+def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
+    lane = LANE | {"settings": {"gen_length": 8}, "skip": 3, "events": [{"step": 3, "kind": "lock", "position": 1}]}
+    job = read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "prompt": None, "lanes": [lane]}, 64)
+    assert (job.tokens, job.prompt, dict(job.skip)) == ([3, 4], None, {"a": 3})
+    assert job.contestants[0].decoder.events == (surelock.Event(3, "lock", 1),)
+    for change, said in (
+        ({"prompt_tokens": []}, "prompt_tokens must be"),
+        ({"prompt_tokens": [3, "4"]}, "prompt_tokens must be"),
+        ({"prompt_tokens": [3, 400]}, "do not belong to the model tiny"),
+        ({"prompt_tokens": [3] * 60}, "prompt is too long"),
+        ({"lanes": None}, "one to four"),
+        ({"lanes": [lane | {"skip": 9}]}, "skip must be"),
+        ({"lanes": [lane | {"skip": True}]}, "skip must be"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "lanes": [lane]} | change, 64)
 
 
 @pytest.mark.parametrize(
@@ -260,14 +322,25 @@ def test_invalid_settings_are_refused_by_name(changes: dict[str, Any], field: st
 )
 def test_prompts_that_cannot_be_taken(stories: surelock.LanguageModel, prompt: Any, said: str) -> None:
     with pytest.raises(ValueError, match=rf"^prompt.*{said}"):
-        read_job(stories, "stories", prompt, True, DEFAULTS, 256)
+        read_job(stories, "stories", prompt, True, [OWN], 256)
 
 
 def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel) -> None:
-    values = DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8}
-    assert read_job(lm, "tiny", "3, 4 5", True, values, 32).tokens == [3, 4, 5]
+    assert read_job(lm, "tiny", "3, 4 5", True, [OWN], 32).tokens == [3, 4, 5]
     with pytest.raises(ValueError, match=r"^prompt must be token ids"):
-        read_job(lm, "tiny", "once upon", True, values, 32)
+        read_job(lm, "tiny", "once upon", True, [OWN], 32)
+
+
+def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.LanguageModel, lm: Any) -> None:
+    found = one_token(stories, "dog")
+    assert found["piece"] == " dog" and stories.encode(" dog") == [found["id"]]
+    assert one_token(lm, "17") == {"id": 17, "piece": None}
+    for text in ("", None, "a long sentence of words", "\n\n\x00", "x" * 50_000):
+        with pytest.raises(ValueError, match=r"^[^\n]+$"):
+            one_token(stories, text)
+    for text in ("99", "dog", "1"):
+        with pytest.raises(ValueError, match="not one token"):
+            one_token(lm, text)
 
 
 @pytest.mark.parametrize(
@@ -299,10 +372,18 @@ def test_what_is_changed_is_explained_beside_the_field() -> None:
     assert "whole number" in info["info"] and run["interactive"] is False
 
 
-def test_every_offered_block_length_is_valid() -> None:
-    for length, steps in [(64, 64), (96, 24), (40, 7), (8, 1)]:
-        for block in block_choices(length, steps):
-            surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block)
+@pytest.mark.parametrize(("length", "steps"), [(64, 64), (96, 24), (40, 7), (8, 1), (12, 6)])
+def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> None:
+    valid = []
+    for block in range(1, length + 1):
+        with contextlib.suppress(ValueError):
+            valid.append(surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block).block_length)
+    assert block_choices(length, steps) == valid != []
+    assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]
+
+
+def settled(form: Form, values: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return dict(zip(form.fields, form.settle(values, **more), strict=True))
 
 
 def test_links_restore_what_is_valid_together() -> None:
@@ -312,27 +393,74 @@ def test_links_restore_what_is_valid_together() -> None:
         "gen_length": "64",
         "steps": "32",
         "block_length": "16",
-        "epsilon": "0.005",
         "seed": "7",
         "suppress_eos": "true",
         "no_repeat_ngram_size": "5",
-        "remasking": "entropy",
         "nonsense": "1",
     }
-    settled = dict(zip(form.names, form.settle(_from_link(values)), strict=True))
+    found = settled(form, from_link(values))
     values.pop("nonsense")
-    assert [settled[name]["value"] for name in values] == [64, 32, 16, 0.005, 7, True, 5, "entropy"]
+    assert [found[name]["value"] for name in values] == [64, 32, 16, 7, True, 5]
     for bad in (
         {"steps": "9999"},
         {"gen_length": "100000000"},
         {"seed": "-1"},
-        {"remasking": "${x}"},
-        {"epsilon": "nan"},
+        {"temperature": "nan"},
         {"no_repeat_ngram_size": "99"},
         {"gen_length": "x"},
     ):
-        settled = dict(zip(form.names, form.settle(_from_link(bad)), strict=True))
-        assert settled["gen_length"]["value"] == DEFAULTS["gen_length"]
+        assert settled(form, from_link(bad))["gen_length"]["value"] == DEFAULTS["gen_length"]
+
+
+def test_links_say_who_races() -> None:
+    with gr.Blocks():
+        form = Form(Models(["stories"]), 512)
+
+    def lanes(**query: str) -> list[dict[str, Any]]:
+        linked = from_link(query)
+        suits = form.models.recommended("stories")
+        return json.loads(form.lanes_value("stories", lanes_from_link(query, {**suits, **linked})))["lanes"]
+
+    first = [("Every position", "everything"), ("SureLock", "lock")]
+    assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes()] == first
+    named = lanes(contestants=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}]))
+    assert [(lane["name"], lane["preset"]) for lane in named] == [("KLASS", "klass"), ("Mine", None)]
+    twice = lanes(contestants=json.dumps(["klass", "klass", {"compute": {"kind": "age"}}]))
+    assert [(lane["id"], lane["name"]) for lane in twice] == [
+        ("lane-1", "KLASS"), ("lane-2", "KLASS (2)"), ("lane-3", "Your own"),
+    ]  # fmt: skip
+    assert named[0]["unmask"]["kind"] == "klass" and named[1]["compute"] == {"kind": "age", "steps": 3}
+    former = lanes(epsilon="0.005", remasking="threshold", threshold="0.7")
+    assert [lane["compute"]["kind"] for lane in former] == ["everything", "lock"]
+    assert former[1]["compute"]["epsilon"] == 0.005
+    assert former[0]["unmask"] == former[1]["unmask"] == {"kind": "threshold", "p": 0.7}
+    short = lanes(epsilon="0.005", gen_length="24")  # which the model's own block does not divide
+    assert short[1]["compute"]["epsilon"] == 0.005 and short[1]["unmask"] == {"kind": "entropy"}  # as the model's
+    for bad in ("{", "[7]", '["nobody"]', '[{"compute": {"kind": "best"}}]', "[" * 100_000, "null", "5"):
+        assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes(contestants=bad)] == first, bad[:20]
+
+
+def test_every_preset_is_offered_and_can_run() -> None:
+    with gr.Blocks():
+        form = Form(Models(["stories"]), 512)
+    value = json.loads(form.lanes_value("stories", list(PRESETS)))
+    assert [preset["id"] for preset in value["presets"]] == list(PRESETS) and len(value["lanes"]) == 4
+    for preset in value["presets"]:
+        (own,) = read_lanes([{"id": "x", **{key: preset[key] for key in ("name", "compute", "unmask")}}], None)
+        assert own.name == PRESETS[preset["id"]].name and preset["sentence"].endswith(".")
+    kinds = {preset["compute"]["kind"] for preset in value["presets"]}
+    assert kinds == {*COMPUTE, "both"}
+
+
+def test_another_model_keeps_who_races() -> None:
+    with gr.Blocks():
+        form = Form(Models(["stories"]), 512)
+    before = form.lanes_value("stories", ["age", {"name": "Mine", "compute": {"kind": "select", "fraction": 0.5}}])
+    after = json.loads(form._change_model("stories", before)[2])
+    assert after == json.loads(before)
+    for odd in ("", "{", "[]", None, 5):
+        lanes = json.loads(form._change_model("stories", odd)[2])["lanes"]
+        assert [(lane["id"], lane["preset"]) for lane in lanes] == [("lane-1", "everything"), ("lane-2", "surelock")]
 
 
 def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
@@ -341,8 +469,9 @@ def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
     recommended = models.recommended("stories")
     with gr.Blocks():
         fields = Form(models, 512).fields
-    assert recommended.keys() <= fields.keys()
-    assert {name: fields[name].value for name in recommended} == recommended
+    shared = {name: value for name, value in recommended.items() if name in fields}
+    assert len(shared) == 6
+    assert {name: fields[name].value for name in shared} == shared
     (tmp_path / "generation_config.json").write_text("{", "utf-8")
     with gr.Blocks():
         fields = Form(Models([str(tmp_path)]), 512).fields
@@ -369,12 +498,12 @@ def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
     for linked, block in (({"gen_length": 100}, 10), ({"steps": 100}, 128)):
-        settled = dict(zip(form.names, form.settle(over_recommended(recommended, linked)), strict=True))
-        assert settled["temperature"]["value"] == 0.7
-        assert settled["gen_length"]["value"] == linked.get("gen_length", 128)
-        assert settled["block_length"]["value"] == block
-    settled = dict(zip(form.names, form.settle({"seed": -1}, otherwise=recommended), strict=True))
-    assert [settled[name]["value"] for name in ("temperature", "block_length", "seed")] == [0.7, 16, 0]
+        found = settled(form, over_recommended(recommended, linked))
+        assert found["temperature"]["value"] == 0.7
+        assert found["gen_length"]["value"] == linked.get("gen_length", 128)
+        assert found["block_length"]["value"] == block
+    found = settled(form, {"seed": -1}, otherwise=recommended)
+    assert [found[name]["value"] for name in ("temperature", "block_length", "seed")] == [0.7, 16, 0]
 
 
 def test_models_never_show_a_path(tmp_path: Path) -> None:
@@ -394,21 +523,77 @@ def test_models_never_show_a_path(tmp_path: Path) -> None:
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_the_endpoint_gives_what_generate_gives(stories: surelock.LanguageModel) -> None:
-    from surelock.ui.device import make_decoder
-
+@pytest.fixture
+def endpoint(stories: surelock.LanguageModel) -> Any:
     models = Models(["stories"])
     models._loaded["stories"] = stories
-    decode = make_endpoint(models, make_decoder(models), 512)
-    steps = list(decode("Once upon a time", gen_length=12, epsilon=0.01))
+    return make_endpoint(models, make_decoder(models), 512)
+
+
+def test_the_endpoint_gives_what_generate_gives(stories: surelock.LanguageModel, endpoint: Any) -> None:
+    steps = list(endpoint("Once upon a time", gen_length=12, epsilon=0.01))
     settings, rule = surelock.DecodeSettings(gen_length=12), surelock.LockRule(epsilon=0.01)
     assert [step["step"] for step in steps[:-1]] == list(range(12))
-    assert steps[-1]["texts"] == surelock.generate(stories, ["Once upon a time"], settings, lock=rule)
+    assert steps[-1]["texts"] == surelock.generate(stories, ["Once upon a time"], settings, compute=rule)
     assert 0 < steps[-1]["flops_ratio"] <= 1
     json.dumps(steps, allow_nan=False)
     for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
         with pytest.raises(gr.Error):
-            list(decode(**{"gen_length": 8, **bad}))
+            list(endpoint(**{"gen_length": 8, **bad}))
+
+
+def test_the_endpoints_former_call_works(stories: surelock.LanguageModel, endpoint: Any) -> None:
+    """Sixteen positional arguments, as the first edition had them, and `remasking` by name."""
+    former = ("Once", 12, 6, 0.01, 50.0, 0, 6, 0.5, 0.0, "entropy", 3, True, True, False, "stories", 2)
+    settings = surelock.DecodeSettings(
+        gen_length=12, steps=6, block_length=6, temperature=0.5, seed=3, suppress_eos=True,
+        suppress_eos_confidence=True, no_repeat_ngram_size=2,
+    )  # fmt: skip
+    rule = surelock.LockRule(epsilon=0.01, percentile=50.0, visible_steps=0)
+    asked = {"compute": rule, "unmask": surelock.Entropy()}
+    assert list(endpoint(*former))[-1]["texts"] == surelock.generate(stories, ["Once"], settings, **asked)
+    unlocked = list(endpoint("Once", 8, epsilon=-1))[-1]
+    assert unlocked["flops_ratio"] == 1
+    high = list(endpoint("Once", 8, remasking="threshold", threshold=0.01))
+    assert high[-1]["steps"] < 8
+
+
+@pytest.mark.parametrize("compute", [*COMPUTE, "lock+select", "lock+block_cache", "age+delayed_cache"])
+@pytest.mark.parametrize("unmask", UNMASK)
+def test_the_endpoint_takes_every_pair(endpoint: Any, compute: str, unmask: str) -> None:
+    *_, last = endpoint("Once upon a time", gen_length=8, block_length=4, compute=compute, unmask=unmask)
+    assert last["done"] and len(last["tokens"]) == 4 + 8 and last["steps"] <= 8
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
+        ({"unmask": "replay"}, "replay"),
+        ({"unmask": "best"}, "unmask must be one of"),
+        ({"compute": "age", "epsilon": 0.1}, "epsilon is a setting of compute 'lock'"),
+        ({"unmask": "klass", "klass_history": 0}, "klass_history must be"),
+        ({"events": [{"step": 2, "kind": "lock", "position": 99}]}, "there is no such position"),
+        ({"events": [{"step": 20, "kind": "lock", "position": 0}]}, "there is no such step"),
+        ({"events": [{"step": 2, "kind": "mask", "position": 0}]}, "belongs to the prompt"),
+        ({"events": 5}, "events must be a list"),
+        ({"events": [{"step": 1, "kind": "lock", "position": 10}]}, "it is masked, so it cannot be locked"),
+    ],
+)
+def test_the_endpoint_refuses_in_one_sentence(endpoint: Any, given: dict[str, Any], said: str) -> None:
+    with pytest.raises(gr.Error, match=said) as caught:
+        list(endpoint("Once upon a time", gen_length=8, **given))
+    assert "\n" not in str(caught.value.message)
+
+
+def test_the_endpoints_parameters_are_the_librarys_settings(endpoint: Any) -> None:
+    parameters = inspect.signature(endpoint).parameters
+    assert set(flat_settings()) <= set(parameters)
+    told = description()
+    assert all(f"\n{name}" in told for name in flat_settings())
+    events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
+    *_, last = endpoint("Once upon a time", gen_length=8, events=events)
+    assert last["tokens"][6] == 42
 
 
 def test_on_zero_gpu_only_plain_values_cross(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,15 +614,71 @@ def test_on_zero_gpu_only_plain_values_cross(stories: surelock.LanguageModel, mo
     monkeypatch.setattr(device, "on_zero_gpu", lambda: True)
     models = Models(["stories"])
     models._loaded["stories"] = stories
-    job = read_job(
-        stories, "stories", "Once upon a time", False, DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8}, 256
-    )
-    settings, rule = surelock.DecodeSettings(**job.settings), surelock.LockRule(**job.rule)
-    recorder = Recorder(make_header(stories, job.prompt, job.tokens, settings, rule), stories.tokenizer)
+    shared = read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8})
+    event = {"step": 3, "kind": "rule", "compute": {"kind": "age", "steps": 2}}
+    lanes = read_lanes([LANE, LANE | {"id": "b", "events": [event]}], shared)
+    job = read_job(stories, "stories", "Once upon a time", False, lanes, 256)
+    recorder = Recorder(make_header(stories, job.prompt, job.tokens, job.contestants), stories.tokenizer)
     run = Sessions(device.make_decoder(models), pausable=False).open("a", job, recorder)
     seen = messages(run.stream(-1))
     assert seen[0]["pausable"] is False and seen[-1]["end"] == "finished" and len(seen) == 10
-    assert recorder.top("surelock", 7, len(job.tokens))
+    assert recorder.top("b", 7, len(job.tokens))
+
+
+# --- what if ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lock", "unlock", "write a mask", "write a word", "mask", "rule"])
+def test_a_branch_runs_on_from_its_parents_very_steps(stories: surelock.LanguageModel, kind: str) -> None:
+    """Bit for bit, float32: what the page copies from the parent is what the server computes, also after an export."""
+    at = 9
+    settings = surelock.DecodeSettings(gen_length=20, temperature=0.7, seed=5)
+    decoder = surelock.Decoder(settings=settings, compute=surelock.LockRule(epsilon=0.05, percentile=50))
+    parent = Contestant(id="parent", name="Parent", decoder=decoder)
+    tokens = stories.encode("Once upon a time")
+    recorder = Recorder(make_header(stories, "Once upon a time", tokens, [parent]), stories.tokenizer)
+    for (facts,) in race(stories, tokens, [parent]):
+        recorder.record(facts)
+    exported = json.loads(json.dumps(recorder.document()))
+
+    *_, before = (step for step in surelock.decode(stories, [tokens], **decoder.keywords()) if step.index < at)
+    masked, locked = before.masked[0], before.locked[0]
+    generated = torch.arange(len(masked)) >= len(tokens)
+    chosen = {
+        "lock": ~masked & ~locked,
+        "unlock": locked,
+        "write a mask": masked,
+        "write a word": ~masked & generated,
+        "mask": ~masked & generated,
+    }
+    plain: dict[str, Any] = {"step": at, "kind": kind.split()[0]}
+    if kind == "rule":
+        plain["compute"] = {"kind": "age", "steps": 3}
+    else:
+        plain["position"] = int(chosen[kind].nonzero()[0, 0])
+    if plain["kind"] == "write":
+        plain["token"] = 77
+
+    lane = exported["header"]["contestants"][0] | {"id": "child", "name": "Child", "parent": "parent", "skip": at}
+    asked = {"prompt_tokens": exported["header"]["prompt_tokens"], "lanes": [lane | {"events": [plain]}]}
+    models = Models(["stories"])
+    models._loaded["stories"] = stories
+    job = read_branch(stories, "stories", asked, 256)
+    child = Recorder(make_header(stories, None, job.tokens, job.contestants), stories.tokenizer)
+    sent = messages(Sessions(make_decoder(models)).open("a", job, child).stream(-1))
+    records = [record for message in sent for record in message.get("records", ())]
+    assert [record["step"] for record in records] == list(range(at, 20))
+    assert sent[-1]["end"] == "finished"
+
+    def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**record, "contestant": "", "seconds": 0} for record in records]
+
+    mine, theirs = timeless(child.document()["records"]), timeless(exported["records"])
+    assert mine[:at] == theirs[:at]
+    assert mine[at:] != theirs[at:]
+    told = {"lock": "locked", "unlock": "unlocked", "mask": "masked", "write": "written"}.get(plain["kind"])
+    if told is not None:
+        assert ([plain["position"], 77] if told == "written" else plain["position"]) in mine[at][told]
 
 
 def test_only_decode_is_public() -> None:
@@ -463,5 +704,6 @@ def test_only_the_stages_files_are_served() -> None:
 
 def test_the_head_names_only_files_that_exist() -> None:
     client = TestClient(Starlette(routes=routes()))
-    for part in page_head().split('href="')[1:]:
-        assert client.get("/" + part.split('"')[0]).status_code == 200
+    named = [part.split('"')[0] for part in page_head().split('href="')[1:]]
+    assert named
+    assert [path for path in named if client.get("/" + path).status_code != 200] == []

@@ -1,11 +1,13 @@
-// The whole run at a glance: a raster of states (position x step) for both decoders, and how long positions stayed active once unmasked.
+// The whole run at a glance: a raster of states (position x step) for each lane, and how long positions stayed active once unmasked.
 
-import { h, inView, setText, throttle, watchView } from "./dom.js";
-import { ACTIVE, LANES } from "./trace.js";
+import { h, inView, throttle, watchView } from "./dom.js";
+import { LOCKED, MASKED, WAITING } from "./trace.js";
 
 /** "#rrggbb" as one pixel of an ImageData, whatever the machine's byte order. */
 const pixel = (hex) =>
   new Uint32Array(Uint8Array.from([...[1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)), 255]).buffer)[0];
+
+const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
 
 /** The name of the delays from `low` steps up to, but not including, `high`. */
 function delayLabel(low, high) {
@@ -16,71 +18,58 @@ function delayLabel(low, high) {
 
 export class Analysis {
   constructor({ onSeek }) {
-    this.panels = LANES.map((key) => {
-      const canvas = h("canvas", {
-        class: "sl-raster",
-        role: "img",
-        "aria-label": "States of the positions over the steps",
-      });
-      const cursor = h("div", { class: "sl-raster-cursor" });
-      canvas.addEventListener("click", (event) =>
-        onSeek(Math.floor((event.offsetX / canvas.clientWidth) * this.trace.steps)),
-      );
-      const caption = h("figcaption", {});
-      return {
-        key,
-        canvas,
-        cursor,
-        caption,
-        node: h("figure", { class: "sl-raster-figure" }, caption, h("div", { class: "sl-raster-box" }, canvas, cursor)),
-      };
-    });
-    this.bars = h("ol", { class: "sl-delay" });
-    this.delayNote = h("p", { class: "sl-hint" });
+    this.onSeek = onSeek;
+    this.panels = [];
+    this.rasters = h("div", { class: "sl-rasters" });
+    this.delays = h("div", { class: "sl-delays" });
+    const hint =
+      "Each row is a position, each column a step: pale is masked, orange is active (computed), blue is locked, " +
+      "light blue rests. What is active costs FLOPs. Click to go to a step.";
+    const title = h("h4", {}, "How long after its unmasking each position locked");
     this.node = h(
       "div",
       { class: "sl-analysis" },
-      h(
-        "p",
-        { class: "sl-hint" },
-        "Each row is a position, each column a step: pale is masked, orange is active (computed), blue is locked. What is active costs FLOPs. Click to go to a step.",
-      ),
-      h(
-        "div",
-        { class: "sl-rasters" },
-        this.panels.map(({ node }) => node),
-      ),
-      h("h4", {}, "How long after its unmasking each position locked"),
-      this.delayNote,
-      this.bars,
+      h("p", { class: "sl-hint" }, hint),
+      this.rasters,
+      title,
+      this.delays,
     );
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());
   }
 
-  load(trace, names, colours) {
-    Object.assign(this, { trace, names, colours });
+  load(trace, colours) {
+    Object.assign(this, { trace, colours });
+    this.panels = trace.lanes.map((lane) => this.#panel(lane));
+    this.rasters.replaceChildren(...this.panels.map(({ node }) => node));
     this.redraw();
+  }
+
+  #panel(lane) {
+    const label = `States of the positions of ${lane.name} over the steps`;
+    const canvas = h("canvas", { class: "sl-raster", role: "img", "aria-label": label });
+    const cursor = h("div", { class: "sl-raster-cursor" });
+    canvas.addEventListener("click", (event) =>
+      this.onSeek(Math.floor((event.offsetX / canvas.clientWidth) * this.trace.steps)),
+    );
+    const box = h("div", { class: "sl-raster-box" }, canvas, cursor);
+    const node = h("figure", { class: "sl-raster-figure" }, h("figcaption", {}, lane.name), box);
+    return { lane, canvas, cursor, node };
   }
 
   moveTo(step) {
     this.step = step;
     if (!inView(this.node)) return;
-    for (const { cursor } of this.panels)
-      cursor.style.left = this.trace ? `${(100 * (step + 0.5)) / this.trace.steps}%` : "0";
+    for (const { cursor } of this.panels) cursor.style.left = `${(100 * (step + 0.5)) / this.trace.steps}%`;
   }
 
   draw() {
     if (!this.trace || !this.node.clientWidth || !inView(this.node)) return;
-    this.panels.forEach((panel, i) => {
-      setText(panel.caption, this.names[i]);
-      this.#raster(panel.canvas, this.trace[panel.key]);
-      panel.canvas.setAttribute(
-        "aria-label",
-        `${this.names[i]}: states of ${this.trace.n} positions over ${this.trace.count} steps`,
-      );
-    });
-    this.#delays();
+    for (const { lane, canvas } of this.panels) {
+      this.#raster(canvas, lane);
+      canvas.setAttribute("aria-label", `${lane.name}: states of ${lane.n} positions over ${lane.count} steps`);
+    }
+    this.delays.replaceChildren(...this.trace.lanes.map((lane) => this.#delay(lane)));
     this.moveTo(this.step ?? -1);
   }
 
@@ -92,49 +81,55 @@ export class Analysis {
     const image = pen.createImageData(width, n);
     const pixels = new Uint32Array(image.data.buffer);
     const { colours } = this;
-    const shades = [colours.rasterMasked, colours.rasterActive, colours.rasterLocked].map(pixel);
+    const names = ["rasterMasked", "rasterActive", "rasterLocked", "rasterResting", "rasterWaiting"];
+    const shades = names.map((name) => pixel(colours[name]));
     for (let t = 0; t < lane.count; t++)
       for (let p = 0; p < n; p++) pixels[p * width + t] = shades[lane.state[t * n + p]];
     pen.putImageData(image, 0, 0);
   }
 
-  /** Steps from unmasking (for the prompt: from the start) to the lock that holds now. */
-  #delays() {
-    const lane = this.trace.surelock;
+  /** Steps from unmasking (for the prompt: from the start) to the lock that holds now, as bars. */
+  #delay(lane) {
     const last = lane.count - 1;
+    const states = lane.row(last);
     const delays = [];
     let never = 0;
     for (let p = 0; p < lane.n; p++) {
-      const lock = lane.lockStep(p, last);
-      if (lock >= 0) delays.push(lock - Math.max(0, lane.unmaskStep[p]));
-      else if (last >= 0 && lane.row(last)[p] === ACTIVE) never++;
+      if (states[p] === LOCKED) delays.push(lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
+      else if (states[p] !== MASKED && states[p] !== WAITING) never++;
     }
-    const edges = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
-    const counts = edges.slice(1).map((top, i) => delays.filter((d) => d >= edges[i] && d < top).length);
-    const most = Math.max(1, ...counts, never);
-    const rows = counts
-      .map((count, i) => [delayLabel(edges[i], edges[i + 1]), count])
-      .filter(([, count], i) => count || i < 4);
-    rows.push(["still active", never]);
+    const counts = EDGES.slice(1).map((top, i) => delays.filter((d) => d >= EDGES[i] && d < top).length);
+    const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);
+    rows.push(["not locked", never]);
     delays.sort((a, b) => a - b);
-    setText(
-      this.delayNote,
-      delays.length
-        ? `${delays.length} positions are locked; half of them within ${delays[Math.floor(delays.length / 2)]} steps of being unmasked.`
-        : "Nothing has locked.",
-    );
-    this.bars.replaceChildren(
-      ...rows.map(([label, count]) => {
-        const fill = h("span", { class: label === "still active" ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
-        fill.style.width = `${(100 * count) / most}%`;
-        return h(
-          "li",
-          {},
-          h("span", { class: "sl-delay-label" }, label),
-          h("span", { class: "sl-delay-track" }, fill),
-          h("span", { class: "sl-delay-count" }, String(count)),
-        );
-      }),
+    const half = delays[Math.floor(delays.length / 2)];
+    const note = delays.length
+      ? `${delays.length} positions are locked; half of them within ${half} steps of being unmasked.`
+      : "Nothing has locked.";
+    return h(
+      "section",
+      { class: "sl-delay-side" },
+      h("h5", {}, lane.name),
+      h("p", { class: "sl-hint" }, note),
+      delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,
     );
   }
+}
+
+function bars(rows, most) {
+  return h(
+    "ol",
+    { class: "sl-delay" },
+    rows.map(([label, count], i) => {
+      const fill = h("span", { class: i === rows.length - 1 ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
+      fill.style.width = `${(100 * count) / most}%`;
+      return h(
+        "li",
+        {},
+        h("span", { class: "sl-delay-label" }, label),
+        h("span", { class: "sl-delay-track" }, fill),
+        h("span", { class: "sl-delay-count" }, String(count)),
+      );
+    }),
+  );
 }

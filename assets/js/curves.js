@@ -1,13 +1,14 @@
 // The four figures, by Plotly, redrawn a few times a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
+import { number } from "./described.js";
 import { h, inView, throttle, watchView } from "./dom.js";
 
 const REDRAW_MS = 1000;
 const KL_FLOOR = 1e-12;
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", y: "nats", log: true },
-  { key: "flops", title: "FLOPs of the step, relative to the baseline", y: "share" },
-  { key: "saved", title: "Cumulative savings", y: "share saved" },
+  { key: "flops", title: "FLOPs of the step, of computing every position", y: "share" },
+  { key: "saved", title: "Saved so far, of computing every position", y: "share saved" },
   { key: "time", title: "Time per step", y: "ms" },
 ];
 
@@ -21,6 +22,13 @@ export function loadPlotly(url) {
   });
 }
 
+/** Lanes are told apart by their dashes, too. */
+const DASHES = ["dash", "solid", "dot", "dashdot"];
+
+/** A contestant's name as text that Plotly neither marks up nor fills in. */
+const plain = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
+
+const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
 const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 
 export class Curves {
@@ -58,8 +66,8 @@ export class Curves {
     this.note.hidden = Boolean(plotly);
     this.redraw();
   }
-  load(trace, names) {
-    Object.assign(this, { trace, names });
+  load(trace) {
+    this.trace = trace;
     this.redraw();
   }
   theme(colours) {
@@ -97,68 +105,76 @@ export class Curves {
   }
 
   #data(key) {
-    const { trace, colours } = this;
-    const line = (lane, f, colour, dash, name) => ({
+    const each = (f) => this.trace.lanes.map((lane, i) => this.#line(lane, i, (s, t) => f(s, t, lane)));
+    if (key === "flops") return each((s) => s.flops / s.baselineFlops);
+    if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
+    if (key === "time") return each((s) => 1000 * s.seconds);
+    const medians = each((s) => level(s.median)).map((line) => ({ ...line, name: `${line.name}, median` }));
+    return [...this.#band(), ...medians, ...this.#pinLines()];
+  }
+
+  #line(lane, i, f) {
+    return {
       x: range(lane.count, (t) => t + 1),
       y: range(lane.count, (t) => f(lane.steps[t], t)),
       mode: "lines",
-      name,
-      line: { color: colour, dash, width: 2 },
+      name: plain(lane.name),
+      line: { color: this.colours.lanes[i], dash: DASHES[i], width: 2 },
       hovertemplate: "step %{x}: %{y:.3~g}",
-    });
-    const [first, second] = this.names;
-    const both = (f) => [
-      line(trace.baseline, f, colours.baseline, "dash", first),
-      line(trace.surelock, f, colours.surelock, "solid", second),
-    ];
-    if (key === "flops") return both((s) => s.flops / s.baselineFlops);
-    if (key === "saved") return both((s) => 1 - s.totalFlops / s.totalBaseline).slice(1);
-    if (key === "time") return both((s) => 1000 * s.seconds);
-    const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
-    const lane = trace.surelock;
-    const edge = (name, fill) => ({
-      ...line(lane, (s) => level(s[name]), "transparent", "solid", "10–90 %"),
+    };
+  }
+
+  /** Where the middle 80 % of the positions lie, of the last lane: one band can be read, four cannot. */
+  #band() {
+    const i = this.trace.lanes.length - 1;
+    const lane = this.trace.lanes[i];
+    const edge = (side, fill) => ({
+      ...this.#line(lane, i, (s) => level(s[side])),
+      line: { color: "transparent" },
+      name: `${plain(lane.name)}, 10–90 %`,
       hoverinfo: "skip",
       hovertemplate: undefined,
       showlegend: Boolean(fill),
       fill,
-      fillcolor: `${colours.surelock}2e`,
+      fillcolor: `${this.colours.lanes[i]}2e`,
     });
-    return [
-      edge("low"),
-      edge("high", "tonexty"),
-      line(trace.baseline, (s) => level(s.median), colours.baseline, "dash", `${first}, median`),
-      line(lane, (s) => level(s.median), colours.surelock, "solid", `${second}, median`),
-      ...this.#pinLines(level),
-    ];
+    return [edge("low"), edge("high", "tonexty")];
   }
 
-  #pinLines(level) {
+  #pinLines() {
     const lines = [];
     for (const [cell, pin] of this.pins)
-      for (const [lane, dash] of [
-        [this.trace.surelock, "solid"],
-        [this.trace.baseline, "dot"],
-      ]) {
-        if (cell >= lane.n) continue;
+      this.trace.lanes.forEach((lane, i) => {
+        if (cell >= lane.n) return;
         lines.push({
-          x: range(lane.count, (t) => t + 1),
-          y: range(lane.count, (t) => level(lane.kl[t * lane.n + cell])),
-          mode: "lines",
+          ...this.#line(lane, i, (_, t) => level(lane.kl[t * lane.n + cell])),
           name: `position ${cell}`,
-          showlegend: dash === "solid",
-          line: { color: this.colours.pins[pin], dash, width: 1.8 },
-          hovertemplate: "step %{x}: %{y:.2e}",
+          showlegend: i === this.trace.lanes.length - 1,
+          line: { color: this.colours.pins[pin], dash: DASHES[i], width: 1.8 },
+          hovertemplate: `${plain(lane.name)}, step %{x}: %{y:.2e}`,
         });
-      }
+      });
     return lines;
+  }
+
+  /** The lines under which positions may lock: each epsilon once, said whose it is where lanes have different ones. */
+  #epsilons() {
+    const { lanes } = this.trace;
+    const having = lanes.filter(({ epsilon }) => Number.isFinite(epsilon) && epsilon > 0);
+    const values = [...new Set(having.map(({ epsilon }) => epsilon))];
+    return values.map((value) => {
+      const own = having.filter(({ epsilon }) => epsilon === value);
+      const whose = values.length > 1 ? ` (${plain(own.map(({ name }) => name).join(", "))})` : "";
+      const colour = values.length > 1 ? this.colours.lanes[lanes.indexOf(own[0])] : this.colours.activeRing;
+      return { value, colour, text: `ε = ${number(value)}${whose}` };
+    });
   }
 
   #layout({ key, y, log }) {
     const { colours, trace } = this;
     const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
-    const epsilon = key === "kl" && Number.isFinite(trace.epsilon) && trace.epsilon > 0 ? trace.epsilon : null;
+    const epsilons = key === "kl" ? this.#epsilons() : [];
     return {
       height: key === "kl" ? 250 : 190,
       margin: { l: 54, r: 10, t: 6, b: 34 },
@@ -189,36 +205,28 @@ export class Curves {
       },
       showlegend: key === "kl",
       hovermode: "closest",
-      uirevision: trace.id ?? "trace",
-      shapes: epsilon
-        ? [
-            {
-              type: "line",
-              xref: "paper",
-              x0: 0,
-              x1: 1,
-              y0: epsilon,
-              y1: epsilon,
-              line: { color: colours.activeRing, width: 1.5, dash: "dashdot" },
-            },
-          ]
-        : [],
-      annotations: epsilon
-        ? [
-            {
-              xref: "paper",
-              x: 1,
-              y: Math.log10(epsilon),
-              yanchor: "bottom",
-              xanchor: "right",
-              text: `ε = ${epsilon}`,
-              showarrow: false,
-              bgcolor: colours.panel,
-              borderpad: 1,
-              font: { size: 11, color: colours.ink },
-            },
-          ]
-        : [],
+      uirevision: trace.lanes.map(({ id }) => id).join(),
+      shapes: epsilons.map(({ value, colour }) => ({
+        type: "line",
+        xref: "paper",
+        x0: 0,
+        x1: 1,
+        y0: value,
+        y1: value,
+        line: { color: colour, width: 1.5, dash: "dashdot" },
+      })),
+      annotations: epsilons.map(({ value, text }) => ({
+        xref: "paper",
+        x: 1,
+        y: Math.log10(value),
+        yanchor: "bottom",
+        xanchor: "right",
+        text,
+        showarrow: false,
+        bgcolor: colours.panel,
+        borderpad: 1,
+        font: { size: 11, color: colours.ink },
+      })),
     };
   }
 }

@@ -1,72 +1,97 @@
-// Four numbers for the back row of the room.
+// Four numbers for the back row of the room: each for every lane, against the reference.
 
 import { h, percent, seconds, setText } from "./dom.js";
 
-function gauge(label, extra) {
-  const value = h("div", { class: "sl-gauge-value" }, "–");
-  const note = h("div", { class: "sl-gauge-note" });
-  const bars = h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, extra);
-  return {
-    node: h("div", { class: "sl-gauge" }, h("div", { class: "sl-gauge-label" }, label), value, bars, note),
-    value,
-    note,
-  };
-}
-const bar = (kind) => h("span", { class: `sl-bar sl-bar-${kind}` });
+/** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
+const GAUGES = [
+  {
+    key: "flops",
+    label: "Computation so far",
+    read: (now, { name, single }) => ({
+      value: percent(now.flopsShare),
+      note: single ? "of computing every position" : `of the FLOPs of “${name}”`,
+      bar: now.flopsShare,
+    }),
+  },
+  {
+    key: "locked",
+    label: "Positions locked",
+    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
+  },
+  {
+    key: "time",
+    label: "Measured time",
+    read: (now, { base, single, slowest }) => ({
+      value: single ? seconds(now.seconds) : `${now.speed.toFixed(2)}×`,
+      note: single ? "of its own" : `${seconds(now.seconds)} against ${seconds(base.seconds)}`,
+      bar: now.seconds / slowest,
+    }),
+  },
+  {
+    key: "equal",
+    label: "Same tokens",
+    read: (now, { name, single }) => ({
+      value: now.both && !single ? percent(now.equal / now.both) : "–",
+      note: single ? "nothing to compare with" : `${now.equal} of ${now.both} as in “${name}”`,
+      bar: now.both && !single ? now.equal / now.both : 0,
+    }),
+  },
+];
 
 export class Gauges {
   constructor() {
-    this.bars = {
-      flops: bar("flops"),
-      locked: bar("locked"),
-      base: bar("baseline"),
-      sure: bar("surelock"),
-      equal: bar("equal"),
-    };
-    const { flops, locked, base, sure, equal } = this.bars;
-    this.flops = gauge("Computation so far", [flops]);
-    this.locked = gauge("Positions locked", [locked]);
-    this.time = gauge("Measured time", [base, sure]);
-    this.equal = gauge("Same tokens", [equal]);
-    this.node = h(
-      "section",
-      { class: "sl-gauges", "aria-label": "Gauges" },
-      this.flops.node,
-      this.locked.node,
-      this.time.node,
-      this.equal.node,
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" });
+    this.gauges = [];
+  }
+
+  /** Rows for the lanes of this trace. */
+  load(trace) {
+    const { lanes, reference } = trace;
+    const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
+    this.shown = lanes.length;
+    this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
+    this.node.replaceChildren(
+      ...this.gauges.map(({ label, rows }) =>
+        h(
+          "div",
+          { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
+          h("div", { class: "sl-gauge-label" }, label),
+          rows.map(({ node }) => node),
+        ),
+      ),
     );
   }
 
-  draw(trace, step) {
-    const now = trace.totals(step);
-    if (!now) return this.#clear();
-    const [base, sure] = now.seconds;
-    const speed = sure > 0 ? base / sure : 1;
-    setText(this.flops.value, percent(now.flopsShare));
-    setText(this.flops.note, "of the baseline’s FLOPs");
-    setText(this.locked.value, `${now.locked}`);
-    setText(this.locked.note, `of ${trace.n} no longer computed`);
-    setText(this.time.value, `${speed.toFixed(2)}×`);
-    setText(this.time.note, `${seconds(sure)} against ${seconds(base)}`);
-    setText(this.equal.value, now.both ? percent(now.equal / now.both) : "–");
-    setText(this.equal.note, `${now.equal} of ${now.both} equal to the baseline’s`);
-    const widths = {
-      flops: now.flopsShare,
-      locked: now.locked / trace.n,
-      base: base / Math.max(base, sure),
-      sure: sure / Math.max(base, sure),
-      equal: now.both ? now.equal / now.both : 0,
-    };
-    for (const [name, width] of Object.entries(widths))
-      this.bars[name].style.transform = `scaleX(${Math.min(1, width || 0).toFixed(4)})`;
+  #row(trace, lane, key) {
+    const value = h("div", { class: "sl-gauge-value" }, "–");
+    const note = h("div", { class: "sl-gauge-note" }, "\u00a0");
+    const bar = h("span", { class: `sl-bar sl-bar-${key}` });
+    const base = key === "time" && lane !== trace.reference ? h("span", { class: "sl-bar sl-bar-reference" }) : null;
+    const name = h("div", { class: "sl-gauge-name" }, lane.name);
+    const node = h(
+      "div",
+      { class: `sl-gauge-row sl-lane-${trace.lanes.indexOf(lane) + 1}` },
+      name,
+      value,
+      h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, base, bar),
+      note,
+    );
+    return { lane, node, value, note, bar, base };
   }
 
-  #clear() {
-    for (const { value, note } of [this.flops, this.locked, this.time, this.equal]) {
-      setText(value, "–");
-      setText(note, "\u00a0");
-    }
-    for (const node of Object.values(this.bars)) node.style.transform = "scaleX(0)";
+  draw(trace, step) {
+    const base = trace.totals(trace.reference, step);
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step));
+    const slowest = Math.max(1e-9, ...totals.map((now) => now?.seconds ?? 0));
+    const context = { n: trace.n, name: trace.reference.name, single: trace.lanes.length === 1, base, slowest };
+    for (const { rows, read } of this.gauges)
+      for (const row of rows) {
+        const now = trace.totals(row.lane, step);
+        const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
+        setText(row.value, value);
+        setText(row.note, note);
+        row.bar.style.transform = `scaleX(${Math.min(1, bar || 0).toFixed(4)})`;
+        if (row.base) row.base.style.transform = `scaleX(${((base?.seconds ?? 0) / slowest).toFixed(4)})`;
+      }
   }
 }

@@ -1,7 +1,7 @@
 // One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
-import { ACTIVE, LOCKED, MASKED } from "./trace.js";
+import { ACTIVE, LOCKED, MASKED, RESTING, STATES, WAITING } from "./trace.js";
 
 export const WHOLE_TOKENS = 256; // up to here every cell shows its whole token
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
@@ -36,7 +36,7 @@ export class Grid {
     const [w, h] = [Math.round(width * ratio), Math.round(box.rows * box.h * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
     this.canvas.style.height = `${box.rows * box.h}px`;
-    this.sprites = [MASKED, ACTIVE, LOCKED].map((state) => this.#sprite(state));
+    this.sprites = STATES.map((_, state) => this.#sprite(state));
     this.looks = null;
   }
 
@@ -52,7 +52,7 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, other (lane to differ from, or null), step, promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  /** view: {lane, step, tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
   draw(view) {
     const { pen, n } = this;
     const states = view.lane.row(view.step);
@@ -64,10 +64,10 @@ export class Grid {
     }
     for (let cell = 0; cell < n; cell++) {
       const state = states[cell];
-      const text = state === MASKED ? "" : (view.labels[cell] ?? "");
+      const text = view.labels[cell] ?? "";
       const pin = view.pins.get(cell) ?? -1;
       const hovered = cell === view.hover;
-      const look = (((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 64 + lit[cell] * 4 + state;
+      const look = (((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
       this.texts[cell] = text;
@@ -121,7 +121,7 @@ export class Grid {
     pen.scale(ratio, ratio);
     pen.beginPath();
     pen.roundRect(0, 0, w, h, radius);
-    pen.fillStyle = [colours.masked, colours.active, colours.locked][state];
+    pen.fillStyle = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
     pen.fill();
     if (state === LOCKED) {
       pen.save();
@@ -136,19 +136,21 @@ export class Grid {
       }
       pen.restore();
     }
-    if (state === ACTIVE) {
+    if (state === ACTIVE || state === RESTING) {
       const line = w > 14 ? 1.5 : 1;
       pen.beginPath();
       pen.roundRect(line / 2, line / 2, w - line, h - line, radius - line / 2);
-      pen.strokeStyle = colours.activeRing;
+      pen.strokeStyle = state === ACTIVE ? colours.activeRing : colours.restingRing;
+      pen.setLineDash(state === ACTIVE ? [] : [2, 2]);
       pen.lineWidth = line;
       pen.stroke();
     }
-    if (state === MASKED && w > 5) {
+    if ((state === MASKED || state === WAITING) && w > 5) {
       pen.beginPath();
       pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
-      pen.fillStyle = colours.maskedDot;
-      pen.fill();
+      pen.fillStyle = pen.strokeStyle = colours.maskedDot;
+      if (state === MASKED) pen.fill();
+      else pen.stroke();
     }
     return sprite;
   }
@@ -159,7 +161,7 @@ export class Grid {
     for (let age = 2; fresh && age >= 0; age--) {
       const record = step - age >= 0 ? lane.steps[step - age] : null;
       for (const cell of record?.locked ?? []) lit[cell] = (lit[cell] & 3) + 4 * (3 - age);
-      for (const cell of record?.unmasked ?? []) lit[cell] = (lit[cell] & 12) + 3 - age;
+      for (const cell of record ? [...record.unmasked, ...record.written] : []) lit[cell] = (lit[cell] & 12) + 3 - age;
     }
     return lit;
   }
@@ -189,7 +191,7 @@ export class Grid {
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.font = `500 ${fit.size}px ${FONT}`;
-    pen.fillStyle = state === LOCKED ? colours.lockedText : colours.activeText;
+    pen.fillStyle = { [LOCKED]: colours.lockedText, [RESTING]: colours.ink }[state] ?? colours.activeText;
     fit.lines.forEach((line, i) => {
       const fromMiddle = i - (fit.lines.length - 1) / 2;
       pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + fromMiddle * fit.size * 1.02, w - 3);
@@ -223,14 +225,12 @@ export class Grid {
     }
   }
 
-  /** Per cell, 1 where the generated token differs from the other decoder's. */
-  #differences({ lane, other, step, promptLength }) {
+  /** Per cell, 1 where the generated token differs from the other one's. */
+  #differences({ tokens, other, promptLength }) {
     const found = new Uint8Array(this.n);
     if (!other) return found;
-    const [mine, theirs] = [lane.clamp(step), other.clamp(step)];
     for (let cell = promptLength; cell < this.n; cell++)
-      found[cell] =
-        lane.unmaskStep[cell] <= mine && other.unmaskStep[cell] <= theirs && lane.token[cell] !== other.token[cell];
+      found[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
     return found;
   }
 

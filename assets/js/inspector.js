@@ -1,18 +1,19 @@
-// One position at one step, in both runs: what it is, when it changed, and its five most likely tokens.
+// One position at one step, in every lane: what it is, when it changed, and its five most likely tokens.
 
+import { eventText } from "./described.js";
 import { h, percent, scientific, setText } from "./dom.js";
-import { LOCKED, STATES } from "./trace.js";
+import { LOCKED, MASKED, STATES, WAITING } from "./trace.js";
 
-/** When a position was unmasked, as known after step t. */
-function whenUnmasked(step, t) {
-  if (step < 0) return "prompt";
-  return step <= t ? `step ${step + 1}` : "not yet";
+/** What a person did to a position up to step t. */
+function byHand(lane, cell, t) {
+  const own = (lane.contestant.events ?? []).filter(({ position, step }) => position === cell && step <= t);
+  return own.map((event) => `${eventText(event).replace(/^position \d+ /, "")} at step ${event.step + 1}`).join(", ");
 }
 
 export class Inspector {
-  /** fetchTop(position, step) -> Promise of {baseline: [[id, piece, p], ...], surelock: ...} or null, for traces that hold no likely tokens themselves. */
-  constructor({ onPin, fetchTop }) {
-    Object.assign(this, { onPin, fetchTop, asked: "", cell: -1 });
+  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. extra: a node for what can be done to the position. */
+  constructor({ onPin, fetchTop, extra = null }) {
+    Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, columns: [] });
     this.title = h("h3", { class: "sl-inspector-title" }, "Inspector");
     this.pinButton = h(
       "button",
@@ -24,24 +25,9 @@ export class Inspector {
       { class: "sl-hint" },
       "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.",
     );
-    this.columns = ["baseline", "surelock"].map((key) => {
-      const facts = h("dl", { class: "sl-facts" });
-      const bars = h("ol", { class: "sl-top" });
-      const heading = h("h4", {});
-      return {
-        key,
-        facts,
-        bars,
-        heading,
-        node: h("div", { class: `sl-inspector-column sl-of-${key}` }, heading, facts, bars),
-      };
-    });
     this.pinList = h("div", { class: "sl-pins" });
-    this.body = h(
-      "div",
-      { class: "sl-inspector-columns", hidden: true },
-      this.columns.map(({ node }) => node),
-    );
+    this.body = h("div", { class: "sl-inspector-columns", hidden: true });
+    this.extra = extra;
     this.node = h(
       "section",
       { class: "sl-inspector", "aria-label": "Inspector" },
@@ -49,21 +35,28 @@ export class Inspector {
       this.pinList,
       this.hint,
       this.body,
+      extra,
     );
   }
 
-  load(trace, names) {
+  load(trace) {
     Object.assign(this, { trace, asked: "" });
-    this.columns.forEach(({ heading }, i) => {
-      setText(heading, names[i]);
+    this.columns = trace.lanes.map((lane, i) => {
+      const facts = h("dl", { class: "sl-facts" });
+      const bars = h("ol", { class: "sl-top" });
+      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, h("h4", {}, lane.name), facts, bars);
+      return { lane, facts, bars, node };
     });
+    this.body.replaceChildren(...this.columns.map(({ node }) => node));
   }
 
   draw(cell, step, pins) {
     this.cell = cell;
-    const shown = this.trace && cell >= 0 && cell < this.trace.n;
-    this.body.hidden = this.pinButton.hidden = !shown;
+    const shown = Boolean(this.trace) && cell >= 0 && cell < this.trace.n;
+    this.body.hidden = !shown;
+    this.pinButton.hidden = !shown;
     this.hint.hidden = shown;
+    if (this.extra) this.extra.hidden = !shown;
     if (!shown) return setText(this.title, "Inspector");
     setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
     setText(this.pinButton, pins.has(cell) ? "Unpin" : "Pin");
@@ -75,69 +68,76 @@ export class Inspector {
   describe(lane, cell, step) {
     const t = lane.clamp(step);
     const state = lane.row(t)[cell];
-    if (lane.unmaskStep[cell] > t) return `Position ${cell}: masked`;
     const lock = lane.lockStep(cell, t);
-    return `Position ${cell}: ${this.trace.pieces.name(lane.token[cell])}, ${STATES[state]}${lock >= 0 ? ` since step ${lock + 1}` : ""}`;
+    const since = lock >= 0 ? ` since step ${lock + 1}` : "";
+    if (state === MASKED || state === WAITING) return `Position ${cell}: ${STATES[state]}`;
+    return `Position ${cell}: ${this.trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
   }
 
-  #facts({ key, facts }, cell, step) {
-    const lane = this.trace[key];
+  #facts({ lane, facts }, cell, step) {
     const t = lane.clamp(step);
     const seen = lane.lastComputed(cell, t);
-    const unmasked = lane.unmaskStep[cell];
+    const unmasked = lane.unmaskStep(cell, t);
     const lock = lane.lockStep(cell, t);
-    const token = unmasked <= t ? this.trace.pieces.name(lane.token[cell]) : "masked";
+    const id = lane.token(cell, t);
+    const token = id < 0 ? "masked" : this.trace.pieces.name(id);
     const at = seen * lane.n + cell;
+    const state = lane.row(t)[cell];
     const rows = [
       ["Token", token],
-      ["State", STATES[lane.row(t)[cell]]],
-      ["Unmasked", whenUnmasked(unmasked, t)],
+      ["State", STATES[state]],
+      ["Unmasked", whenUnmasked(unmasked)],
       ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
       ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : "–"],
       ["KL", seen >= 0 ? scientific(lane.kl[at]) : "–"],
     ];
+    const hand = byHand(lane, cell, t);
+    if (hand) rows.push(["By hand", hand]);
     if (facts.childElementCount !== 2 * rows.length)
       facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
     rows.forEach(([, value], i) => {
       setText(facts.children[2 * i + 1], value);
     });
     facts.children[1].title = token;
-    facts.classList.toggle("sl-is-locked", lane.row(t)[cell] === LOCKED);
+    facts.classList.toggle("sl-is-locked", state === LOCKED);
   }
 
+  /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */
   #tops(cell, step) {
-    const own = this.columns.map(({ key }) => this.trace[key].top(cell, step));
-    if (own.some((list) => list !== null) || !this.fetchTop) {
-      this.columns.forEach((column, i) => {
-        const named = own[i]?.map(([id, p]) => [this.trace.pieces.name(id), p]);
-        this.#bars(column, named);
-      });
-      return;
-    }
+    const { pieces } = this.trace;
+    const missing = this.columns.filter(({ lane, bars }) => {
+      const own = lane.top(cell, step);
+      if (own !== null || !this.fetchTop)
+        this.#bars(
+          bars,
+          own?.map(([id, p]) => [pieces.name(id), p]),
+        );
+      return own === null;
+    });
     const wanted = `${cell}/${step}`;
-    if (this.asked === wanted) return;
+    if (!missing.length || !this.fetchTop || this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
     // a sweep of the pointer asks for nothing on its way
     this.timer = setTimeout(async () => {
-      const found = await this.fetchTop(cell, step);
+      const found = await Promise.all(missing.map(({ lane }) => this.fetchTop(lane, cell, step)));
       if (this.asked !== wanted) return;
-      const { pieces } = this.trace;
-      for (const column of this.columns) {
-        const list = found?.[column.key];
-        for (const [id, piece] of list ?? []) if (piece !== null) pieces.add({ [id]: piece });
-        const named = list?.map(([id, , p]) => [pieces.name(id), p]);
-        this.#bars(column, named);
-      }
+      missing.forEach(({ bars }, i) => {
+        for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
+        this.#bars(
+          bars,
+          found[i]?.map(([id, , p]) => [pieces.name(id), p]),
+        );
+      });
     }, 120);
   }
 
-  #bars({ bars }, list) {
+  #bars(bars, list) {
     const rows = list?.length ? list : [];
-    if (!rows.length)
-      return bars.replaceChildren(
-        h("li", { class: "sl-top-none" }, list ? "not computed yet" : "likely tokens are not kept for this run"),
-      );
+    if (!rows.length) {
+      const why = list ? "not computed yet" : "likely tokens are not kept for this run";
+      return bars.replaceChildren(h("li", { class: "sl-top-none" }, why));
+    }
     bars.replaceChildren(
       ...rows.map(([name, p]) => {
         const fill = h("span", { class: "sl-top-bar" });
@@ -170,4 +170,10 @@ export class Inspector {
       ),
     );
   }
+}
+
+/** When what stands at a position was unmasked. */
+function whenUnmasked(step) {
+  if (Number.isNaN(step)) return "not yet";
+  return step < 0 ? "prompt" : `step ${step + 1}`;
 }

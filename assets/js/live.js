@@ -4,45 +4,40 @@ import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow } from "./controls.js";
 import { recorded } from "./recorded.js";
 import { Stage } from "./stage.js";
-import { Trace } from "./trace.js";
+import { MOST_LANES, Trace } from "./trace.js";
 
 const LOOP_PAUSE_MS = 5000;
-const LINKED = [
-  "gen_length",
-  "steps",
-  "block_length",
-  "temperature",
-  "cfg_scale",
-  "remasking",
-  "threshold",
-  "seed",
-  "suppress_eos",
-  "suppress_eos_confidence",
-  "no_repeat_ngram_size",
-];
 
-/** A link that reopens the page with this run's prompt and settings. */
-function linkTo({ header }) {
+/** A link that reopens the page with this run's prompt, settings and contestants (without what was done by hand). */
+function linkTo({ header, reference }) {
   const query = new URLSearchParams({ model: header.model.name, prompt: header.prompt ?? "" });
-  for (const name of LINKED)
-    if (header.settings[name] !== null && header.settings[name] !== undefined) query.set(name, header.settings[name]);
-  for (const name of ["epsilon", "percentile", "visible_steps"])
-    if (typeof header.lock?.[name] === "number") query.set(name, header.lock[name]);
+  for (const [name, value] of Object.entries(reference.contestant.settings))
+    if (value !== null && value !== undefined) query.set(name, value);
+  const own = header.contestants.filter(({ events }) => !events?.length);
+  const lanes = own.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
+  query.set("contestants", JSON.stringify(lanes));
   return `${location.origin}${location.pathname}?${query}`;
 }
 
 class Live {
   constructor({ root, server, trigger, base }) {
-    Object.assign(this, { server, trigger, base, run: null });
+    Object.assign(this, { server, trigger, base, run: null, presets: [] });
+    listen("presets", (presets) => {
+      this.presets = presets;
+    });
     this.stage = new Stage(root, {
       plotly: new URL("plotly.min.js", base).href,
-      source: {
-        document: (trace) => (trace.id ? server.export(trace.id) : null),
-        shell: () => server.shell(),
-        link: linkTo,
+      source: { document: (run) => server.export(run), shell: () => server.shell(), link: linkTo },
+      fetchTop: async (_, { source }, cell, step) => {
+        if (!source?.run || step < 0) return null;
+        return (await server.top(source.run, cell, step))?.[source.id] ?? null;
       },
-      fetchTop: (trace, cell, step) => (trace.id && step >= 0 ? server.top(trace.id, cell, step) : null),
       stepLive: () => this.step(),
+      whatIf: {
+        branch: (lane, event, name) => this.branch(lane, event, name),
+        token: (text) => server.token(this.stage.trace.header.model.name, text),
+        presets: () => this.presets,
+      },
     });
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
@@ -102,10 +97,7 @@ class Live {
 
   #message(message) {
     if (message.refused || message.open) clearInterval(this.queueTimer);
-    if (message.refused) {
-      this.#state("idle");
-      return this.stage.say(message.refused, "error");
-    }
+    if (message.refused) return this.#refused(message.refused);
     if (message.open) return this.#open(message);
     const { run } = this;
     if (!run || message.run !== run.id || message.seq <= run.seq) return;
@@ -117,29 +109,52 @@ class Live {
     if (message.end) return this.#end(message);
     run.trace.addPieces(message.pieces);
     for (const record of message.records) run.trace.append(record);
-    run.grown = true;
+    run.grown = message.records.length > 0 || run.grown;
+    if (!message.records.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
+    else if (run.behind > 1) {
+      run.behind = 1;
+      this.stage.say("");
+    }
     if (run.steps !== undefined && --run.steps <= 0) {
       run.steps = undefined;
       this.#state("paused");
     }
   }
 
-  #open(message) {
-    const trace = new Trace(message.open);
-    trace.id = message.run;
-    this.run = { id: message.run, seq: message.seq, trace, pausable: message.pausable, state: "running" };
-    this.stage.show(trace, { live: true, label: "Your run:" });
+  #refused(why) {
+    this.branching?.undo();
+    this.branching = null;
+    this.#state("idle");
+    this.stage.say(why, "error");
+  }
+
+  #open({ run: id, seq, open, pausable }) {
+    const { branching } = this;
+    const trace = branching?.trace ?? new Trace(open);
+    trace.growing = open.header.contestants.map(({ id: own }) => trace.lane(own));
+    for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
+    this.run = { id, seq, trace, pausable, state: "running", behind: 1, branching };
+    if (branching) {
+      trace.live = true;
+      this.stage.timeline.load(trace, { live: true, step: branching.from - 1 });
+    } else this.stage.show(trace, { live: true, label: "Your run:" });
+    this.branching = null;
     this.stage.say("");
     this.#state("running");
   }
 
   #end({ end, problem }) {
     this.#showNew();
-    const { trace } = this.run;
+    const { trace, branching } = this.run;
     this.#state("idle");
     trace.live = false;
-    if (trace.count) this.stage.runs.add(trace, end === "finished" ? "live" : end);
-    if (this.stage.trace === trace) this.stage.finish();
+    const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
+    const finished = branching ? "what if" : "live";
+    if (trace.count && !inVain) this.stage.runs.add(trace, end === "finished" ? finished : end);
+    if (this.stage.trace === trace) {
+      if (inVain) branching.undo();
+      else this.stage.finish();
+    }
     this.stage.say(
       problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : ""),
       problem ? "error" : "note",
@@ -156,13 +171,43 @@ class Live {
   #watchQueue() {
     clearInterval(this.queueTimer);
     this.queueTimer = setInterval(() => {
-      const [, place, all] =
-        document.getElementById("sl-queue")?.textContent.match(/queue:\s*(\d+)\s*\/\s*(\d+)/) ?? [];
-      if (/error/i.test(document.getElementById("sl-queue")?.textContent)) {
+      const said = document.getElementById("sl-queue")?.textContent ?? "";
+      const [, place, all] = said.match(/queue:\s*(\d+)\s*\/\s*(\d+)/) ?? [];
+      if (/error/i.test(said)) {
         clearInterval(this.queueTimer);
         this.stage.say("The server refused this run; its message is in the corner of the page.", "error");
       } else if (place) this.stage.say(`Waiting for the device: place ${place} of ${all} in the queue.`);
     }, 300);
+  }
+
+  /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
+  branch(parent, event, name) {
+    const { trace } = this.stage;
+    const events = [...(parent.contestant.events ?? []), event];
+    const before = this.run?.trace === trace && this.run.state !== "idle" ? this.run : null;
+    if (before) this.server.stop(before.id); // its unfinished contestants go on in the new run
+    const shown = this.#roomFor(trace, parent);
+    const taken = new Set(shown.lanes.map(({ id }) => id));
+    const id = Array.from({ length: 99 }, (_, i) => `what-if-${i + 1}`).find((own) => !taken.has(own));
+    const unfinished = before ? shown.lanes.filter((lane) => !lane.endsAt(lane.count - 1)) : [];
+    const child = shown.branch({ ...parent.contestant, id, name, events, parent: parent.id }, event.step);
+    const lanes = [...unfinished, child].map((lane) => ({ ...lane.contestant, skip: lane.count }));
+    this.branching = { trace: shown, child, from: event.step, undo: () => this.stage.show(trace) };
+    this.run = null;
+    this.stage.show(shown, { label: "What if:", step: event.step - 1 });
+    this.stage.say("Starting …");
+    this.#watchQueue();
+    const { model, prompt, prompt_tokens } = trace.header;
+    this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
+    return "";
+  }
+
+  /** The trace with room for one lane more: where four race, the parent and the reference stay. */
+  #roomFor(trace, parent) {
+    const kept = trace.lanes.filter(
+      (lane) => trace.lanes.length < MOST_LANES || lane === parent || lane === trace.reference,
+    );
+    return trace.withLanes(kept);
   }
 
   async pause() {
@@ -214,4 +259,5 @@ export function connect({ element, props, trigger, server, watch, base }) {
   watch("value", () => live.receive(props.value));
   live.playRecorded();
   closeSidebarIfNarrow();
+  tell("stage");
 }

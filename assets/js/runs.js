@@ -1,178 +1,141 @@
-// This visitor's runs: a table, show one again, pick two to compare.
+// This visitor's runs: a table with a row for each contestant, show a run again, pick up to four contestants to compare.
 
+import { choiceText, facts } from "./described.js";
 import { h, percent, seconds } from "./dom.js";
+import { MOST_LANES } from "./trace.js";
 
-const SETTINGS = [
-  ["gen_length", "Generated"],
-  ["steps", "Steps"],
-  ["block_length", "Block"],
-  ["temperature", "Temperature"],
-  ["cfg_scale", "Guidance"],
-  ["remasking", "Remasking"],
-  ["no_repeat_ngram_size", "Phrase not said again"],
-  ["seed", "Seed"],
-];
-const LOCKS = [
-  ["epsilon", "ε"],
-  ["percentile", "Percentile"],
-  ["visible_steps", "Wait until seen"],
-];
+const MOST_RUNS = 12;
+const HEADS = ["Pick", "Run", "Contestant", "Settings", "FLOPs", "Active ratio", "Time", "Speed", "Same tokens", ""];
 
-function epsilonText(e) {
-  if (e === null || e === undefined) return "–";
-  return typeof e === "number" && e < 0 ? "never" : String(e);
+/** What came of a lane: [[name, value], ...]. FLOPs are of computing every position; speed and tokens beside the reference. */
+function results(trace, lane) {
+  const now = trace.totals(lane, trace.count - 1);
+  if (!now) return [];
+  const alone = lane === trace.reference;
+  return [
+    ["Steps", String(now.steps)],
+    ["FLOPs", percent(now.everyShare, 1)],
+    ["Active ratio", percent(now.activeRatio, 1)],
+    ["Time", seconds(now.seconds)],
+    ["Speed", alone ? "–" : `${now.speed.toFixed(2)}×`],
+    ["Same tokens", alone ? "–" : `${now.equal} / ${now.both}`],
+  ];
 }
 
-/** [[name, value], ...] of everything a reader may compare. */
-function facts({ trace }) {
-  const { settings, lock, model, prompt } = trace.header;
-  const now = trace.totals(trace.count - 1);
-  const [base, sure] = now.seconds;
-  return [
-    ["Model", model.name],
-    ["Prompt", prompt ?? `${trace.promptLength} token ids`],
-    ...SETTINGS.map(([key, name]) => [name, String(settings[key] ?? "–")]),
-    ...LOCKS.map(([key, name]) => [name, key === "epsilon" ? epsilonText(lock?.[key]) : String(lock?.[key] ?? "–")]),
-    ["FLOPs of the baseline’s", percent(now.flopsShare, 1)],
-    ["Active ratio", percent(now.activeRatio, 1)],
-    ["Time", `${seconds(sure)} against ${seconds(base)}`],
-    ["Speed", `${(base / sure).toFixed(2)}×`],
-    ["Same tokens", `${now.equal} of ${now.both}`],
-  ];
+/** Everything a reader may compare of a lane. */
+function everything({ trace, lane }) {
+  const { model, prompt } = trace.header;
+  const asked = prompt ?? `${trace.promptLength} token ids`;
+  return [["Model", model.name], ["Prompt", asked], ...facts(lane.contestant), ...results(trace, lane)];
 }
 
 export class Runs {
   constructor({ onShow, onCompare }) {
-    Object.assign(this, { onShow, onCompare, entries: [], picked: [] });
-    this.body = h("tbody");
+    Object.assign(this, { onShow, onCompare, entries: [], picked: [], numbered: 0 });
+    this.body = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" });
     this.compareButton = h(
       "button",
       { type: "button", class: "sl-small", disabled: true, onclick: () => this.#compare() },
-      "Compare the two picked",
+      "Compare what is picked",
     );
     this.comparison = h("div", { class: "sl-comparison", "aria-live": "polite" });
-    const heads = ["Pick", "Run", "Prompt", "Settings", "FLOPs", "Active ratio", "Time", "Speed", "Same tokens", ""];
     this.node = h(
       "div",
       { class: "sl-runs" },
-      h("p", { class: "sl-hint" }, "Runs of this visit stay in this page until you close it. Pick two to compare."),
       h(
-        "div",
-        { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" },
-        h(
-          "table",
-          {},
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              heads.map((name) => h("th", { scope: "col" }, name || h("span", { class: "sl-hidden" }, "Show"))),
-            ),
-          ),
-          this.body,
-        ),
+        "p",
+        { class: "sl-hint" },
+        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} contestants, of one run or of several, to compare them.`,
       ),
+      this.body,
       this.compareButton,
       this.comparison,
     );
   }
 
   add(trace, source) {
-    const entry = { trace, source, number: this.entries.length + 1 };
-    this.entries.push(entry);
-    if (this.entries.length > 12) this.entries.shift();
+    this.numbered++;
+    this.entries.push({ trace, source, number: this.numbered });
+    if (this.entries.length > MOST_RUNS) this.entries.shift();
+    this.picked = this.picked.filter(({ entry }) => this.entries.includes(entry));
     this.draw();
   }
 
+  /** A trace has got another lane, or more steps. */
   draw() {
-    this.body.replaceChildren(...this.entries.map((entry) => this.#row(entry)));
-    this.compareButton.disabled = this.picked.length !== 2;
+    const heads = HEADS.map((name) => h("th", { scope: "col" }, name || h("span", { class: "sl-hidden" }, "Show")));
+    const bodies = this.entries.map((entry) => h("tbody", {}, this.#rows(entry)));
+    this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
+    this.compareButton.disabled = this.picked.length < 2;
   }
 
-  #row(entry) {
+  #rows(entry) {
     const { trace, source, number } = entry;
-    const now = trace.totals(trace.count - 1);
-    const { settings, lock, prompt } = trace.header;
-    const [base, sure] = now.seconds;
+    const prompt = (trace.header.prompt ?? `${trace.promptLength} token ids`).slice(0, 80);
+    const show = h(
+      "button",
+      { type: "button", class: "sl-small", "aria-label": `Show run ${number}`, onclick: () => this.onShow(trace) },
+      "Show",
+    );
+    const span = trace.lanes.length + 1;
+    const first = h(
+      "tr",
+      { class: "sl-run-prompt" },
+      h("td", {}),
+      h("td", { rowspan: span }, `${number} (${source})`),
+      h("td", { colspan: HEADS.length - 3 }, prompt),
+      h("td", { rowspan: span }, show),
+    );
+    return [first, ...trace.lanes.map((lane) => this.#row(entry, lane))];
+  }
+
+  #row(entry, lane) {
+    const { trace, number } = entry;
+    const picked = this.picked.some((pick) => pick.entry === entry && pick.lane === lane);
     const pick = h("input", {
       type: "checkbox",
-      "aria-label": `Pick run ${number}`,
-      checked: this.picked.includes(entry),
-      onchange: () => this.#pick(entry),
+      "aria-label": `Pick ${lane.name} of run ${number}`,
+      checked: picked,
+      onchange: () => this.#pick(entry, lane),
     });
-    const summary = `${settings.gen_length} tokens, ${trace.steps} steps, ε ${epsilonText(lock?.epsilon)}, m ${lock?.percentile ?? "off"}${settings.temperature ? `, T ${settings.temperature}` : ""}`;
-    const short = (prompt ?? `${trace.promptLength} token ids`).slice(0, 60);
-    const cells = [
-      pick,
-      `${number} (${source})`,
-      short,
-      summary,
-      percent(now.flopsShare, 1),
-      percent(now.activeRatio, 1),
-      `${seconds(sure)} / ${seconds(base)}`,
-      `${(base / sure).toFixed(2)}×`,
-      `${now.equal} / ${now.both}`,
-      h(
-        "button",
-        { type: "button", class: "sl-small", "aria-label": `Show run ${number}`, onclick: () => this.onShow(trace) },
-        "Show",
-      ),
-    ];
-    return h(
-      "tr",
-      {},
-      cells.map((cell) => h("td", {}, cell)),
-    );
+    const outcome = results(trace, lane)
+      .slice(1)
+      .map(([, value]) => h("td", {}, value));
+    return h("tr", {}, h("td", {}, pick), h("td", {}, lane.name), h("td", {}, choiceText(lane.contestant)), outcome);
   }
 
-  #pick(entry) {
-    this.picked = this.picked.includes(entry)
-      ? this.picked.filter((other) => other !== entry)
-      : [...this.picked.slice(-1), entry];
+  #pick(entry, lane) {
+    const at = this.picked.findIndex((pick) => pick.entry === entry && pick.lane === lane);
+    if (at >= 0) this.picked.splice(at, 1);
+    else this.picked = [...this.picked.slice(1 - MOST_LANES), { entry, lane }];
     this.draw();
   }
 
   #compare() {
-    const [a, b] = this.picked;
-    const [left, right] = [facts(a), facts(b)];
-    const rows = left.map(([name, value], i) =>
-      h(
-        "tr",
-        { class: value !== right[i][1] ? "sl-unequal" : undefined },
-        h("th", { scope: "row" }, name),
-        h("td", {}, value),
-        h("td", {}, right[i][1]),
-      ),
+    const sides = this.picked.map(({ entry, lane }) => ({ trace: entry.trace, lane, number: entry.number }));
+    const runs = new Set(sides.map(({ number }) => number));
+    for (const side of sides)
+      side.name = runs.size > 1 ? `${side.lane.name}, run ${side.number}`.slice(0, 80) : side.lane.name;
+    const lists = sides.map((side) => new Map(everything(side)));
+    const names = [...new Set(lists.flatMap((list) => [...list.keys()]))];
+    const rows = names.map((name) => {
+      const values = lists.map((list) => list.get(name) ?? "–");
+      const unequal = new Set(values).size > 1;
+      const cells = values.map((value) => h("td", {}, value));
+      return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
+    });
+    const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
+    const table = h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+    const alike = sides.every(({ trace }) => trace.like(sides[0].trace));
+    const together = h(
+      "button",
+      { type: "button", class: "sl-small", onclick: () => this.onCompare(sides) },
+      "Show them beside each other",
     );
-    const same = a.trace.n === b.trace.n && a.trace.promptLength === b.trace.promptLength;
+    const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
     this.comparison.replaceChildren(
-      h(
-        "div",
-        { class: "sl-table-box" },
-        h(
-          "table",
-          {},
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ["", `Run ${a.number}`, `Run ${b.number}`].map((name) => h("th", { scope: "col" }, name)),
-            ),
-          ),
-          h("tbody", {}, rows),
-        ),
-      ),
-      same
-        ? h(
-            "button",
-            { type: "button", class: "sl-small", onclick: () => this.onCompare(a, b) },
-            "Show their SureLock sides next to each other",
-          )
-        : h("p", { class: "sl-hint" }, "Their lengths differ, so their grids cannot be laid side by side."),
+      h("div", { class: "sl-table-box" }, table),
+      alike ? together : h("p", { class: "sl-hint" }, why),
     );
   }
 }

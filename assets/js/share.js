@@ -1,56 +1,45 @@
 // Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
 
 import { download, h, setText } from "./dom.js";
-import { LANES, STATES, Trace, TraceError } from "./trace.js";
+import { STATES, Trace, TraceError } from "./trace.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
 const HOLE = "__SURELOCK_TRACE__"; // where surelock/trace/replay.py leaves room for the trace
 
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
-/** One row per decoder, step and position, as a list of texts (a long run is too much for one). Cells that a spreadsheet would run as a formula begin with an apostrophe. */
+/** Text that a spreadsheet would run as a formula begins with an apostrophe. */
+const harmless = (text) => quoted(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
+
+const COLUMNS =
+  "contestant,step,position,state,token,piece,computed,kl,confidence,step_seconds,step_flops,step_baseline_flops";
+
+/** One row per contestant, step and position, as a list of texts (a long run is too much for one). */
 export function toCsv(trace) {
-  const parts = [
-    "decoder,step,position,state,token,piece,computed,kl,confidence,step_seconds,step_flops,step_baseline_flops\n",
-  ];
-  for (const key of LANES) {
-    const lane = trace[key];
+  const parts = [`${COLUMNS}\n`];
+  for (const lane of trace.lanes) {
     const names = new Map();
-    for (let t = 0; t < lane.count; t++) {
-      const rows = [];
-      const states = lane.row(t);
-      const { seconds, flops, baselineFlops } = lane.steps[t];
-      for (let p = 0; p < lane.n; p++) {
-        const shown = lane.unmaskStep[p] <= t;
-        const id = shown ? lane.token[p] : "";
-        const at = t * lane.n + p;
-        const computed = !Number.isNaN(lane.confidence[at]);
-        if (shown && !names.has(id)) {
-          const name = trace.pieces.name(id);
-          names.set(id, quoted(/^[=+\-@\t\r]/.test(name) ? `'${name}` : name));
-        }
-        const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
-        rows.push(
-          [
-            key,
-            t,
-            p,
-            STATES[states[p]],
-            id,
-            shown ? names.get(id) : "",
-            computed ? 1 : 0,
-            computed ? kl : "",
-            computed ? lane.confidence[at] : "",
-            seconds,
-            flops,
-            baselineFlops,
-          ].join(","),
-        );
-      }
-      parts.push(`${rows.join("\n")}\n`);
-    }
+    for (let t = 0; t < lane.count; t++) parts.push(`${csvRows(trace, lane, t, names).join("\n")}\n`);
   }
   return parts;
+}
+
+function csvRows(trace, lane, t, names) {
+  const states = lane.row(t);
+  const tokens = lane.tokens(t);
+  const { seconds, flops, baselineFlops } = lane.steps[t];
+  const own = harmless(lane.name);
+  return Array.from({ length: lane.n }, (_, p) => {
+    const id = tokens[p];
+    if (id >= 0 && !names.has(id)) names.set(id, harmless(trace.pieces.name(id)));
+    const token = id >= 0 ? [id, names.get(id)] : ["", ""];
+    const at = t * lane.n + p;
+    const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
+    const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
+    return [own, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, seconds, flops, baselineFlops].join(
+      ",",
+    );
+  });
 }
 
 /** The replay page with this document inside. "<" is escaped so that no token can end the script element that holds it. */
@@ -79,7 +68,7 @@ export function parseTrace(text) {
 }
 
 export class Share {
-  /** source.document(trace), source.shell(), source.link(trace): what the page offers; absent ones hide their buttons. onImport(trace), onProblem(text). */
+  /** source.document(run), source.shell(), source.link(trace): what the page offers; absent ones hide their buttons. onImport(trace), onProblem(text). */
   constructor({ source, onImport }) {
     Object.assign(this, { source, onImport });
     this.said = h("p", { class: "sl-hint", role: "status" });
@@ -111,7 +100,7 @@ export class Share {
         button(
           "Steps (CSV)",
           () => download(`${this.#name()}.csv`, "text/csv", toCsv(this.trace)),
-          "One row per decoder, step and position.",
+          "One row per contestant, step and position.",
         ),
         source.shell &&
           button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
@@ -143,12 +132,27 @@ export class Share {
     }
   }
 
+  /** Each lane's records at full precision where its source still has them, else as they were streamed. */
   async #document() {
-    const exact = this.trace.document ?? (await this.source.document(this.trace));
-    this.rough = exact
-      ? ""
-      : "The server no longer keeps this run: exported at the precision of the stream, without likely tokens.";
-    return exact ?? this.trace.toDocument();
+    const { lanes } = this.trace;
+    const asked = new Map();
+    for (const { source } of lanes)
+      if (source?.run && !asked.has(source.run)) asked.set(source.run, this.source.document?.(source.run) ?? null);
+    const [exact, pieces] = [new Map(), {}];
+    for (const { id, source } of lanes) {
+      const document = source?.document ?? (await asked.get(source?.run));
+      if (!document) continue;
+      exact.set(
+        id,
+        document.records.filter(({ contestant }) => contestant === source.id),
+      );
+      Object.assign(pieces, document.pieces);
+    }
+    const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
+    this.rough = missing.length
+      ? `The server no longer keeps this run: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      : "";
+    return this.trace.toDocument(exact, pieces);
   }
 
   async #json() {

@@ -2,6 +2,7 @@
 
 import { Analysis } from "./analysis.js";
 import { Curves, loadPlotly } from "./curves.js";
+import { choiceText, sentence } from "./described.js";
 import { h, percent, perFrame, reducedMotion, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
@@ -12,39 +13,46 @@ import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
 import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
-import { LANES, Trace } from "./trace.js";
+import { Trace } from "./trace.js";
+import { WhatIf } from "./whatif.js";
 
-const NAMES = ["Baseline", "SureLock"];
-const SUBTITLES = ["computes every position in every step", "stops computing what has converged"];
 const ABOUT = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
   "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain. A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
-  "Both grids run the same prompt, seed and schedule, one step each in turn, each timed on its own. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
+  "A decoder is two choices: which rows a step computes, and which masked positions it writes. All contestants run the same prompt and seed, one step each in turn, each timed on its own; everything is shown beside the reference, which any of them can be. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
 ];
 
 const LEGEND = [
   ["masked", "masked"],
-  ["active", "active: computed in every step"],
+  ["active", "active: computed in this step"],
+  ["resting", "resting: not computed in this step"],
   ["locked", "locked: no longer computed"],
   ["prompt", "prompt"],
-  ["differs", "differs from the baseline"],
+  ["differs", "differs from the reference"],
 ];
 
-/** The settings that matter most, in a line. */
-function describe({ header: { model, settings, lock }, steps }) {
-  const epsilon = lock?.epsilon < 0 ? "never locks" : `ε ${lock?.epsilon ?? "–"}`;
-  return [model?.name, `${settings.gen_length} tokens in ${steps} steps`, epsilon, `m ${lock?.percentile ?? "off"}`]
-    .filter(Boolean)
-    .join(", ");
+/** The model and what all contestants share, in a line. */
+function describe({ header: { model, contestants }, steps }) {
+  const lengths = contestants.map(({ settings }) => settings.gen_length).filter(Boolean);
+  const length = lengths.length ? `${lengths[0]} tokens in ${steps} step${steps === 1 ? "" : "s"}` : null;
+  return [model?.name, length].filter(Boolean).join(", ");
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop, canStep, importing, extra: node for the Runs side} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, whatIf: see WhatIf or null, importing} */
   constructor(
     root,
-    { plotly = null, source = {}, fetchTop = null, stepLive = () => false, importing = true, about = ABOUT } = {},
+    {
+      plotly = null,
+      source = {},
+      fetchTop = null,
+      stepLive = () => false,
+      whatIf = null,
+      importing = true,
+      about = ABOUT,
+    } = {},
   ) {
-    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, names: NAMES });
+    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [] });
     this.gauges = new Gauges();
     this.timeline = new Timeline({
       onMove: (step) => this.#draw(step),
@@ -52,17 +60,16 @@ export class Stage {
       onStepPastEnd: stepLive,
     });
     this.curves = new Curves();
+    this.whatIf = whatIf && new WhatIf(whatIf);
     this.inspector = new Inspector({
       onPin: (cell) => this.pin(cell),
-      fetchTop: fetchTop && ((cell, step) => fetchTop(this.trace, cell, step)),
+      fetchTop: fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step)),
+      extra: this.whatIf?.node,
     });
     this.analysis = new Analysis({ onSeek: (step) => this.timeline.seek(step) });
     this.runs = new Runs({
-      onShow: (trace) => {
-        this.show(trace);
-        this.root.scrollIntoView({ block: "start" });
-      },
-      onCompare: (a, b) => this.#compare(a, b),
+      onShow: (trace) => this.#reveal(trace),
+      onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
     });
     this.share = new Share({
       source,
@@ -73,34 +80,28 @@ export class Stage {
           }
         : null,
     });
-    this.sides = LANES.map((key, i) => this.#side(key, i));
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.label = h("p", { class: "sl-run-label" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
+    const told = h(
+      "div",
+      { class: "sl-about" },
+      about.map((text) => h("p", {}, text)),
+    );
     const panels = [
       ["Analysis", this.analysis.node, () => this.analysis.redraw()],
-      ["Runs", this.runs.node],
+      ["Runs", this.runs.node, () => this.runs.draw()],
       ["Export", this.share.node],
-      [
-        "About",
-        h(
-          "div",
-          { class: "sl-about" },
-          about.map((text) => h("p", {}, text)),
-        ),
-      ],
+      ["About", told],
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
       this.gauges.node,
       h("div", { class: "sl-bar-row" }, this.#legend(), this.label),
       this.status,
-      h(
-        "section",
-        { class: "sl-grids", "aria-label": "Token grids" },
-        this.sides.map(({ node }) => node),
-      ),
+      this.grids,
       this.timeline.node,
       h("div", { class: "sl-lower" }, this.curves.node, this.inspector.node),
       this.tabs.node,
@@ -128,26 +129,43 @@ export class Stage {
   }
 
   /** Shows a trace; `play` starts it, `live` says that records are still coming. */
-  show(trace, { play = false, live = false, label = "", step, names = NAMES } = {}) {
-    Object.assign(this, { trace, names });
+  show(trace, { play = false, live = false, label = "", step } = {}) {
+    this.trace = trace;
     trace.live = live;
     this.pins.clear();
     this.hover = -1;
-    setText(this.label, [label, describe(trace)].filter(Boolean).join(" "));
-    this.root.dataset.run = trace.id ?? "";
-    this.sides.forEach((side, i) => {
-      setText(side.title, names[i]);
-      side.labels = { count: -2 };
-    });
-    this.inspector.load(trace, names);
+    this.caption = label;
+    this.lanesChanged();
+    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.count - 1) });
+    if (play) this.timeline.play();
+  }
+
+  /** The trace on show has other lanes, or another reference, than before. */
+  lanesChanged() {
+    const { trace } = this;
+    setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
+    this.sides = trace.lanes.map((lane, i) => this.#side(lane, i));
+    this.grids.dataset.lanes = trace.lanes.length;
+    this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.gauges.load(trace);
+    this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
+    this.whatIf?.load(trace);
     this.share.load(trace);
     this.curves.pins = this.pins;
     this.#resize();
-    this.curves.load(trace, names);
-    this.analysis.load(trace, names, this.colours);
-    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.count - 1) });
-    if (play) this.timeline.play();
+    this.curves.load(trace);
+    this.analysis.load(trace, this.colours);
+    this.timeline.drawTicks();
+    this.redraw();
+  }
+
+  /** Everything is shown beside this lane from now on. */
+  refer(lane) {
+    this.trace.reference = lane;
+    this.lanesChanged();
+    this.runs.draw();
+    this.#announce();
   }
 
   /** Records were appended to the trace on show. */
@@ -162,6 +180,7 @@ export class Stage {
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
+    this.runs.draw();
     this.#announce();
   }
 
@@ -188,34 +207,53 @@ export class Stage {
     this.#draw(this.timeline.step);
   }
 
-  #side(key, index) {
+  #reveal(trace, label = "") {
+    this.show(trace, { label });
+    this.root.scrollIntoView({ block: "start" });
+  }
+
+  async #fetchTop(fetchTop, lane, cell, step) {
+    const found = await fetchTop(this.trace, lane, cell, step);
+    this.whatIf?.offer(
+      lane,
+      cell,
+      step,
+      (found ?? []).map(([id, , p]) => [id, p]),
+    );
+    return found;
+  }
+
+  #side(lane, index) {
     const canvas = h("canvas", {
       class: "sl-grid",
       tabindex: 0,
       role: "application",
       "aria-roledescription": "token grid",
-      "aria-label": NAMES[index],
-      "data-lane": key,
+      "aria-label": lane.name,
+      "data-lane": lane.id,
     });
-    const title = h("h2", {}, NAMES[index]);
-    const subtitle = h("p", {}, SUBTITLES[index]);
+    const { reference } = this.trace;
     const text = h("p", { class: "sl-text", dir: "auto" });
-    const side = {
-      key,
+    const choose = h(
+      "button",
+      {
+        type: "button",
+        class: "sl-refer",
+        "aria-pressed": String(lane === reference),
+        title: "Show everything beside this one",
+        onclick: () => this.refer(lane),
+      },
+      lane === reference ? "reference" : "make reference",
+    );
+    const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
+    const side = { lane, canvas, text, grid: new Grid(canvas), labels: { count: -2 } };
+    side.node = h(
+      "article",
+      { class: `sl-side sl-lane-${index + 1}` },
+      h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
       canvas,
-      title,
-      text,
-      subtitle,
-      grid: new Grid(canvas),
-      labels: { count: -2 },
-      node: h(
-        "article",
-        { class: `sl-side sl-of-${key}` },
-        h("header", {}, title, subtitle),
-        canvas,
-        h("details", { class: "sl-reading" }, h("summary", {}, "Read as text"), text),
-      ),
-    };
+      h("details", { class: "sl-reading" }, h("summary", {}, "Read as text"), text),
+    );
     const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
     canvas.addEventListener("pointermove", (event) => this.#point(side, at(event), event));
     canvas.addEventListener("pointerleave", () => {
@@ -248,19 +286,21 @@ export class Stage {
       this.tip.hidden = true;
       return;
     }
-    setText(this.tip, this.inspector.describe(this.trace[side.key], cell, this.timeline.step));
+    setText(this.tip, this.inspector.describe(side.lane, cell, this.timeline.step));
     const box = this.root.getBoundingClientRect();
     this.tip.hidden = false;
     this.tip.style.transform = `translate(${Math.min(event.clientX - box.left + 14, box.width - 260)}px, ${event.clientY - box.top + 18}px)`;
-    if (cell !== this.hover) {
-      this.hover = cell;
+    if (cell !== this.hover || side !== this.pointed) {
+      Object.assign(this, { hover: cell, pointed: side });
+      this.whatIf?.turnTo(side.lane);
       this.redraw();
     }
   }
 
   #focusCell(side, cell) {
     this.hover = cell;
-    setText(this.summary, this.inspector.describe(this.trace[side.key], cell, this.timeline.step));
+    this.whatIf?.turnTo(side.lane);
+    setText(this.summary, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
   }
 
@@ -292,64 +332,71 @@ export class Stage {
     this.redraw();
   }
 
-  /** Everything at one step. Cheap: two canvases and a few text nodes. */
+  /** Everything at one step. Cheap: a canvas a lane and a few text nodes. */
   #draw(step) {
     const { trace } = this;
-    if (!trace || !this.sides[0].grid.box) return;
+    if (!trace || !this.sides.length || !this.sides.every(({ grid }) => grid.box)) return;
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
+    for (const side of this.sides) this.#label(side, step);
+    const base = this.sides.find(({ lane }) => lane === trace.reference);
     for (const side of this.sides) {
-      const lane = trace[side.key];
-      const t = lane.clamp(step);
-      if (side.labels.count !== t) {
-        const tokens = lane.tokens(t);
-        side.labels = { count: t, list: side.grid.box.w >= 22 ? trace.pieces.labels(tokens, trace.eosId) : [], tokens };
-      }
-      side.grid.draw({
+      const { lane, grid, labels } = side;
+      grid.draw({
         lane,
-        other: side.key === "surelock" ? trace.baseline : null,
         step,
+        tokens: labels.tokens,
+        other: side === base ? null : base.labels.tokens,
         promptLength: trace.promptLength,
-        labels: side.labels.list,
+        labels: labels.list,
         fresh: lit,
         hover: this.hover,
         pins: this.pins,
       });
       if (side.node.querySelector("details").open)
-        setText(side.text, trace.pieces.text(side.labels.tokens, "▁", trace.eosId));
+        setText(side.text, trace.pieces.text(labels.tokens, "▁", trace.eosId));
     }
     this.gauges.draw(trace, step);
     this.curves.moveTo(step);
     this.analysis.moveTo(step);
     this.inspector.draw(this.hover, step, this.pins);
+    this.whatIf?.draw(this.hover, step);
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (!this.timeline.playing) this.announceLater();
   }
 
+  /** What a side's cells say at a step, worked out once. */
+  #label(side, step) {
+    const t = side.lane.clamp(step);
+    if (side.labels.count === t) return;
+    const tokens = side.lane.tokens(t);
+    const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
+    side.labels = { count: t, list, tokens };
+  }
+
   /** The screen reader's summary of what the grids show. */
   #announce() {
     const { trace } = this;
-    const now = trace?.totals(this.timeline.step);
-    if (!now) return;
-    const text =
-      `Step ${this.timeline.step + 1} of ${trace.count}. ${this.names[1]}: ${now.locked} of ${trace.n} positions locked, ${percent(now.flopsShare)} of the baseline's computation so far, ` +
-      `${now.equal} of ${now.both} tokens equal to the baseline's.`;
-    setText(this.summary, text);
-    this.sides.forEach(({ canvas, key }, i) => {
-      const states = trace[key].row(this.timeline.step);
-      const count = (state) => states.reduce((sum, s) => sum + (s === state), 0);
-      canvas.setAttribute(
-        "aria-label",
-        `${this.names[i]}: ${count(0)} masked, ${count(1)} active, ${count(2)} locked. Arrow keys move over the cells, Enter pins one.`,
+    const { step } = this.timeline;
+    if (!trace?.reference.at(step)) return;
+    const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;
+    const told = others.map((lane) => {
+      const now = trace.totals(lane, step);
+      const { flopsShare, locked, equal, both } = now;
+      const beside = lane === trace.reference ? "computing every position" : trace.reference.name;
+      return (
+        `${lane.name}: ${locked} of ${trace.n} positions locked, ${percent(flopsShare)} of the computation of ${beside} so far, ` +
+        `${equal} of ${both} tokens equal.`
       );
     });
-  }
-
-  #compare(a, b) {
-    this.show(Trace.pair(a.trace, b.trace), {
-      names: [`SureLock, run ${a.number}`, `SureLock, run ${b.number}`],
-      label: `Run ${a.number} beside run ${b.number}:`,
-    });
-    this.root.scrollIntoView({ block: "start" });
+    setText(this.summary, `Step ${step + 1} of ${trace.count}. ${told.join(" ")}`);
+    for (const { canvas, lane } of this.sides) {
+      const states = lane.row(step);
+      const count = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
+      canvas.setAttribute(
+        "aria-label",
+        `${lane.name}: ${count(0, 4)} masked, ${count(1)} active, ${count(3)} resting, ${count(2)} locked. Arrow keys move over the cells, Enter pins one.`,
+      );
+    }
   }
 }

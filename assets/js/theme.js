@@ -17,21 +17,24 @@ const NAMES = [
   "muted",
   "panel",
   "line",
-  "baseline",
-  "surelock",
+  "resting",
+  "resting-ring",
   "raster-masked",
   "raster-active",
   "raster-locked",
-  "raster-active-baseline",
+  "raster-resting",
+  "raster-waiting",
 ];
 export const PIN_COLOURS = 6;
+const LANE_COLOURS = 4;
 
-/** The palette in force at `element`: {masked: "#…", activeRing: "#…", pins: [...]}. */
+/** The palette in force at `element`: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
 export function palette(element) {
   const style = getComputedStyle(element);
   const colours = {};
   for (const name of NAMES)
     colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue(`--sl-${name}`).trim();
+  colours.lanes = Array.from({ length: LANE_COLOURS }, (_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`).trim());
   colours.pins = Array.from({ length: PIN_COLOURS }, (_, i) => style.getPropertyValue(`--sl-pin-${i + 1}`).trim());
   return colours;
 }

@@ -100,7 +100,7 @@ export class Timeline {
 
   /** New records came in. */
   grew() {
-    if (this.follow) this.step = this.last;
+    if (this.follow) this.step = this.trace.front - 1;
     this.liveButton.hidden = !this.live || this.follow;
     if (this.follow || this.playing) this.show();
     else this.#labels();
@@ -119,7 +119,6 @@ export class Timeline {
   followLive() {
     this.pause();
     this.follow = true;
-    this.step = this.last;
     this.grew();
   }
 
@@ -218,11 +217,14 @@ export class Timeline {
     if (!width || !this.trace) return;
     const pen = this.ticks.getContext("2d");
     const steps = Math.max(1, Number(this.scrubber.max));
-    pen.fillStyle = getComputedStyle(this.node).getPropertyValue("--sl-surelock");
-    for (; this.ticked <= this.last; this.ticked++) {
-      const count = this.trace.surelock.steps[this.ticked]?.locked.length ?? 0;
-      const tall = height * Math.min(1, 0.35 + 0.13 * count);
-      if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
-    }
+    const style = getComputedStyle(this.node);
+    const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
+    for (; this.ticked <= this.last; this.ticked++)
+      this.trace.lanes.forEach((lane, i) => {
+        const count = lane.steps[this.ticked]?.locked.length ?? 0;
+        const tall = height * Math.min(1, 0.35 + 0.13 * count);
+        pen.fillStyle = colours[i];
+        if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
+      });
   }
 }

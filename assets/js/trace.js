@@ -1,25 +1,30 @@
-// The trace in the browser: the same format as surelock/trace/schema.json, unpacked into typed arrays so that any step draws at once.
+// The trace in the browser: the format of surelock/trace/schema.json, unpacked into typed arrays so that any step draws
+// at once. A trace is a prompt and its lanes, one for each contestant; nothing here knows a lane by more than its id.
 
+import { validate } from "./check_trace.js";
+import { fromVersion1 } from "./former.js";
 import { Pieces } from "./pieces.js";
 
+// What a cell is follows from three facts: masked or not, computed in this step or not, locked or not.
 export const MASKED = 0;
 export const ACTIVE = 1;
 export const LOCKED = 2;
-export const STATES = ["masked", "active", "locked"];
-export const LANES = ["baseline", "surelock"];
-const VERSION = 1;
+export const RESTING = 3;
+export const WAITING = 4;
+export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
+export const MOST_LANES = 4;
+export const VERSION = 2;
 const TOP = 5;
-const MAX_LENGTH = 8192;
 const MAX_CELLS = 2 ** 22;
 
-const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => 1e-12 * 10 ** ((14 * (b - 1)) / 253));
-KL_OF_BYTE[0] = 0;
-KL_OF_BYTE[255] = Infinity;
+const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => {
+  if (b === 0) return 0;
+  return b === 255 ? Infinity : 1e-12 * 10 ** ((14 * (b - 1)) / 253);
+});
 
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}
 const damaged = (what) => new TraceError(`The trace is damaged: ${what}.`);
-const isCount = (n, most) => Number.isInteger(n) && n >= 0 && n < most;
 
 function bytesOf(text) {
   try {
@@ -31,14 +36,14 @@ function bytesOf(text) {
 
 /** [start, length, ...] to positions. */
 function fromRuns(runs, n) {
-  if (!Array.isArray(runs) || runs.length % 2) throw damaged("a list of positions is incomplete");
+  if (runs.length % 2) throw damaged("a list of positions is incomplete");
   const positions = [];
   for (let i = 0, last = 0; i < runs.length; i += 2) {
-    const [start, length] = [runs[i], runs[i + 1]];
-    if (!isCount(start, n) || !isCount(length, n + 1) || start < last || start + length > n)
-      throw damaged("a record names a position outside the sequence");
-    for (let p = start; p < start + length; p++) positions.push(p);
-    last = start + length;
+    const start = runs[i];
+    const end = start + runs[i + 1];
+    if (start < last || end > n) throw damaged("a record names a position outside the sequence");
+    for (let p = start; p < end; p++) positions.push(p);
+    last = end;
   }
   return positions;
 }
@@ -50,96 +55,108 @@ const quantile = (sorted, q) => {
   return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
 };
 
-/** One decoder's side of a trace. Step-by-position numbers are at [step * n + position]; NaN where not computed. */
+/** What stands at a position after step t: an entry of a lane's `changes`. */
+function standing(lane, position, t) {
+  const list = lane.changes[position];
+  const s = lane.clamp(t);
+  let i = list.length - 1;
+  while (list[i][0] > s) i--;
+  return list[i];
+}
+
+/** One contestant's side of a trace. Step-by-position numbers are at [step * n + position]; NaN where not computed. */
 export class Lane {
-  constructor(header) {
-    const n = header.length;
+  constructor(header, contestant) {
+    this.n = header.length;
+    const n = this.n;
     const t = header.steps;
-    this.n = n;
-    this.count = 0;
+    Object.assign(this, { contestant, id: contestant.id, name: contestant.name, count: 0, records: [], tops: [] });
+    this.source = null; // where its exact records are: {document, id} or, on the server, {run, id}
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
-    this.token = new Int32Array(n).fill(-1);
-    this.unmaskStep = new Int32Array(n).fill(2 ** 30);
-    header.prompt_tokens.forEach((id, i) => {
-      this.token[i] = id;
-      this.unmaskStep[i] = -1;
-    });
-    this.opening = Uint8Array.from({ length: n }, (_, i) => (i < header.prompt_tokens.length ? ACTIVE : MASKED));
-    this.steps = []; // {unmasked, locked, unlocked, seconds, flops, baselineFlops, totalSeconds, totalFlops, totalBaseline, lockedCount, low, median, high}
-    this.tops = [];
+    // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
+    this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
+    this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
+    this.locked = new Uint8Array(n);
+    this.opening = this.masked.map((masked) => (masked ? MASKED : ACTIVE));
+    this.steps = []; // see append
   }
 
   append(record) {
     const t = this.count;
-    const n = this.n;
+    const { n } = this;
     const at = t * n;
     if (record.step !== t || at + n > this.state.length)
-      throw damaged("its records are not one per step and decoder, in order");
-    const row = this.state.subarray(at, at + n);
-    row.set(t ? this.state.subarray(at - n, at) : this.opening);
-    const unmasked = this.#unmask(record, row, t);
-    const locked = this.#set(record.locked, row, LOCKED);
-    const unlocked = this.#set(record.unlocked ?? [], row, ACTIVE);
+      throw damaged("its records are not one per step and contestant, in order");
+    const masked = this.#checked(record.masked ?? []);
+    for (const p of masked) this.#change(p, t, -1);
+    const written = this.#tokens(record.written ?? [], t);
+    const unlocked = this.#checked(record.unlocked ?? []);
+    for (const p of unlocked) this.locked[p] = 0;
+    const unmasked = this.#tokens(record.unmasked, t);
+    const locked = this.#checked(record.locked);
+    for (const p of locked) this.locked[p] = 1;
     const rows = fromRuns(record.computed, n);
+    this.#states(at, rows);
     this.#values(this.kl, at, rows, record.kl, (b) => KL_OF_BYTE[b], "KL", Infinity);
     this.#values(this.confidence, at, rows, record.confidence, (b) => b / 255, "confidence", NaN);
     if (record.top) this.tops[t] = this.#top(record.top);
-    this.steps.push({
-      unmasked,
-      locked,
-      unlocked,
-      computed: rows.length,
-      ...this.#totals(record, t, rows.length),
-      ...this.#band(at, rows),
-      lockedCount: this.#count(row, LOCKED),
-    });
+    const counts = { computed: rows.length, lockedCount: this.locked.reduce((sum, x) => sum + x, 0) };
+    const totals = this.#totals(record, t, rows.length);
+    this.steps.push({ masked, written, unmasked, locked, unlocked, ...counts, ...totals, ...this.#band(at, rows) });
+    this.records.push(record); // as it came, for an export at the stream's precision
     this.count++;
   }
 
-  #unmask(record, row, t) {
-    if (!Array.isArray(record.unmasked)) throw damaged("a record has no list of unmasked positions");
-    return record.unmasked.map((pair) => {
-      const [position, token] = Array.isArray(pair) ? pair : [];
-      if (!isCount(position, this.n) || !isCount(token, 2 ** 31)) throw damaged("a record unmasks what is no position");
-      this.token[position] = token;
-      this.unmaskStep[position] = t;
-      row[position] = ACTIVE;
-      return position;
-    });
+  #checked(positions) {
+    for (const p of positions) if (p >= this.n) throw damaged("a record names a position outside the sequence");
+    return positions;
   }
 
-  #set(positions, row, state) {
-    if (!Array.isArray(positions)) throw damaged("a record has no list of locked positions");
-    for (const p of positions) {
-      if (!isCount(p, this.n)) throw damaged("a record names a position outside the sequence");
-      row[p] = state;
-    }
+  /** Tokens that stand at positions from step t; gives the positions. */
+  #tokens(pairs, t) {
+    const positions = this.#checked(pairs.map(([p]) => p));
+    for (const [p, token] of pairs) this.#change(p, t, token);
     return positions;
+  }
+
+  #change(p, t, token) {
+    const [, before, since] = this.changes[p].at(-1);
+    this.changes[p].push([t, token, before < 0 ? t : since]);
+    this.masked[p] = token < 0 ? 1 : 0;
+  }
+
+  #states(at, rows) {
+    const { n, state, masked, locked } = this;
+    for (let p = 0; p < n; p++) {
+      if (masked[p]) state[at + p] = WAITING;
+      else state[at + p] = locked[p] ? LOCKED : RESTING;
+    }
+    for (const p of rows) {
+      if (masked[p]) state[at + p] = MASKED;
+      else if (!locked[p]) state[at + p] = ACTIVE;
+    }
   }
 
   #values(target, at, rows, values, ofByte, what, nothing) {
     const list = typeof values === "string" ? Array.from(bytesOf(values), ofByte) : values;
-    if (!Array.isArray(list) || list.length !== rows.length)
+    if (list.length !== rows.length)
       throw damaged(`a step has another number of ${what} values than computed positions`);
     rows.forEach((p, i) => {
-      target[at + p] = list[i] === null ? nothing : Number(list[i]);
+      target[at + p] = list[i] === null ? nothing : list[i];
     });
   }
 
   #top(top) {
     const rows = fromRuns(top.at, this.n);
     const p = bytesOf(top.p);
-    if (!Array.isArray(top.ids) || top.ids.length !== TOP * rows.length || p.length !== top.ids.length)
+    if (top.ids.length !== TOP * rows.length || p.length !== top.ids.length)
       throw damaged("a step lists another number of likely tokens than it says");
     return { index: new Map(rows.map((row, i) => [row, i])), ids: Int32Array.from(top.ids), p };
   }
 
-  #totals(record, t, rows) {
-    const numbers = [record.seconds, record.flops, record.baseline_flops];
-    if (!numbers.every((x) => Number.isFinite(x) && x >= 0)) throw damaged("a time or a FLOPs count is no number");
-    const [seconds, flops, baselineFlops] = numbers;
+  #totals({ seconds, flops, baseline_flops: baselineFlops }, t, rows) {
     const before = t ? this.steps[t - 1] : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0 };
     return {
       seconds,
@@ -160,10 +177,22 @@ export class Lane {
     return { low: quantile(values, 0.1), median: quantile(values, 0.5), high: quantile(values, 0.9) };
   }
 
-  #count(row, state) {
-    let count = 0;
-    for (const s of row) if (s === state) count++;
-    return count;
+  /** The same lane under another id and name; it shares everything else, and does not grow. */
+  as(id, name) {
+    const contestant = { ...this.contestant, id, name };
+    return Object.assign(Object.create(Lane.prototype), this, { id, name, contestant });
+  }
+
+  /** The largest step-wise KL that locks, NaN where KL locks nothing. */
+  get epsilon() {
+    const rule = this.contestant.compute.lock ?? this.contestant.compute;
+    return rule.epsilon === "inf" ? Infinity : (rule.epsilon ?? NaN);
+  }
+
+  /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked. */
+  endsAt(t) {
+    const { steps, gen_length: length } = this.contestant.settings;
+    return t + 1 >= (steps ?? length ?? this.count) || (t + 1 >= this.count && t >= 0 && !this.masked.includes(1));
   }
 
   /** Step clamped to what exists; -1 before the first record. */
@@ -175,13 +204,22 @@ export class Lane {
     const at = this.clamp(t) * this.n;
     return at < 0 ? this.opening : this.state.subarray(at, at + this.n);
   }
-  /** Tokens after step t, -1 where masked. */
-  tokens(t) {
-    const s = this.clamp(t);
-    return this.token.map((id, i) => (this.unmaskStep[i] <= s ? id : -1));
-  }
   at(t) {
     return this.steps[this.clamp(t)];
+  }
+
+  /** The token that stands at a position after step t, -1 where it is masked. */
+  token(position, t) {
+    return standing(this, position, t)[1];
+  }
+  /** The step that unmasked what stands there after step t: -1 for the prompt, NaN where it is masked. */
+  unmaskStep(position, t) {
+    const [, token, since] = standing(this, position, t);
+    return token < 0 ? NaN : since;
+  }
+  /** Tokens after step t, -1 where masked. */
+  tokens(t) {
+    return Int32Array.from({ length: this.n }, (_, p) => this.token(p, t));
   }
 
   /** The last step at or before t in which the position was computed, or -1. */
@@ -212,118 +250,141 @@ export class Lane {
 }
 
 export class Trace {
-  /** From the opening of a stream or a whole document, records excluded. Throws TraceError. */
-  constructor(document) {
-    if (document?.format !== "surelock-trace") throw new TraceError("This file is not a SureLock trace.");
-    if (document.version !== VERSION)
-      throw new TraceError(
-        `This trace has version ${String(document.version).slice(0, 20)}; this page reads version ${VERSION}.`,
-      );
-    const header = document.header;
-    const usable =
-      header &&
-      isCount(header.length - 1, MAX_LENGTH) &&
-      isCount(header.steps - 1, MAX_LENGTH) &&
-      Array.isArray(header.prompt_tokens) &&
-      header.prompt_tokens.length <= header.length &&
-      header.prompt_tokens.every((id) => isCount(id, 2 ** 31)) &&
-      header.length * header.steps <= MAX_CELLS;
-    if (!usable) throw damaged("its header gives no usable length, number of steps or prompt");
-    if (typeof header.settings !== "object" || !header.settings) throw damaged("its header has no settings");
-    this.header = header;
-    this.records = []; // as they came, for an export at the stream's precision
-    this.n = header.length;
-    this.steps = header.steps;
+  /** From the opening of a stream: a header and pieces. */
+  constructor({ header, pieces }) {
+    if (header.length * header.steps > MAX_CELLS) throw new TraceError("This trace is too large to be shown.");
+    Object.assign(this, { header, n: header.length, steps: header.steps, eosId: header.eos_id ?? null });
     this.promptLength = header.prompt_tokens.length;
-    this.eosId = header.eos_id ?? null;
     this.pieces = new Pieces();
-    this.addPieces(document.pieces);
-    this.baseline = new Lane(header);
-    this.surelock = new Lane(header);
+    this.pieces.add(pieces);
+    this.lanes = header.contestants.map((contestant) => new Lane(header, contestant));
+    this.reference = this.lane(header.reference) ?? this.lanes[0];
   }
 
-  /** A whole document: unpacked, checked. */
+  /** A whole document: checked, unpacked. Throws TraceError. */
   static parse(document) {
-    const trace = new Trace(document);
-    if (!Array.isArray(document.records)) throw damaged("it has no records");
-    for (const record of document.records) trace.append(record);
+    if (document?.format !== "surelock-trace") throw new TraceError("This file is not a SureLock trace.");
+    if (document.version !== 1 && document.version !== VERSION) {
+      const version = String(document.version).slice(0, 20);
+      throw new TraceError(`This trace has version ${version}; this page reads versions 1 and ${VERSION}.`);
+    }
+    const checked = document.version === 1 ? fromVersion1(document) : document;
+    if (!validate(checked)) {
+      const [{ instancePath, message }] = validate.errors;
+      const where = instancePath.slice(1, 81) || "its top";
+      throw new TraceError(`The trace is damaged at ${where}: it ${message}.`);
+    }
+    const trace = new Trace(checked);
+    if (new Set(trace.lanes.map(({ id }) => id)).size < trace.lanes.length)
+      throw damaged("two contestants have the same id");
+    const named = [checked.header.reference, ...checked.header.contestants.map(({ parent }) => parent)];
+    if (named.some((id) => id && !trace.lane(id))) throw damaged("it speaks of a contestant that is not there");
+    if (trace.promptLength > trace.n) throw damaged("its prompt is longer than its sequence");
+    for (const record of checked.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
-    trace.document = document;
+    for (const lane of trace.lanes) lane.source = { document: checked, id: lane.id };
     return trace;
   }
 
-  /** The SureLock sides of two runs of the same length as if they were the two decoders of one. */
-  static pair(a, b) {
-    const pair = Object.assign(Object.create(Trace.prototype), a, {
-      baseline: a.surelock,
-      surelock: b.surelock,
-      pieces: new Pieces(),
-      document: undefined,
-      id: undefined,
-    });
-    pair.pieces.map = new Map([...a.pieces.map, ...b.pieces.map]);
-    return pair;
+  /** Lanes of traces of the same prompt, laid beside each other. Each brings its own pieces; ids are made unique. */
+  static of(sides) {
+    const [{ trace: first }] = sides;
+    const ids = sides.map((_, i) => `lane-${i + 1}`);
+    const lanes = sides.map(({ lane, name }, i) => lane.as(ids[i], name));
+    for (const lane of lanes) lane.contestant.parent = null;
+    const steps = Math.max(...sides.map(({ trace }) => trace.steps));
+    const header = { ...first.header, steps, contestants: lanes.map(({ contestant }) => contestant) };
+    const made = Object.assign(Object.create(Trace.prototype), first, { header, steps, lanes, reference: lanes[0] });
+    made.pieces = new Pieces();
+    for (const { trace } of sides) made.pieces.add(Object.fromEntries(trace.pieces.map));
+    return made;
   }
 
-  /** The trace as a document again, at the precision it came with. */
-  toDocument() {
-    return {
-      format: "surelock-trace",
-      version: VERSION,
-      header: this.header,
-      pieces: Object.fromEntries(this.pieces.map),
-      records: this.records,
-    };
+  /** Whether the lanes of two traces can be laid beside each other: the same model, and the same prompt and length. */
+  like(other) {
+    const same = this.header.model.name === other.header.model.name && this.n === other.n;
+    return same && String(this.header.prompt_tokens) === String(other.header.prompt_tokens);
+  }
+
+  /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
+  withLanes(lanes) {
+    const header = { ...this.header, contestants: lanes.map(({ contestant }) => contestant) };
+    const reference = lanes.includes(this.reference) ? this.reference : lanes[0];
+    return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference });
+  }
+
+  lane(id) {
+    return this.lanes.find((lane) => lane.id === id);
+  }
+
+  /** A new lane that begins as a copy of another's first steps. */
+  branch(contestant, steps) {
+    const parent = this.lane(contestant.parent);
+    const lane = new Lane(this.header, contestant);
+    for (const record of parent.records.slice(0, steps)) lane.append({ ...record, contestant: lane.id });
+    this.lanes.push(lane);
+    this.header = { ...this.header, contestants: [...this.header.contestants, contestant] };
+    return lane;
+  }
+
+  /** The trace as a document: each lane's records from `exact` (by lane id), or as they came. */
+  toDocument(exact = new Map(), pieces = {}) {
+    const lists = this.lanes.map(({ id, records }) => ({ id, records: exact.get(id) ?? records }));
+    const records = [];
+    for (let t = 0; t < this.count; t++)
+      for (const { id, records: own } of lists) if (own[t]) records.push({ ...own[t], contestant: id });
+    const header = { ...this.header, reference: this.reference.id };
+    const all = { ...Object.fromEntries(this.pieces.map), ...pieces };
+    return { format: "surelock-trace", version: VERSION, header, pieces: all, records };
   }
 
   addPieces(pieces) {
-    if (pieces === undefined) return;
-    const good = (p) => typeof p === "string" || (Array.isArray(p) && p.every((b) => isCount(b, 256)));
-    if (typeof pieces !== "object" || !pieces || !Object.values(pieces).every(good))
-      throw damaged("its vocabulary holds what is neither text nor bytes");
     this.pieces.add(pieces);
   }
 
   append(record) {
-    if (!record || !LANES.includes(record.decoder)) throw damaged("a record belongs to no decoder");
-    this[record.decoder].append(record);
-    this.records.push(record);
+    const lane = this.lane(record.contestant);
+    if (!lane) throw damaged("a record belongs to no contestant");
+    lane.append(record);
   }
 
   /** Steps that can be shown. */
   get count() {
-    return Math.max(this.baseline.count, this.surelock.count);
-  }
-  get epsilon() {
-    const e = this.header.lock?.epsilon;
-    if (e === "inf") return Infinity;
-    return typeof e === "number" ? e : NaN;
+    return Math.max(...this.lanes.map(({ count }) => count));
   }
 
-  /** Generated positions unmasked in both, and how many of them hold the same token, after step t. */
-  agreement(t) {
-    const [a, b] = [this.baseline, this.surelock];
-    const [ta, tb] = [a.clamp(t), b.clamp(t)];
+  /** Steps of the lanes that still grow; of all where none does. */
+  get front() {
+    return this.live && this.growing ? Math.max(...this.growing.map(({ count }) => count)) : this.count;
+  }
+
+  /** Generated positions unmasked in both lanes after step t, and how many of them hold the same token. */
+  agreement(a, b, t) {
     let both = 0;
     let equal = 0;
-    for (let i = this.promptLength; i < this.n; i++) {
-      if (a.unmaskStep[i] > ta || b.unmaskStep[i] > tb) continue;
+    for (let p = this.promptLength; p < this.n; p++) {
+      const [mine, theirs] = [a.token(p, t), b.token(p, t)];
+      if (mine < 0 || theirs < 0) continue;
       both++;
-      if (a.token[i] === b.token[i]) equal++;
+      if (mine === theirs) equal++;
     }
     return { both, equal };
   }
 
-  /** Totals after step t for gauges, tables and the summary. */
-  totals(t) {
-    const [base, sure] = [this.baseline.at(t), this.surelock.at(t)];
-    if (!base && !sure) return null;
+  /** A lane's totals after step t beside the reference's, for gauges, tables and the summary; null before its first. */
+  totals(lane, t) {
+    const now = lane.at(t);
+    if (!now) return null;
+    const base = this.reference.at(t);
     return {
-      flopsShare: (sure?.totalFlops ?? 0) / (base?.totalFlops || sure?.totalBaseline || 1),
-      locked: sure?.lockedCount ?? 0,
-      seconds: [base?.totalSeconds ?? 0, sure?.totalSeconds ?? 0],
-      activeRatio: (sure?.totalRows ?? 0) / (this.n * Math.max(1, this.surelock.clamp(t) + 1)),
-      ...this.agreement(t),
+      flopsShare: now.totalFlops / (lane === this.reference ? now.totalBaseline : (base?.totalFlops ?? NaN)),
+      everyShare: now.totalFlops / now.totalBaseline,
+      locked: now.lockedCount,
+      seconds: now.totalSeconds,
+      speed: base && now.totalSeconds > 0 ? base.totalSeconds / now.totalSeconds : NaN,
+      activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1)),
+      steps: lane.clamp(t) + 1,
+      ...this.agreement(lane, this.reference, t),
     };
   }
 }

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from surelock.decoding.settings import Commit, DecodeSettings
+from surelock.decoding.settings import DecodeSettings
 from surelock.model.language_model import LanguageModel
 
 
@@ -34,11 +34,8 @@ def encode_prompts(
             raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
         if lm.mask_id in ids:
             raise ValueError(f"prompt {b} holds the mask token (id {lm.mask_id}) at position {ids.index(lm.mask_id)}")
-    for name, value in (("seed", settings.seed), ("replay", settings.replay)):
-        if isinstance(value, tuple) and len(value) != len(encoded):
-            raise ValueError(f"{name} is given for {len(value)} sequences, but there are {len(encoded)} prompts")
-    if settings.replay is not None:
-        _check_replay(settings.replay, lm)
+    if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
+        raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
     return encoded
 
 
@@ -47,16 +44,6 @@ def _ids(b: int, prompt: Iterable[int]) -> list[int]:
         return [index(i) for i in prompt]
     except TypeError:
         raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {prompt!r}") from None
-
-
-def _check_replay(replay: Sequence[Sequence[Commit]], lm: LanguageModel) -> None:
-    vocab_size = lm.network.config.vocab_size
-    for b, commits in enumerate(replay):
-        for _, _, token in commits:
-            if not 0 <= token < vocab_size:
-                raise ValueError(f"replay of sequence {b} holds token ids outside 0 to {vocab_size - 1}")
-            if token == lm.mask_id:
-                raise ValueError(f"replay of sequence {b} holds the mask token (id {token})")
 
 
 class Canvas:
@@ -85,9 +72,21 @@ class Canvas:
         self._shape = (self.batch, width)
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
 
+    def slots_of(self, b: int) -> slice:
+        """The slots of sequence b."""
+        return slice(int(self.starts[b]), int(self.starts[b] + self.lengths[b]))
+
+    def slot(self, b: int, position: int) -> int:
+        """The slot of a sequence's position."""
+        return int(self.starts[b]) + position
+
     def commit(self, slots: NDArray[np.int64], tokens: NDArray[np.int64]) -> None:
         self.tokens[slots] = tokens
         self.masked[slots] = False
+
+    def mask(self, slots: NDArray[np.int64]) -> None:
+        self.tokens[slots] = self.mask_id
+        self.masked[slots] = True
 
     def split(self, slots: NDArray[np.int64]) -> list[slice]:
         """Where each sequence's part of ascending `slots` lies."""

@@ -1,18 +1,22 @@
-"""The lock rule (Algorithm 1, lines 17-24) and optional unlocking (the paper's appendix of that name).
+"""When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control.
 
 All decisions are taken on the host from each row's KL and uncertainty; everything is per sequence.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.canvas import Canvas
-from surelock.decoding.settings import LockRule
+from surelock.decoding.compute import Changes, ComputeRule
+from surelock.decoding.setting import check, setting
 
-Slots = NDArray[np.int64]
-NEVER = -(2**31)
+if TYPE_CHECKING:
+    from surelock.decoding.posterior import Reading
+    from surelock.decoding.state import Slots, State
 
 
 def percentile(values: NDArray, m: float) -> float:
@@ -24,90 +28,195 @@ def percentile(values: NDArray, m: float) -> float:
     return float(np.partition(values, k)[k])
 
 
-class Locks:
-    """Which slots are locked, and since when. All arrays are flat [total].
+_NONE: Slots = np.empty(0, dtype=np.int64)
 
-    visible: forward passes that had the position's real token as input.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnlockRule:
+    """Optional unlocking (the paper's appendix of that name).
+
+    Every `period` steps, `budget` locked rows of each sequence are probed. A probed row is unlocked when its
+    uncertainty is above the active rows' percentile, its KL from the posterior at its lock is above `epsilon_unlock`
+    (nats), and more than `min_interval` steps have passed since. It does not lock again for `cooldown` steps, and then
+    only at D <= rho * epsilon.
     """
 
-    def __init__(self, canvas: Canvas, rule: LockRule | None) -> None:
-        self._canvas = canvas
-        self._rule = rule
-        self.locked = np.zeros(canvas.total, dtype=bool)
-        self.visible = np.zeros(canvas.total, dtype=int)
-        self._locked_at = np.full(canvas.total, NEVER)
-        self._unlocked_at = np.full(canvas.total, NEVER)
-        self._probed_at = np.full(canvas.total, NEVER)
-        self._schedule = None
-        if rule is not None and rule.schedule is not None:
-            if [len(steps) for steps in rule.schedule] != canvas.lengths.tolist():
-                raise ValueError(f"schedule must give a step for each of the {canvas.lengths.tolist()} positions")
-            self._schedule = np.concatenate([np.asarray(steps) for steps in rule.schedule])
+    period: int = setting("whole", 8, "Probe every", "Steps between probes.", low=1, flat="unlock_period")
+    budget: int = setting("whole", 8, "Probes", "Locked positions looked at.", low=1, flat="unlock_budget")
+    epsilon_unlock: float = setting(
+        "number", 5e-2, "ε to unlock", "KL from the posterior at the lock that unlocks, in nats.", low=0
+    )
+    min_interval: int = setting(
+        "whole", 4, "Stay locked for", "Steps that a lock lasts at least.", low=0, flat="unlock_min_interval"
+    )
+    cooldown: int = setting("whole", 4, "Stay unlocked for", "Steps without a new lock.", low=0, flat="unlock_cooldown")
+    rho: float = setting(
+        "number", 0.5, "ρ", "What was unlocked locks again at this share of ε.", low=0, high=1, flat="unlock_rho"
+    )
 
-    def update(self, step: int, rows: Slots, kl: NDArray, uncertainty: NDArray) -> Slots:
-        """Lock what has converged among the computed `rows` [R], given their KL and u. Returns the slots."""
-        rule = self._rule
-        if rule is None:
-            return rows[:0]
-        # Candidates Z: active and unmasked (line 20); the paper's text lets a position lock in the step that unmasks
-        # it, before any other has seen its token, so it must also have been visible for some steps.
-        candidate = ~self._canvas.masked[rows] & (self.visible[rows] >= rule.visible_steps)
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class _Locking(ComputeRule):
+    """A rule that computes all that is not locked, and locks some of its candidates in every step."""
+
+    __slots__ = ()
+    locks: ClassVar[bool] = True
+
+    def after(self, state: State, reading: Reading) -> Changes:
+        """Lock those of the candidates Z (line 20) that have converged: active and unmasked, visible long enough."""
+        rows = np.flatnonzero(~reading.probed) if reading.probed.any() else np.arange(len(reading.slots))
+        slots = reading.slots[rows]
+        # The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
+        # it must also have been visible for some steps.
+        candidate = ~state.masked[slots] & (state.visible[slots] >= self.wait)
         new = []
-        for part in self._canvas.split(rows):
-            z = np.flatnonzero(candidate[part]) + part.start
+        for part in state.split(slots):
+            z = rows[np.flatnonzero(candidate[part]) + part.start]
             if len(z):
-                new.append(z[self._converged(step, rows[z], kl[z], uncertainty[z], rule)])
-        chosen = rows[np.concatenate(new)] if new else rows[:0]
-        self.locked[chosen] = True
-        self._locked_at[chosen] = step
-        return chosen
+                new.append(z[self.converged(state, reading, z)])
+        return Changes(locked=reading.slots[np.concatenate(new)] if new else slots[:0])
 
-    def _converged(
-        self, step: int, slots: Slots, kl: NDArray, uncertainty: NDArray, rule: LockRule
-    ) -> NDArray[np.bool_]:
-        """Lines 21-23 for the candidates of one sequence."""
-        passes = kl <= rule.epsilon
-        if rule.percentile is not None:
-            passes &= uncertainty <= percentile(uncertainty, rule.percentile)
-        if rule.unlock is not None:
-            unlocked_at = self._unlocked_at[slots]
-            again = unlocked_at != NEVER
-            passes &= ~again | ((step > unlocked_at + rule.unlock.cooldown) & (kl <= rule.unlock.rho * rule.epsilon))
-        return passes if self._schedule is None else self._schedule[slots] <= step
+    @property
+    def wait(self) -> int:
+        """Passes that must have seen a candidate's token."""
+        raise NotImplementedError
 
-    def probes(self, step: int) -> Slots:
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        """Which of one sequence's candidates, rows `z` of the reading, lock."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockRule(_Locking):
+    """When a position locks for good (Algorithm 1, lines 18-24).
+
+    epsilon: largest step-wise KL in nats; below 0 never locks. percentile: m of the confidence gate, 0-100, None turns
+    the gate off. visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1
+    to the letter. unlock: an UnlockRule, None for the paper's permanent locks.
+    Prompt positions are candidates like any other: without that the paper's own active ratios cannot be reached.
+    """
+
+    kind: ClassVar[str] = "lock"
+    label: ClassVar[str] = "Lock what has converged"
+    sentence: ClassVar[str] = "Stops computing what has converged."
+    needs_kl: ClassVar[bool] = True
+
+    epsilon: float = setting(
+        "number",
+        5e-4,
+        "ε",
+        "Largest step-wise KL (nats) at which a position locks.",
+        offered=(1e-8, 1, 0),
+        log=True,
+    )
+    percentile: float | None = setting(
+        "number",
+        20.0,
+        "Percentile m",
+        "Only the m % most certain of the candidates may lock in a step; 100 is no gate.",
+        low=0,
+        high=100,
+        none="no gate",
+        offered=(0, 100, 1),
+    )
+    visible_steps: int = setting(
+        "whole",
+        1,
+        "Wait until seen",
+        "Passes that must have seen the real token before its position locks; 0 is Algorithm 1 literally.",
+        low=0,
+        offered=(0, 8, 1),
+    )
+    unlock: UnlockRule | None = setting(
+        "group",
+        None,
+        "Unlock again",
+        "Look at locked positions now and then, and unlock those that have moved.",
+        none="locks for good",
+        group=UnlockRule,
+        advanced=True,
+    )
+
+    @property
+    def wait(self) -> int:
+        return self.visible_steps
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        """The active rows (line 6) and, where locks are not for good, those that are probed."""
+        probes = self._probes(state)
+        return np.union1d(active, probes) if len(probes) else active
+
+    def after(self, state: State, reading: Reading) -> Changes:
+        unlocked = self._drifted(state, reading)
+        return Changes(locked=_Locking.after(self, state, reading).locked, unlocked=unlocked)
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        """Lines 21-23: D <= epsilon and, with the gate on, u <= theta."""
+        slots, kl = reading.slots[z], reading.kl[z]
+        passes = kl <= self.epsilon
+        if self.percentile is not None:
+            uncertainty = reading.uncertainty[z]
+            passes &= uncertainty <= percentile(uncertainty, self.percentile)
+        if self.unlock is not None:
+            unlocked_at = state.unlocked_at[slots]
+            again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
+            passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
+        return passes
+
+    def _probes(self, state: State) -> Slots:
         """The locked slots to probe in this step: the least recently probed first, then the lowest position."""
-        unlock = self._rule.unlock if self._rule else None
-        locked = np.flatnonzero(self.locked)
-        if unlock is None or step == 0 or step % unlock.period:
-            return locked[:0]
+        if self.unlock is None or state.step == 0 or state.step % self.unlock.period:
+            return _NONE
+        locked = np.flatnonzero(state.locked & state.alive)
         chosen = []
-        for part in self._canvas.split(locked):
+        for part in state.split(locked):
             slots = locked[part]
-            oldest = np.argsort(self._probed_at[slots], kind="stable")[: unlock.budget]
+            oldest = np.argsort(state.probed_at[slots], kind="stable")[: self.unlock.budget]
             chosen.append(np.sort(slots[oldest]))
-        slots = np.concatenate(chosen)
-        self._probed_at[slots] = step
-        return slots
+        return np.concatenate(chosen)
 
-    def unlock(
-        self, step: int, probes: Slots, kl: NDArray, uncertainty: NDArray, rows: Slots, row_uncertainty: NDArray
-    ) -> Slots:
-        """Unlock the probed slots that have drifted (the appendix' three conditions). Effective from the next step.
+    def _drifted(self, state: State, reading: Reading) -> Slots:
+        """The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows."""
+        if self.unlock is None or not reading.probed.any():
+            return _NONE
+        rows = np.flatnonzero(reading.probed)
+        slots, uncertainty = reading.slots[rows], reading.uncertainty
+        drifted = reading.kl[rows] > self.unlock.epsilon_unlock
+        drifted &= state.step - state.locked_at[slots] > self.unlock.min_interval
+        if self.percentile is not None:
+            for part, all_rows in zip(state.split(slots), state.split(reading.slots), strict=True):
+                active = uncertainty[all_rows][~reading.probed[all_rows]]
+                if len(active):
+                    drifted[part] &= uncertainty[rows[part]] > percentile(active, self.percentile)
+        return slots[drifted]
 
-        kl, uncertainty: of the probes, the KL against the posterior at their lock. rows, row_uncertainty: the active
-        rows of this step, whose percentile is theta. Returns the unlocked slots.
-        """
-        rule = self._rule
-        if rule is None or rule.unlock is None or not len(probes):
-            return probes[:0]
-        settled = step - self._locked_at[probes] > rule.unlock.min_interval
-        drifted = (kl > rule.unlock.epsilon_unlock) & settled
-        if rule.percentile is not None:
-            for part, active in zip(self._canvas.split(probes), self._canvas.split(rows), strict=True):
-                if active.start < active.stop:
-                    drifted[part] &= uncertainty[part] > percentile(row_uncertainty[active], rule.percentile)
-        slots = probes[drifted]
-        self.locked[slots] = False
-        self._unlocked_at[slots] = step
-        return slots
+
+@dataclass(frozen=True, slots=True)
+class LockByAge(_Locking):
+    """The control that every cleverer rule must beat: a position locks once it has been seen for so many passes.
+
+    steps: forward passes that had the position's real token as input. Nothing of the posterior is looked at. Ours.
+    """
+
+    kind: ClassVar[str] = "age"
+    label: ClassVar[str] = "Lock by age"
+    sentence: ClassVar[str] = "Stops computing what has been seen for some steps."
+
+    steps: int = setting(
+        "whole",
+        12,
+        "Age",
+        "Passes that have seen the token when its position locks.",
+        low=0,
+        offered=(0, 64, 1),
+        flat="age",
+    )
+
+    @property
+    def wait(self) -> int:
+        return self.steps
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        return np.ones(len(z), dtype=bool)

@@ -1,26 +1,27 @@
-"""The decode loop: Algorithm 1 as one generator, with and without locking."""
+"""The decode loop: Algorithm 1 as one generator, for any compute rule and any unmask policy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.canvas import Canvas, encode_prompts
+from surelock.decoding.choosing import Chooser
+from surelock.decoding.compute import Changes, ComputeRule, Everything
+from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.events import Event, Events, apply
 from surelock.decoding.flops import step_flops
-from surelock.decoding.locking import Locks
-from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import BatchNoise
-from surelock.decoding.posterior import NOTHING_FORBIDDEN, PosteriorReader, Reading, StepRows
+from surelock.decoding.posterior import PosteriorReader, Reading, StepRows
 from surelock.decoding.schedule import Schedule
-from surelock.decoding.selection import select_rows
-from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.state import Slots, State
 from surelock.decoding.stopwatch import Stopwatch
-from surelock.decoding.unmasking import commit_count, rank
+from surelock.decoding.unmasking import Candidates, LowConfidence, Replay, UnmaskPolicy
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
 
@@ -33,11 +34,13 @@ class NonFiniteLogits(ArithmeticError):
 class Step:
     """One denoising step of a batch. Tensors are [B, N] on the CPU, sequences left-padded to the longest.
 
-    index: 0-based. tokens int64, after the step; the pad id at pads. masked, locked, newly_*, computed, probed: bool,
-    after the step; False at pads. computed: active rows that the step computed; probed: locked rows that it only looked
-    at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not computed and
-    at pads. top_ids, top_probs: [B, N, top_k], None when top_k is 0. flops, baseline_flops: [B] float64, algorithmic
-    (Sec. 2.4). seconds: the step's own time, device synchronised, observation excluded.
+    index: 0-based. tokens int64, after the step; the pad id at pads. masked, locked, newly_*, written, computed,
+    probed: bool, after the step; False at pads. newly_unmasked: committed by the step; newly_masked, written: masked
+    again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
+    only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
+    computed and at pads. top_ids, top_probs: [B, N, top_k], None when top_k is 0. flops, baseline_flops: [B] float64,
+    algorithmic (Sec. 2.4), of the step and of one that computes every row. seconds: the step's own time, device
+    synchronised, observation excluded.
     """
 
     index: int
@@ -45,6 +48,8 @@ class Step:
     masked: Tensor
     locked: Tensor
     newly_unmasked: Tensor
+    newly_masked: Tensor
+    written: Tensor
     newly_locked: Tensor
     newly_unlocked: Tensor
     computed: Tensor
@@ -63,23 +68,33 @@ def decode(
     prompts: Sequence[str] | Sequence[Sequence[int]],
     settings: DecodeSettings | None = None,
     *,
-    lock: LockRule | None = None,
+    compute: ComputeRule | None = None,
+    unmask: UnmaskPolicy | None = None,
+    events: Iterable[Event] = (),
     observe: bool = False,
     top_k: int = 0,
 ) -> Iterator[Step]:
-    """Decode a batch of prompts step by step (Algorithm 1); lock=None is the baseline sampler.
+    """Decode a batch of prompts step by step (Algorithm 1).
 
-    prompts: texts or lists of token ids. observe: compute the step-wise KL without a lock rule too. top_k: also report
-    each row's most likely tokens. What one sequence does never depends on the others of its batch.
-    Raises ValueError for prompts that the model cannot continue, at the call; NonFiniteLogits from the iterator.
+    prompts: texts or lists of token ids. compute: which rows a step computes; None is `Everything()`, LLaDA's sampler.
+    unmask: which masked positions it commits; None is `LowConfidence()`. events: what a person does to the run.
+    observe: compute the step-wise KL where neither needs it, too. top_k: also report each row's most likely tokens.
+    What one sequence does never depends on the others of its batch.
+    Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
+    run has become, from the iterator; NonFiniteLogits from the iterator.
     """
-    settings = settings or DecodeSettings()
+    settings, compute, unmask = settings or DecodeSettings(), compute or Everything(), unmask or LowConfidence()
     if not isinstance(top_k, int) or not 0 <= top_k <= lm.network.config.vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {top_k!r}")
-    if lock is not None and not isinstance(lock, LockRule):
-        raise ValueError(f"lock must be a LockRule or None, not {lock!r}")
+    for name, value, kind in (("compute", compute, ComputeRule), ("unmask", unmask, UnmaskPolicy)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} must be a {kind.__name__} or None, not {value!r}")
     canvas = Canvas(encode_prompts(lm, prompts, settings), settings, lm.mask_id, lm.pad_id)
-    return _Run(lm, canvas, settings, lock, observe, top_k).steps()
+    vocab_size, steps = lm.network.config.vocab_size, settings.total_steps
+    if isinstance(unmask, Replay):
+        unmask.check_against(canvas.batch, settings.gen_length, steps, vocab_size, lm.mask_id)
+    checked = Events(events, canvas, steps, vocab_size, unmask)
+    return _Run(lm, canvas, settings, compute, unmask, checked, observe, top_k).steps()
 
 
 def generate(
@@ -87,127 +102,115 @@ def generate(
     prompts: Sequence[str] | Sequence[Sequence[int]],
     settings: DecodeSettings | None = None,
     *,
-    lock: LockRule | None = None,
+    compute: ComputeRule | None = None,
+    unmask: UnmaskPolicy | None = None,
+    events: Iterable[Event] = (),
 ) -> list[str]:
     """Decode to the end and return the generated texts, each cut at its first EOS. Raises what `decode` raises."""
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
-    *_, final = decode(lm, prompts, settings, lock=lock)
+    *_, final = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events)
     return [lm.decode(cut_at_eos(ids[-settings.gen_length :], lm.eos_id)) for ids in final.tokens.tolist()]
 
 
-def cut_at_eos(ids: list[int], eos_id: int | None) -> list[int]:
-    """The ids before the first EOS."""
-    return ids[: ids.index(eos_id)] if eos_id in ids else ids
+@dataclass(slots=True)
+class _Interventions:
+    """Slots that events of a step wrote, masked again, locked and unlocked."""
+
+    written: Slots
+    masked: Slots
+    locked: Slots
+    unlocked: Slots
 
 
 class _Run:
-    """The state of one run: what Algorithm 1 lists at its lines 1-3, for a batch."""
+    """One run of a batch. `_step` is the loop's body; the rule and the policy it asks are the decoder."""
 
     def __init__(
         self,
         lm: LanguageModel,
         canvas: Canvas,
         settings: DecodeSettings,
-        rule: LockRule | None,
+        compute: ComputeRule,
+        policy: UnmaskPolicy,
+        events: Events,
         observe: bool,
         top_k: int,
     ) -> None:
         network = lm.network
         self.lm, self.canvas, self.settings = lm, canvas, settings
-        self.schedule = Schedule(canvas, settings)
-        self.locks = Locks(canvas, rule)
+        self.compute, self.policy, self.events = compute, policy, events
+        self.schedule = Schedule(canvas, settings, policy.early)
+        self.state = State(canvas, self.schedule)
+        self.chooser = Chooser(lm, settings, policy)
         self.guided = settings.cfg_scale > 0
         self.passes = 2 if self.guided else 1
         self.wide = torch.promote_types(network.dtype, torch.float32)
         self.watch = Stopwatch(lm.device)
-        needs_kl = rule is not None or settings.select_fraction < 1
+        needs_kl = policy.needs_kl or any(rule.needs_kl for rule in (compute, *events.rules))
         self.reader = PosteriorReader(
-            lm,
-            settings,
-            canvas.total,
-            remember=needs_kl or observe,
-            observe=not needs_kl,
-            top_k=top_k,
-            watch=self.watch,
+            lm, canvas.total, remember=needs_kl or observe, observe=not needs_kl, top_k=top_k, watch=self.watch
         )
         self.cache = network.make_cache(canvas.total * self.passes)
-        self.computed_at = np.full(canvas.total, -1)
-        self.last_kl = np.full(canvas.total, np.inf)
-        self.end_ids = [i for i in (lm.eos_id, lm.eot_id) if i is not None]
-        self.late_ids = self.end_ids if settings.suppress_eos_confidence else []
         self.top_k = top_k
 
     def steps(self) -> Iterator[Step]:
         for t in range(self.settings.total_steps):
-            if self.schedule.finished:
-                return
+            if not self.schedule.running.any():
+                return self.events.close(t)
             yield self._step(t)
 
     def _step(self, t: int) -> Step:
         """One turn of Algorithm 1's loop (lines 5-25)."""
-        canvas, locks = self.canvas, self.locks
         self.watch.start()
-        running = np.array([self.schedule.running(b) for b in range(canvas.batch)])
-        rows = self._plan(t, running)
-        active, probed = rows.slots[~rows.probed], rows.slots[rows.probed]
-        visible = active[~canvas.masked[active]]
-        reading = self._forward(t, rows)
-        locks.visible[visible] += 1
+        done = self._intervene(t)  # what a person does comes before all else
+        rows = self._plan()  # lines 6-8: which rows does this step compute?
+        reading = self._forward(rows)  # lines 9-15: their posteriors, their keys and values in the cache
+        unmasked = self._unmask(rows, reading)  # line 16: from the posteriors alone
+        changes = self._decide(reading)  # lines 17-24: the rule sees the canvas after the commit
+        return self._report(rows, reading, unmasked, changes, done, self.watch.seconds())
 
-        unmasked = self._unmask(t, rows, reading, running)
-        kl, uncertainty = reading.kl, 1 - reading.confidence
-        self.computed_at[active] = t
-        self.last_kl[active] = kl[~rows.probed]
-        unlocked = locks.unlock(t, probed, kl[rows.probed], uncertainty[rows.probed], active, uncertainty[~rows.probed])
-        locked = locks.update(t, active, kl[~rows.probed], uncertainty[~rows.probed])
-        self.reader.forget(unlocked)
-        self.last_kl[unlocked] = np.inf
-        seconds = self.watch.seconds()
-        return self._report(t, rows, reading, unmasked, locked, unlocked, running, seconds)
+    def _intervene(self, t: int) -> _Interventions:
+        """Apply the events of step t."""
+        state, due = self.state, self.events.due(t)
+        state.step, running = t, self.schedule.running
+        state.alive = running[self.canvas.sequence] if not running.all() else state.alive
+        before = state.locked.copy() if due else state.locked
+        for event in due:
+            if event.compute is not None:
+                self.compute = event.compute
+            else:
+                apply(event, state)
+        written, masked, unlocked = (self._slots(due, kind) for kind in ("write", "mask", "unlock"))
+        opened = np.concatenate((written, masked, unlocked))
+        self.reader.forget(opened[before[opened]])  # also where the same step locks it again
+        changed = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
+        return _Interventions(written, masked, *changed)
 
-    def _plan(self, t: int, running: NDArray[np.bool_]) -> StepRows:
-        """The rows of this step (lines 6-8): the active ones, or a selection of them, and the probed."""
-        canvas, locks = self.canvas, self.locks
-        alive = running[canvas.sequence]
-        active = np.flatnonzero(~locks.locked & alive)
-        if self.settings.select_fraction < 1 and t > 0:
-            active = select_rows(
-                canvas, self.schedule, active, self.settings.select_fraction, self.computed_at, self.last_kl
-            )
-        probes = locks.probes(t)
-        probes = probes[alive[probes]]
-        slots = np.union1d(active, probes) if len(probes) else active
+    def _slots(self, due: list[Event], kind: str) -> Slots:
+        found = [self.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
+        return np.array(found, dtype=np.int64)
+
+    def _plan(self) -> StepRows:
+        """The rows that the rule chooses, the masks that an ending block must commit, and who may be committed."""
+        canvas, state, schedule = self.canvas, self.state, self.schedule
+        slots = self.compute.rows(state, np.flatnonzero(~state.locked & state.alive))
         choosing = np.zeros(canvas.total, dtype=bool)
-        for b in np.flatnonzero(running).tolist():
-            block = self.schedule.block(b)
-            choosing[block] = canvas.masked[block]
-        choosers = np.flatnonzero(choosing[slots])
-        return StepRows(slots, locks.locked[slots], choosers, self._repeats(slots, choosers))
-
-    def _repeats(self, slots: NDArray[np.int64], choosers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What `no_repeat_ngram_size` forbids in this step, [2, K]: rows and tokens."""
-        canvas, size = self.canvas, self.settings.no_repeat_ngram_size
-        if not size or not len(choosers):
-            return NOTHING_FORBIDDEN
-        pairs = []
-        for start, length in zip(canvas.starts.tolist(), canvas.lengths.tolist(), strict=True):
-            part = slice(start, start + length)
-            positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
-            pairs.append((positions + start, tokens))
-        at, tokens = np.concatenate(pairs, axis=1)
-        kept = np.isin(at, slots[choosers]) & ~np.isin(tokens, self.end_ids)
-        at, tokens = at[kept], tokens[kept]
-        _, place, counts = np.unique(at, return_inverse=True, return_counts=True)
-        # Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
-        left = (counts < self.lm.network.config.vocab_size - len(self.reader.banned))[place]
-        return np.stack((np.searchsorted(slots, at[left]), tokens[left]))
+        for b in np.flatnonzero(schedule.running).tolist():
+            part = schedule.open(b)
+            choosing[part] = canvas.masked[part]
+            if schedule.last_step(b):
+                slots = np.union1d(slots, np.flatnonzero(canvas.masked[part]) + part.start)
+        return StepRows(slots, state.locked[slots], np.flatnonzero(choosing[slots]))
 
     @torch.inference_mode()
-    def _forward(self, t: int, rows: StepRows) -> Reading:
-        """Lines 9-15: the packed forward of both passes, and what the posteriors say."""
-        network, count = self.lm.network, len(rows.slots)
-        noise = BatchNoise(self.canvas, self.schedule, self.settings, t, self.lm)
+    def _forward(self, rows: StepRows) -> Reading:
+        """The packed forward of both passes, and what the posteriors say."""
+        network, state, count = self.lm.network, self.state, len(rows.slots)
+        visible = rows.slots[~(rows.probed | self.canvas.masked[rows.slots])]
+        draws = self.policy.scores == "noise"
+        noise = BatchNoise(self.canvas, self.schedule, self.settings, state.step, self.lm, draws)
+        repeats = self.chooser.repeats(state, rows)
         hidden = network.forward_rows(*self._pack(rows), self.cache) if count else torch.empty(0)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
@@ -217,9 +220,15 @@ class _Run:
                 z.copy_(torch.add(blind, z.to(self.wide) - blind, alpha=self.settings.cfg_scale + 1))
             return z
 
-        reading = self.reader.read(logits, rows, noise)
+        def choose(z: Tensor, p: Tensor, start: int) -> Tensor:
+            return self.chooser.choose(z, p, start, rows, repeats, noise)
+
+        reading = self.reader.read(logits, rows, choose)
         if not reading.finite:
-            raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {t}")
+            raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {state.step}")
+        if draws:
+            reading.score = noise.uniforms(rows.slots[rows.choosers])
+        state.visible[visible] += 1
         return reading
 
     def _pack(self, rows: StepRows) -> tuple[Tensor, Rows]:
@@ -239,39 +248,43 @@ class _Run:
             written=None if written is None else torch.from_numpy(written).to(device),
         )
 
-    def _unmask(self, t: int, rows: StepRows, reading: Reading, running: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """UpdateMASK (line 16): commit tokens and move every sequence's schedule on. Returns the slots committed."""
-        canvas, schedule, settings = self.canvas, self.schedule, self.settings
+    def _unmask(self, rows: StepRows, reading: Reading) -> Slots:
+        """Commit what the policy takes, and move every sequence's schedule on. Returns the slots committed."""
+        state, schedule = self.state, self.schedule
+        self.policy.prepare(state, reading)
         choosers = rows.slots[rows.choosers]
-        late = np.isin(reading.chosen, self.late_ids)
-        threshold = settings.threshold if settings.remasking == "threshold" else None
+        late = self.chooser.late(reading.tokens)
         unmasked = []
-        for b, part in enumerate(canvas.split(choosers)):
-            if not running[b]:
+        for b, part in enumerate(self.canvas.split(choosers)):
+            if not schedule.running[b]:
                 continue
-            if settings.replay is not None:
-                commits = [(position, token) for step, position, token in settings.replay[b] if step == t]
-                slots, tokens = np.array(sorted(commits), dtype=np.int64).reshape(-1, 2).T
-                slots = slots + canvas.generated_from[b]
-            else:
-                score, is_late = reading.score[part], late[part]
-                count = commit_count(score, is_late, schedule.quota(b), schedule.last_step(b), threshold)
-                best = part.start + np.sort(rank(score, is_late)[:count])
-                slots, tokens = choosers[best], reading.chosen[best]
-            canvas.commit(slots, tokens)
+            found = (choosers[part], reading.tokens[part], reading.score[part], late[part])
+            slots, tokens = self.policy.commits(Candidates(state, b, *found, schedule.quota(b)))
+            self.canvas.commit(slots, tokens)
             schedule.advance(b, len(slots))
             unmasked.append(slots)
         return np.concatenate(unmasked)
 
+    def _decide(self, reading: Reading) -> Changes:
+        """Ask the rule what locks or unlocks from the next step on."""
+        state, computed = self.state, ~reading.probed
+        active = reading.slots[computed]
+        state.probed_at[reading.slots[reading.probed]] = state.step
+        state.computed_at[active] = state.step
+        state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
+        changes = self.compute.after(state, reading)
+        state.lock(changes.locked)
+        state.unlock(changes.unlocked)
+        self.reader.forget(changes.unlocked)
+        return changes
+
     def _report(
         self,
-        t: int,
         rows: StepRows,
         reading: Reading,
-        unmasked: NDArray[np.int64],
-        locked: NDArray[np.int64],
-        unlocked: NDArray[np.int64],
-        running: NDArray[np.bool_],
+        unmasked: Slots,
+        changes: Changes,
+        done: _Interventions,
         seconds: float,
     ) -> Step:
         canvas, config = self.canvas, self.lm.network.config
@@ -281,17 +294,24 @@ class _Run:
         for b, part in enumerate(canvas.split(rows.slots)):
             length, probed = int(canvas.lengths[b]), int(rows.probed[part].sum())
             flops[b] = self.passes * step_flops(config, length, part.stop - part.start - probed, probed)
-            full[b] = self.passes * step_flops(config, length, length) if running[b] else 0.0
+            alive = self.state.alive[canvas.starts[b]]
+            full[b] = self.passes * step_flops(config, length, length) if alive else 0.0
+
+        def flags(*lists: Slots) -> Tensor:
+            return canvas.grid(canvas.mark(np.concatenate(lists)), False)
+
         return Step(
-            index=t,
+            index=self.state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
             masked=canvas.grid(canvas.masked, False),
-            locked=canvas.grid(self.locks.locked, False),
-            newly_unmasked=canvas.grid(canvas.mark(unmasked), False),
-            newly_locked=canvas.grid(canvas.mark(locked), False),
-            newly_unlocked=canvas.grid(canvas.mark(unlocked), False),
-            computed=canvas.grid(canvas.mark(slots), False),
-            probed=canvas.grid(canvas.mark(rows.slots[rows.probed]), False),
+            locked=canvas.grid(self.state.locked, False),
+            newly_unmasked=flags(unmasked),
+            newly_masked=flags(done.masked),
+            written=flags(done.written),
+            newly_locked=flags(done.locked, changes.locked),
+            newly_unlocked=flags(done.unlocked, changes.unlocked),
+            computed=flags(slots),
+            probed=flags(rows.slots[rows.probed]),
             kl=canvas.grid(reading.kl[computed], np.nan, slots),
             confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
             top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,

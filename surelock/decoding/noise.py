@@ -1,13 +1,14 @@
 """Random numbers of the sampler: one generator per (seed of the sequence, step), over every position of the block.
 
 A number depends on seed, step, position in the block and token alone: neither locks nor batch mates ever shift it.
+Positions before the block, which only a person can have masked again, have a generator of their own, (seed, step, 1).
 On the CPU the generator can jump, so only the rows that are asked for are drawn; on other devices the rows between are
 drawn and dropped. The numbers differ from one kind of device to another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -21,10 +22,13 @@ from surelock.model.language_model import LanguageModel
 
 
 class StepNoise:
-    """The noise of one sequence in one step: `uniforms` first where the policy wants them, then `gumbel` row by row."""
+    """The noise of one sequence in one step: `uniforms` first where the policy wants them, then `gumbel` row by row.
 
-    def __init__(self, seed: int, step: int, vocab_size: int, device: torch.device) -> None:
-        source = np.random.SeedSequence((seed, step))
+    key: what it depends on, seed and step.
+    """
+
+    def __init__(self, key: tuple[int, ...], vocab_size: int, device: torch.device) -> None:
+        source = np.random.SeedSequence(key)
         self._vocab_size = vocab_size
         self._device = device
         self._at = 0
@@ -59,50 +63,44 @@ class StepNoise:
 
 
 class BatchNoise:
-    """The noise of one step for a batch: asked for by ascending slots of the blocks that the sequences fill."""
+    """The noise of one step for a batch: asked for by ascending slots, masked ones of the blocks or of those before.
+
+    uniforms: whether the policy draws its scores.
+    """
 
     def __init__(
-        self, canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, lm: LanguageModel
+        self, canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, lm: LanguageModel, uniforms: bool
     ) -> None:
-        self._canvas = canvas
+        self._canvas, self._settings, self._lm, self._step, self._draws = canvas, settings, lm, step, uniforms
         self._blocks = [schedule.block(b) for b in range(canvas.batch)]
-        self._streams: list[StepNoise] = []
-        self._uniforms: list[NDArray] = []
-        if settings.temperature > 0 or settings.remasking == "random":
-            vocab_size = lm.network.config.vocab_size
-            self._streams = [StepNoise(settings.seed_of(b), step, vocab_size, lm.device) for b in range(canvas.batch)]
-        if settings.remasking == "random":
-            block_length = settings.block_length or settings.gen_length
-            self._uniforms = [stream.uniforms(block_length).numpy(force=True) for stream in self._streams]
+        self._windows: dict[tuple[int, bool], tuple[StepNoise, NDArray]] = {}
 
     def uniforms(self, slots: NDArray[np.int64]) -> NDArray:
-        """One number per slot: [len(slots)] float64."""
-        return np.concatenate([drawn[at] for drawn, at in zip(self._uniforms, self._within(slots), strict=True)])
+        """One number per slot: [len(slots)] float64. Only where the policy draws its scores."""
+        parts = [self._window(b, before)[1][at] for b, before, at in self._places(slots)]
+        return np.concatenate(parts) if parts else np.empty(0)
 
     def gumbel(self, slots: NDArray[np.int64]) -> Tensor:
         """One number per slot and token: [len(slots), vocab_size] float64; later calls must ask for later slots."""
-        parts = zip(self._streams, self._within(slots), strict=True)
-        return torch.cat([stream.gumbel(at.tolist()) for stream, at in parts if len(at)])
+        return torch.cat([self._window(b, before)[0].gumbel(at.tolist()) for b, before, at in self._places(slots)])
 
-    def _within(self, slots: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-        """Positions within the block, per sequence."""
-        parts = zip(self._canvas.split(slots), self._blocks, strict=True)
-        return [slots[part] - block.start for part, block in parts]
+    def _places(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bool, NDArray[np.int64]]]:
+        """(sequence, before its block?, positions within the block or what is before it), in order of the slots."""
+        for b, part in enumerate(self._canvas.split(slots)):
+            own, start = slots[part], self._blocks[b].start
+            cut = int(np.searchsorted(own, start))
+            if cut:
+                yield b, True, own[:cut] - self._canvas.generated_from[b]
+            if cut < len(own):
+                yield b, False, own[cut:] - start
 
-
-def block_noise(
-    seed: int,
-    step: int,
-    block_length: int,
-    vocab_size: int,
-    *,
-    uniforms: bool,
-    gumbel: bool,
-    device: torch.device | str = "cpu",
-) -> tuple[Tensor | None, Tensor | None]:
-    """All the noise of a block: uniforms [block_length] and Gumbel uniforms [block_length, vocab_size], float64."""
-    noise = StepNoise(seed, step, vocab_size, torch.device(device))
-    return (
-        noise.uniforms(block_length) if uniforms else None,
-        noise.gumbel(range(block_length)) if gumbel else None,
-    )
+    def _window(self, b: int, before: bool) -> tuple[StepNoise, NDArray]:
+        """The stream of a sequence's block, or of what is before it, and its uniforms, which are drawn first."""
+        if (b, before) not in self._windows:
+            block = self._blocks[b]
+            key = (self._settings.seed_of(b), self._step, *((1,) if before else ()))
+            stream = StepNoise(key, self._lm.network.config.vocab_size, self._lm.device)
+            length = block.start - int(self._canvas.generated_from[b]) if before else block.stop - block.start
+            drawn = stream.uniforms(length).numpy(force=True) if self._draws else np.empty(0)
+            self._windows[b, before] = stream, drawn
+        return self._windows[b, before]

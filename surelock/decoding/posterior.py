@@ -7,7 +7,7 @@ log-sum-exp: the previous posterior without loss, in half the memory of a float3
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,46 +15,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surelock.decoding.noise import BatchNoise
-from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.stopwatch import Stopwatch
-from surelock.decoding.unmasking import SCORES, choose_tokens
 from surelock.model.language_model import LanguageModel
 
 Logits = Callable[[int, int, Tensor], Tensor]
+Choose = Callable[[Tensor, Tensor, int], Tensor]
 
 # Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
-NOTHING_FORBIDDEN = np.empty((2, 0), dtype=np.int64)
 
 
 @dataclass(slots=True)
 class StepRows:
-    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed.
-
-    repeats [2, K]: (row, token) pairs of choosers that must not be chosen, ascending.
-    """
+    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed."""
 
     slots: NDArray[np.int64]
     probed: NDArray[np.bool_]
     choosers: NDArray[np.int64]
-    repeats: NDArray[np.int64] = field(default_factory=lambda: NOTHING_FORBIDDEN)
 
 
 @dataclass(slots=True)
 class Reading:
-    """What a step learnt. Of its R rows: finite, confidence (max_v p), kl (NaN if not asked for), top_ids and top_probs
-    [R, k]. Of its C choosers: their candidate tokens, and the policy's scores. float64 and int64, on the host.
+    """What a step learnt. Of its R rows: slots, probed, confidence (max_v p), kl (nats, infinite where there is no
+    earlier posterior, NaN if not asked for), top_ids and top_probs [R, k]. Of its C choosers: their candidate tokens,
+    and the policy's scores. finite: whether all logits were. float64 and int64, on the host.
     """
 
+    slots: NDArray[np.int64]
+    probed: NDArray[np.bool_]
     finite: bool
     confidence: NDArray
     kl: NDArray
     top_ids: NDArray[np.int64]
     top_probs: NDArray
-    chosen: NDArray[np.int64]
+    tokens: NDArray[np.int64]
     score: NDArray
+
+    @property
+    def uncertainty(self) -> NDArray:
+        """u = 1 - max_v p (line 18)."""
+        return 1 - self.confidence
 
 
 def kl_divergence(
@@ -76,15 +77,7 @@ class PosteriorReader:
     """
 
     def __init__(
-        self,
-        lm: LanguageModel,
-        settings: DecodeSettings,
-        slots: int,
-        *,
-        remember: bool,
-        observe: bool,
-        top_k: int,
-        watch: Stopwatch,
+        self, lm: LanguageModel, slots: int, *, remember: bool, observe: bool, top_k: int, watch: Stopwatch
     ) -> None:
         network, device = lm.network, lm.device
         vocab_size = network.config.vocab_size
@@ -98,47 +91,41 @@ class PosteriorReader:
         self._previous_lse = torch.empty(slots, dtype=self._wide, device=device)
         self._stored = np.zeros(slots, dtype=bool)
         self._remember, self._observe, self._top_k, self._watch = remember, observe, top_k, watch
-        self._settings = settings
-        self.banned = [lm.mask_id]
-        if settings.suppress_eos and lm.eos_id is not None:
-            self.banned.append(lm.eos_id)
 
     def forget(self, slots: NDArray[np.int64]) -> None:
         """Drop the last posteriors of `slots`: their next KL is infinite."""
         self._stored[slots] = False
 
-    def read(self, logits: Logits, rows: StepRows, noise: BatchNoise) -> Reading:
-        """Read the posteriors of `rows`. logits(start, stop, out): those of a range of rows.
+    def read(self, logits: Logits, rows: StepRows, choose: Choose) -> Reading:
+        """Read the posteriors of `rows`, chunk by chunk.
 
-        [stop - start, V] in the network's dtype, put into `out`.
+        logits(start, stop, out): those of a range of rows, [stop - start, V] in the network's dtype, put into `out`.
+        choose(z, p, start): what the chunk's choosers become, [2, C] float64 tokens and scores, from its logits and
+        posteriors; called last, it may overwrite z.
         """
         count = len(rows.slots)
         if not count:
-            empty = np.empty(0)
-            return Reading(
-                True, empty, empty, np.empty((0, self._top_k), int), np.empty((0, self._top_k)), rows.slots, empty
-            )
+            none = np.empty(0)
+            top_ids, top_probs = np.empty((0, self._top_k), int), np.empty((0, self._top_k))
+            return Reading(rows.slots, rows.probed, True, none, none, top_ids, top_probs, rows.slots, none)
         chunks = -(-count // self._chunk)
         edges = [count * chunk // chunks for chunk in range(chunks + 1)]  # even: a last chunk of a few rows is dear
-        parts = [self._read_chunk(logits, rows, noise, *ends) for ends in pairwise(edges)]
+        parts = [self._read_chunk(logits, rows, choose, *ends) for ends in pairwise(edges)]
         stats, choices, tops = zip(*parts, strict=True)
         finite, confidence, kl = _to_host(torch.cat(stats, dim=1))
         kl[~self._stored[rows.slots]] = np.inf if self._remember else np.nan
         if self._remember:
             self._stored[rows.slots[~rows.probed]] = True
-        chosen, score = _to_host(torch.cat(choices, dim=1))
-        if self._settings.remasking == "random":
-            score = noise.uniforms(rows.slots[rows.choosers])
+        tokens, score = _to_host(torch.cat(choices, dim=1))
         top_ids, top_probs = np.empty((2, count, 0))
         if self._top_k:
             with self._watch.excluded():
                 top_ids, top_probs = _to_host(torch.cat(tops, dim=1))
-        return Reading(
-            bool(finite.all()), confidence, kl, top_ids.astype(np.int64), top_probs, chosen.astype(np.int64), score
-        )
+        top_ids, tokens = top_ids.astype(np.int64), tokens.astype(np.int64)
+        return Reading(rows.slots, rows.probed, bool(finite.all()), confidence, kl, top_ids, top_probs, tokens, score)
 
     def _read_chunk(
-        self, logits: Logits, rows: StepRows, noise: BatchNoise, start: int, stop: int
+        self, logits: Logits, rows: StepRows, choose: Choose, start: int, stop: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         p, _, _ = self._tables[:, : stop - start]
         raw = logits(start, stop, self._raw[: stop - start])
@@ -155,9 +142,7 @@ class PosteriorReader:
             with self._watch.excluded():
                 probs, ids = p.topk(self._top_k, dim=-1)
                 top = torch.stack((ids.to(torch.float64), probs.to(torch.float64)))
-        first, last = np.searchsorted(rows.choosers, (start, stop))
-        choice = self._choose(z, p, rows, rows.choosers[first:last], start, noise)
-        return torch.stack((finite, confidence, kl)), choice, top
+        return torch.stack((finite, confidence, kl)), choose(z, p, start), top
 
     def _compare(
         self, raw: Tensor, z: Tensor, lse: Tensor, slots: NDArray[np.int64], probed: NDArray[np.bool_]
@@ -179,34 +164,6 @@ class PosteriorReader:
         self._previous.index_copy_(0, target, raw)
         self._previous_lse.index_copy_(0, target, lse)
         return kl
-
-    def _choose(
-        self, z: Tensor, p: Tensor, rows: StepRows, choosers: NDArray[np.int64], start: int, noise: BatchNoise
-    ) -> Tensor:
-        """Candidates and scores of the chunk's choosers: [2, C] float64, which holds ids exactly."""
-        if not len(choosers) or self._settings.remasking == "replay":
-            return torch.empty(2, 0, dtype=torch.float64, device=z.device)
-        index = torch.from_numpy(choosers - start).to(z.device)
-        chosen, remasking = self._candidates(z, rows, choosers, start, index, noise), self._settings.remasking
-        score = SCORES[remasking](p.index_select(0, index)) if remasking in SCORES else p[index, chosen]
-        return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
-
-    def _candidates(
-        self, z: Tensor, rows: StepRows, choosers: NDArray[np.int64], start: int, index: Tensor, noise: BatchNoise
-    ) -> Tensor:
-        """The candidate token of each chooser. Overwrites z."""
-        uniform = noise.gumbel(rows.slots[choosers]) if self._settings.temperature > 0 else None
-        # Copying most of the rows would cost more than looking at all; noise is drawn for the choosers alone.
-        in_place = uniform is None and 2 * len(choosers) >= len(z)
-        first, last = np.searchsorted(rows.repeats[0], (start, start + len(z)))
-        repeats = rows.repeats[:, first:last]
-        at = repeats[0] - start if in_place else np.searchsorted(choosers, repeats[0])
-        logits = z if in_place else z.index_select(0, index)
-        if len(at):
-            places, tokens = torch.from_numpy(np.stack((at, repeats[1]))).to(z.device)
-            logits[places, tokens] = -torch.inf
-        chosen = choose_tokens(logits, self.banned, self._settings.temperature, uniform)
-        return chosen[index] if in_place else chosen
 
 
 def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from surelock.decoding.ends import first_end
 from surelock.decoding.flops import baseline_flops, per_position
 from surelock.decoding.loop import Step
 from surelock.model.config import NetworkConfig
@@ -38,6 +39,15 @@ class Totals:
     locked: float
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of each sequence, summed over the steps: [B] int64. present: what a step without locks would compute."""
+
+    computed: torch.Tensor
+    probed: torch.Tensor
+    present: torch.Tensor
+
+
 class TotalsCounter:
     """Adds up the steps of one run, given the network's shape, the generated length and the EOS id (None: no EOS)."""
 
@@ -46,14 +56,13 @@ class TotalsCounter:
         self._passes = 2 if guided else 1
         self._steps = self._tokens = 0
         self._seconds = self._flops = self._baseline = 0.0
-        self._computed = self._present = torch.zeros(0)
-        self._running = torch.zeros(0)
+        self._computed = self._probed = self._present = self._running = torch.zeros(0)
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
         if self._last is None:  # the first step computes every position
             self._present = step.computed
-            self._computed = torch.zeros(step.computed.shape, dtype=torch.int64)
+            self._computed, self._probed = torch.zeros((2, *step.computed.shape), dtype=torch.int64)
             self._running = torch.zeros(len(step.computed), dtype=torch.int64)
         self._steps += 1
         self._tokens += int(step.newly_unmasked.sum())
@@ -61,6 +70,7 @@ class TotalsCounter:
         self._flops += float(step.flops.sum())
         self._baseline += float(step.baseline_flops.sum())
         self._computed += step.computed
+        self._probed += step.probed
         self._running += step.baseline_flops > 0
         self._last = step
 
@@ -82,20 +92,26 @@ class TotalsCounter:
             flops_per_position=per_position(self._flops, positions),
             baseline_flops_per_position=per_position(self._baseline, positions),
             padded_baseline_flops_per_position=per_position(padded, batch * width),
-            active_ratio=self._ratio(self._present),
-            active_ratio_to_eos=self._ratio(self._present & ~self._after_eos()),
+            active_ratio=active_ratio(self.rows()),
+            active_ratio_to_eos=active_ratio(self.rows(to_eos=True)),
             locked=float(self._last.locked.sum()) / positions,
         )
 
-    def _ratio(self, positions: torch.Tensor) -> float:
-        computable = (positions.sum(dim=1) * self._running).sum()
-        return float(self._computed[positions].sum() / computable)
-
-    def _after_eos(self) -> torch.Tensor:
-        """[B, N] bool: generated positions behind the first EOS of their sequence."""
+    def rows(self, *, to_eos: bool = False) -> Rows:
+        """Rows of each sequence so far; to_eos: without those of positions behind its first EOS."""
         assert self._last is not None
-        after = torch.zeros_like(self._present)
-        if self._eos_id is not None:
-            is_eos = self._last.tokens[:, -self._gen_length :] == self._eos_id
-            after[:, -self._gen_length :] = (is_eos.cumsum(dim=1) - is_eos.long()) > 0
-        return after
+        counted = self._present.clone()
+        if to_eos:
+            generated = self._last.tokens[:, -self._gen_length :].tolist()
+            for row, ids in zip(counted, generated, strict=True):
+                row[len(row) - len(ids) + first_end(ids, self._eos_id) + 1 :] = False
+        return Rows(
+            computed=(self._computed * counted).sum(dim=1),
+            probed=(self._probed * counted).sum(dim=1),
+            present=counted.sum(dim=1) * self._running,
+        )
+
+
+def active_ratio(rows: Rows) -> float:
+    """r = sum M / sum N (Sec. 2.4): the share of the rows that were computed."""
+    return float(rows.computed.sum() / rows.present.sum())

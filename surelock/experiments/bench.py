@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm
 
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
+from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import Step, decode
 from surelock.decoding.posterior import kl_divergence
-from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.totals import TotalsCounter
 from surelock.experiments.lock_schedule import record, stretch
 from surelock.experiments.roofline import Roofline
+from surelock.experiments.timing import device_name
 from surelock.model.cache import Rows
 from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.flags import add_model_flags, told_dtype
@@ -75,13 +80,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         torch.set_num_threads(arguments.threads)
     lm = _model(arguments)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
-    rule = LockRule(epsilon=arguments.epsilon)
+    locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
     prompts = _prompts(lm, arguments)
     if arguments.replay_locks:
-        settings, rule = stretch(arguments.replay_locks, settings, rule, prompts, lm.network.config.vocab_size)
+        locked = stretch(arguments.replay_locks, locked, prompts, lm.network.config.vocab_size)
     if lm.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(lm.device)
-    bench = DecodeBench(lm, prompts, settings, rule)
+    bench = DecodeBench(lm, prompts, locked)
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
     if arguments.record_locks:
@@ -89,7 +94,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "benchmark": "decode",
         "model": lm.name,
-        "device": torch.cuda.get_device_name(lm.device) if lm.device.type == "cuda" else "cpu",
+        "device": device_name(lm.device),
         "threads": torch.get_num_threads(),
         "dtype": str(lm.network.dtype).removeprefix("torch."),
         "torch": torch.__version__,
@@ -135,20 +140,20 @@ def _prompts(lm: LanguageModel, arguments: argparse.Namespace) -> list[list[int]
 class DecodeBench:
     """Baseline and locked run in lockstep, alternating which goes first, each beside its forward alone."""
 
-    def __init__(self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, rule: LockRule) -> None:
-        self.lm, self.prompts, self.settings = lm, prompts, settings
-        self.locks: dict[str, LockRule | None] = {"baseline": None, "locked": rule}
+    def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
+        self.lm, self.prompts, self.settings = lm, prompts, locked.settings
+        self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
         self.steps: dict[str, list[Step]] = {}
         self.seconds: dict[str, list[list[float]]] = {
-            name: [] for run in self.locks for name in (run, f"{run} forward")
+            name: [] for run in self.decoders for name in (run, f"{run} forward")
         }
-        self.lengths = [len(prompt) + settings.gen_length for prompt in prompts]
+        self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
         self._cache = lm.network.make_cache(sum(self.lengths))
 
     def repeat(self) -> None:
         """One run of both samplers."""
-        runs = {name: decode(self.lm, self.prompts, self.settings, lock=lock) for name, lock in self.locks.items()}
+        runs = {name: decode(self.lm, self.prompts, **asked.keywords()) for name, asked in self.decoders.items()}
         seconds: dict[str, list[float]] = {name: [] for name in self.seconds}
         steps: dict[str, list[Step]] = {name: [] for name in runs}
         for t in tqdm(range(self.settings.total_steps), unit="step", leave=False, disable=None):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from surelock.decoding.loop import Step, decode
 from surelock.experiments.grid import PAPER, Cell, grid
-from surelock.experiments.lab import Lab, rule_of, settings_of
+from surelock.experiments.lab import Lab, decoder_of
 from surelock.experiments.prompts import Prompt
 from surelock.experiments.runner import Record
 from surelock.experiments.theory import (
@@ -65,10 +65,10 @@ def measure(lab: Lab, cell: Cell) -> Record:
 def locked_positions(lab: Lab, cell: Cell, prompt: Prompt) -> dict[str, Array]:
     """Of each position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
     size = lab.lm.network.config.vocab_size
-    settings = settings_of(cell, prompt_seed(cell, prompt.key))
+    decoder = decoder_of(cell, prompt_seed(cell, prompt.key))
     steps: list[Step] = []
     at_lock: dict[int, tuple[int, float, Tensor]] = {}
-    for step in decode(lab.lm, [prompt.ids], settings, lock=rule_of(cell), top_k=size):
+    for step in decode(lab.lm, [prompt.ids], **decoder.keywords(), top_k=size):
         for i in step.newly_locked[0].nonzero()[:, 0].tolist():
             at_lock[i] = (step.index, float(step.kl[0, i]), _log_posterior(step, i))
         steps.append(replace(step, top_ids=None, top_probs=None))  # two tables of the whole vocabulary

@@ -33,6 +33,7 @@ NAMES = (
     "seen",
     "unlock",
     "sampler",
+    "arena",
 )
 DATA = ("openings", "wikitext", "mt_bench", "humaneval")
 

@@ -6,8 +6,12 @@ A count finds what is plainly wrong and not what is dull; it is for comparing sa
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
+
+from surelock.experiments import estimates
+from surelock.model.language_model import LanguageModel
 
 _SENTENCE_END = re.compile(r"[.!?]+")
 _CAPITALISED = re.compile(r"\b[A-Z][a-z]+\b")
@@ -60,3 +64,27 @@ def _strangers(opening: str, text: str, is_word: Callable[[str], bool]) -> list[
         if _INSIDE_SENTENCE.search(text, 0, match.start()) or not is_word(name):
             names[match[0]] = None
     return list(names)
+
+
+def count_faults(lm: LanguageModel, openings: Sequence[str], texts: Sequence[str]) -> list[dict[str, Any]]:
+    """The faults of each text, as `Faults.as_dict` gives them; a word is what the model has a token of its own for."""
+
+    def is_word(word: str) -> bool:
+        return len(lm.encode(f" {word}")) == 1
+
+    return [find_faults(*pair, is_word).as_dict() for pair in zip(openings, texts, strict=True)]
+
+
+def clean(faults: Sequence[dict[str, Any]]) -> list[bool]:
+    """Which continuations have no fault at all."""
+    return [not any(fault[kind] for kind in ("again", "strangers", "stuck")) for fault in faults]
+
+
+def shares(faults: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Of the continuations, with standard errors over them (`_se`): those with a fault of each kind, and clean ones."""
+    row = {}
+    kinds = {kind: [bool(fault[kind]) for fault in faults] for kind in ("again", "strangers", "stuck")}
+    for name, values in {**kinds, "clean": clean(faults)}.items():
+        estimate = estimates.mean(values)
+        row |= {name: estimate.value, f"{name}_se": estimate.error}
+    return row

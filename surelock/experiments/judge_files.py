@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from surelock.decoding.ends import cut_at_eos
 from surelock.experiments.grid import Cell
-from surelock.experiments.lab import Lab, first_end
+from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import Prompt, data_file, mt_bench_questions
 from surelock.experiments.runner import Record, write_text
 
@@ -28,7 +29,7 @@ def write_judge_files(lab: Lab, records: Sequence[Record], directory: Path) -> N
         if cell["source"] not in ("mt_bench", "humaneval"):
             continue
         prompts, name = lab.prompts(cell), run_name(lab, cell)
-        texts = [lab.lm.decode(ids[: first_end(ids, lab.lm.eos_id)]) for ids in record["result"]["tokens"]]
+        texts = [lab.lm.decode(cut_at_eos(ids, lab.lm.eos_id)) for ids in record["result"]["tokens"]]
         if cell["source"] == "mt_bench":
             _write_lines(
                 directory / "mt_bench_single" / "model_answer" / f"{name}.jsonl", answers(prompts, texts, name)

@@ -8,13 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
+from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.flops import row_flops
 from surelock.decoding.loop import Step, decode
-from surelock.decoding.settings import DecodeSettings, LockRule, UnlockRule
-from surelock.decoding.totals import TotalsCounter
+from surelock.decoding.totals import Rows, TotalsCounter
 from surelock.experiments.grid import Cell
 from surelock.experiments.prompts import OPENINGS, Prompt, load_prompts
 from surelock.experiments.runner import in_batches
@@ -33,10 +30,10 @@ class Lab:
     def prompts(self, cell: Cell) -> list[Prompt]:
         return load_prompts(self.lm, cell, self.data, self.categories)
 
-    def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], DecodeSettings]]:
-        """Each batch's prompts and settings; a prompt's seed does not depend on the batch it is in."""
+    def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
+        """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
         for start, batch in in_batches(self.prompts(cell), cell["batch"]):
-            yield [prompt.ids for prompt in batch], settings_of(cell, start)
+            yield [prompt.ids for prompt in batch], decoder_of(cell, start)
 
     def setup(self) -> dict[str, Any]:
         """What results depend on besides the cell."""
@@ -61,26 +58,14 @@ def _fingerprint(lm: LanguageModel) -> str:
     return digest.hexdigest()[:16]
 
 
-def settings_of(cell: Cell, first: int = 0) -> DecodeSettings:
-    """The sampler of a cell, for a batch that begins with prompt number `first`."""
-    names = (
-        "gen_length",
-        "steps",
-        "block_length",
-        "remasking",
-        "temperature",
-        "no_repeat_ngram_size",
-        "select_fraction",
-    )
-    return DecodeSettings(**{name: cell[name] for name in names}, seed=cell["seed"] + first)
+def decoder_of(cell: Cell, first: int = 0) -> Decoder:
+    """The decoder of a cell, which holds the flat form's names, for a batch that begins with prompt number `first`.
 
-
-def rule_of(cell: Cell) -> LockRule | None:
-    """The lock rule of a cell, None for the baseline."""
-    if cell["epsilon"] is None:
-        return None
-    unlock = None if cell["unlock_period"] is None else UnlockRule(period=cell["unlock_period"])
-    return LockRule(**{name: cell[name] for name in ("epsilon", "percentile", "visible_steps")}, unlock=unlock)
+    epsilon None is the baseline where the cell names no rule.
+    """
+    rule = "everything" if cell["epsilon"] is None else "lock"
+    given = {name: value for name, value in cell.items() if value is not None or name == "percentile"}
+    return from_flat({"compute": rule} | given | {"seed": cell["seed"] + first})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +81,18 @@ def decode_cell(lab: Lab, cell: Cell) -> Decoded:
     """Decode the cell's prompts, with FLOPs counted as Sec. 2.4 and Table 1 do, micro-averaged over the batches."""
     tokens: list[list[int]] = []
     sums: dict[str, float] = {}
-    curve = {name: [0.0] * settings_of(cell).total_steps for name in ("flops", "baseline_flops", "active", "present")}
-    for ids, settings in lab.batches(cell):
+    total_steps = decoder_of(cell).settings.total_steps
+    curve = {name: [0.0] * total_steps for name in ("flops", "baseline_flops", "active", "present")}
+    for ids, decoder in lab.batches(cell):
         counter = TotalsCounter(lab.lm.network.config, cell["gen_length"], lab.lm.eos_id)
-        computed, probed, last = *torch.zeros(2, len(ids), 1, dtype=torch.int64), None
-        positions = sum(map(len, ids)) + len(ids) * settings.gen_length
-        for last in decode(lab.lm, ids, settings, lock=rule_of(cell)):
+        positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length
+        last = None
+        for last in decode(lab.lm, ids, **decoder.keywords()):
             counter.add(last)
-            computed, probed = computed + last.computed, probed + last.probed
             for name, value in _step_sums(last, positions).items():
                 curve[name][last.index] += value
         assert last is not None
-        generated = last.tokens[:, -settings.gen_length :].tolist()
+        generated = last.tokens[:, -decoder.settings.gen_length :].tolist()
         totals = counter.totals()
         for name, value in (
             ("flops", totals.flops),
@@ -115,14 +100,18 @@ def decode_cell(lab: Lab, cell: Cell) -> Decoded:
             ("padded", totals.padded_baseline_flops),
             ("positions", positions),
             ("padded_positions", last.tokens.numel()),
-            ("computed", float(computed.sum())),
-            ("rows", positions * totals.steps),
             ("locked", totals.locked * positions),
-            *_to_eos(lab.lm, ids, generated, computed, probed, totals.steps),
+            *_rows("", counter.rows()),
+            *_rows("eos_", counter.rows(to_eos=True)),
+            *_flops_to_eos(lab.lm, ids, generated, counter.rows(to_eos=True)),
         ):
             sums[name] = sums.get(name, 0.0) + value
         tokens += generated
     return Decoded(tokens, _figures(sums), curve)
+
+
+def _rows(prefix: str, rows: Rows) -> list[tuple[str, float]]:
+    return [(f"{prefix}{name}", float(getattr(rows, name).sum())) for name in ("computed", "present")]
 
 
 def _step_sums(step: Step, positions: int) -> dict[str, float]:
@@ -134,37 +123,24 @@ def _step_sums(step: Step, positions: int) -> dict[str, float]:
     }
 
 
-def first_end(ids: Sequence[int], eos_id: int | None) -> int:
-    """How many of the ids come before the first EOS."""
-    return next((i for i, token in enumerate(ids) if token == eos_id), len(ids))
-
-
-def _to_eos(
-    lm: LanguageModel,
-    prompts: list[list[int]],
-    generated: list[list[int]],
-    computed: Tensor,
-    probed: Tensor,
-    steps: int,
-) -> list[tuple[str, float]]:
-    """Rows and FLOPs without the positions after each sequence's first EOS, which lock early and flatter the ratio."""
-    sums = dict.fromkeys(("eos_computed", "eos_rows", "eos_flops", "eos_baseline"), 0.0)
-    config, width = lm.network.config, computed.shape[1]
-    for prompt, ids, rows, looks in zip(prompts, generated, computed, probed, strict=True):
+def _flops_to_eos(
+    lm: LanguageModel, prompts: list[list[int]], generated: list[list[int]], rows: Rows
+) -> Iterator[tuple[str, float]]:
+    """FLOPs without the positions after each sequence's first EOS, which lock early and flatter the ratio."""
+    config = lm.network.config
+    counts = zip(
+        prompts, generated, *(getattr(rows, n).tolist() for n in ("computed", "probed", "present")), strict=True
+    )
+    for prompt, ids, computed, probed, present in counts:
         length = len(prompt) + len(ids)
-        kept = len(prompt) + min(len(ids), first_end(ids, lm.eos_id) + 1)
-        done, looked = (float(counts[width - length :][:kept].sum()) for counts in (rows, looks))
-        sums["eos_computed"] += done
-        sums["eos_rows"] += kept * steps
-        sums["eos_flops"] += done * row_flops(config, length) + looked * row_flops(config, length, probed=True)
-        sums["eos_baseline"] += kept * steps * row_flops(config, length)
-    return list(sums.items())
+        yield "eos_flops", computed * row_flops(config, length) + probed * row_flops(config, length, probed=True)
+        yield "eos_baseline", present * row_flops(config, length)
 
 
 def _figures(sums: dict[str, float]) -> dict[str, float]:
     return {
-        "active_ratio": sums["computed"] / sums["rows"],
-        "active_ratio_to_eos": sums["eos_computed"] / sums["eos_rows"],
+        "active_ratio": sums["computed"] / sums["present"],
+        "active_ratio_to_eos": sums["eos_computed"] / sums["eos_present"],
         "f_base": sums["baseline"] / sums["positions"],
         "f_base_padded": sums["padded"] / sums["padded_positions"],
         "f_locked": sums["flops"] / sums["positions"],

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from surelock.decoding.choices import Decoder
+from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import Step
-from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.decoding.posterior import Reading
+from surelock.decoding.state import Slots, State
+from surelock.decoding.unmasking import Replay
 
 
 def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, Any]:
@@ -35,13 +40,32 @@ def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, A
     }
 
 
-def stretch(
-    file: Path, settings: DecodeSettings, rule: LockRule, prompts: Sequence[Sequence[int]], vocab_size: int
-) -> tuple[DecodeSettings, LockRule]:
-    """Settings and rule that replay the schedule in `file` on prompts and a gen_length of any size.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLocks(LockRule):
+    """The paper's rule with all of its arithmetic, which is what a benchmark times, but for its verdict.
+
+    at: for each sequence the step in which each position locks at the earliest.
+    """
+
+    at: tuple[tuple[int, ...], ...]
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        LockRule.converged(self, state, reading, z)
+        at = state.kept("recorded_locks", -1)
+        if state.step == 0:
+            if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
+                raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
+            at[:] = np.concatenate(self.at)
+        return at[reading.slots[z]] <= state.step
+
+
+def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
+    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size; its rule is a LockRule.
 
     Raises ValueError when the file is not a recorded schedule.
     """
+    settings, rule = decoder.settings, decoder.compute
+    assert isinstance(rule, LockRule)
     try:
         recorded = json.loads(file.read_text(encoding="utf-8"))
         unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
@@ -63,4 +87,4 @@ def stretch(
     for prompt in prompts:
         lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
         schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
-    return replace(settings, remasking="replay", replay=replay), replace(rule, schedule=tuple(schedule))
+    return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))

@@ -11,6 +11,7 @@ import pandas as pd
 from plotly.graph_objects import Figure
 
 from surelock.experiments.runner import Record, write_text
+from surelock.model.errors import first_line
 
 
 def write_report(
@@ -31,7 +32,7 @@ def write_png(figure: Figure, file: Path) -> None:
     try:
         figure.write_image(file, width=1000, height=600, scale=1)
     except (ImportError, ValueError, RuntimeError) as error:
-        print(f"no {file.name}: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        print(f"no {file.name}: {first_line(error)}", file=sys.stderr)
 
 
 def markdown(frame: pd.DataFrame) -> str:

@@ -8,9 +8,9 @@ import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
-from surelock.decoding.loop import cut_at_eos
+from surelock.decoding.ends import cut_at_eos
 from surelock.experiments import estimates
-from surelock.experiments.faults import find_faults
+from surelock.experiments.faults import count_faults, shares
 from surelock.experiments.grid import PAPER, Cell, grid
 from surelock.experiments.lab import Lab, decode_cell
 from surelock.experiments.runner import Record
@@ -66,13 +66,7 @@ def measure(lab: Lab, cell: Cell) -> Record:
     """The texts of the cell's continuations, up to their first EOS, and the faults of each."""
     lm = lab.lm
     texts = [lm.decode(cut_at_eos(ids, lm.eos_id)) for ids in decode_cell(lab, cell).tokens]
-
-    def is_word(word: str) -> bool:
-        return len(lm.encode(f" {word}")) == 1
-
-    openings = [prompt.text for prompt in lab.prompts(cell)]
-    faults = [find_faults(*pair, is_word).as_dict() for pair in zip(openings, texts, strict=True)]
-    return {"texts": texts, "faults": faults}
+    return {"texts": texts, "faults": count_faults(lm, [prompt.text for prompt in lab.prompts(cell)], texts)}
 
 
 def table(records: list[Record]) -> pd.DataFrame:
@@ -82,14 +76,9 @@ def table(records: list[Record]) -> pd.DataFrame:
 
 
 def _shares(texts: list[str], faults: list[Record]) -> Record:
-    kinds = ("again", "strangers", "stuck")
-    hits = {kind: [bool(fault[kind]) for fault in faults] for kind in kinds}
-    hits["clean"] = [not any(found) for found in zip(*hits.values(), strict=True)]
-    row: Record = {"prompts": len(texts), "sentences": sum(fault["sentences"] for fault in faults)}
-    for name, values in (*hits.items(), ("trigrams", [_new_trigrams(text) for text in texts])):
-        estimate = estimates.mean(values)
-        row |= {name: estimate.value, f"{name}_se": estimate.error}
-    return row
+    trigrams = estimates.mean([_new_trigrams(text) for text in texts])
+    counts = {"prompts": len(texts), "sentences": sum(fault["sentences"] for fault in faults)}
+    return counts | shares(faults) | {"trigrams": trigrams.value, "trigrams_se": trigrams.error}
 
 
 def _new_trigrams(text: str) -> float | None:

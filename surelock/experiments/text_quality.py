@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from surelock.decoding.ends import cut_at_eos
 from surelock.experiments.gen_ppl import Judge
-from surelock.experiments.lab import Lab, first_end
+from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import Prompt
 from surelock.model.bound import conditional_bound
 
@@ -26,7 +27,7 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
     ends: tokens before the first EOS; nats: the bound on -log p(continuation | prompt), EOS included; characters: of
     its text; repeats: share of its 4-grams that are not new. With a judge also judge_nats and judge_tokens.
     """
-    kept = [ids[: first_end(ids, lab.lm.eos_id)] for ids in tokens]
+    kept = [cut_at_eos(ids, lab.lm.eos_id) for ids in tokens]
     texts = [lab.lm.decode(ids) for ids in kept]
     figures: dict[str, list[Any]] = {
         "ends": [len(ids) for ids in kept],

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from surelock.decoding.compute import Everything
 from surelock.decoding.loop import Step, decode
 from surelock.experiments.grid import Cell
-from surelock.experiments.lab import Lab, settings_of
+from surelock.experiments.lab import Lab, decoder_of
 
 #: Nats below which a step-wise KL in float32 may be rounding alone: a ratio of two such says nothing.
 FLOOR = 1e-10
@@ -38,7 +39,8 @@ class Drift:
 def drifts(lab: Lab, cell: Cell, *, jumps: bool = False) -> Iterator[Drift]:
     """The unlocked runs of the cell's prompts."""
     for prompt in lab.prompts(cell):
-        steps = list(decode(lab.lm, [prompt.ids], settings_of(cell, prompt_seed(cell, prompt.key)), observe=True))
+        plain = replace(decoder_of(cell, prompt_seed(cell, prompt.key)), compute=Everything())
+        steps = list(decode(lab.lm, [prompt.ids], **plain.keywords(), observe=True))
         kl = np.stack([step.kl[0].numpy() for step in steps]).astype(float)
         visible = np.stack([~step.masked[0].numpy() for step in steps])
         tail = np.zeros_like(visible)

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
-from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.experiments.grid import Cell
-from surelock.experiments.lab import Lab, rule_of, settings_of
+from surelock.experiments.lab import Lab, decoder_of
 from surelock.experiments.runner import Record
 
-Batches = Sequence[tuple[list[list[int]], DecodeSettings]]
+Batches = Sequence[tuple[list[list[int]], Decoder]]
 
 
 class Clock:
@@ -44,18 +44,22 @@ class Clock:
         return [second - first for first, second in pairs]
 
 
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
 def compare_speed(lab: Lab, cell: Cell) -> Record:
     """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats."""
     plain = cell | {"epsilon": None, "select_fraction": 1.0}
-    samplers = {name: (rule_of(c), _batches(lab, c)) for name, c in (("baseline", plain), ("locked", cell))}
-    for rule, batches in samplers.values():  # what a first call costs is not throughput
-        ids, settings = batches[0]
-        next(decode(lab.lm, ids, settings, lock=rule))
+    samplers = {name: list(lab.batches(c)) for name, c in (("baseline", plain), ("locked", cell))}
+    for batches in samplers.values():  # what a first call costs is not throughput
+        ids, decoder = batches[0]
+        next(decode(lab.lm, ids, **decoder.keywords()))
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in samplers}
     for repeat in range(cell["repeats"]):
         for name in sorted(samplers, reverse=repeat % 2 == 1):
-            rule, batches = samplers[name]
-            runs[name].append(_timed(lab, batches, rule, settings_of(cell).total_steps))
+            runs[name].append(_timed(lab, samplers[name], decoder_of(cell).settings.total_steps))
     tps = {name: sum(r["tokens"] for r in rs) / sum(r["seconds"] for r in rs) for name, rs in runs.items()}
     step = {
         name: np.sum([r["unmasked"] for r in rs], axis=0) / np.sum([r["step_seconds"] for r in rs], axis=0)
@@ -71,23 +75,19 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
         "step_tps_base": step["baseline"].tolist(),
         "step_tps": step["locked"].tolist(),
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(lab.lm.device) if lab.lm.device.type == "cuda" else "cpu",
+        "device": device_name(lab.lm.device),
     }
 
 
-def _batches(lab: Lab, cell: Cell) -> Batches:
-    return list(lab.batches(cell))
-
-
-def _timed(lab: Lab, batches: Batches, rule: LockRule | None, steps: int) -> dict[str, Any]:
+def _timed(lab: Lab, batches: Batches, steps: int) -> dict[str, Any]:
     """One pass over the prepared batches, gaps between them included. Step times are summed over the batches."""
     unmasked = np.zeros(steps)
     indices: list[int] = []
     flops = baseline = 0.0
     clock = Clock(lab.lm.device)
     clock.mark()
-    for ids, settings in batches:
-        for step in decode(lab.lm, ids, settings, lock=rule):
+    for ids, decoder in batches:
+        for step in decode(lab.lm, ids, **decoder.keywords()):
             unmasked[step.index] += float(step.newly_unmasked.sum())
             indices.append(step.index)
             flops += float(step.flops.sum())

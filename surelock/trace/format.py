@@ -1,9 +1,8 @@
 """The trace format: constants, the byte scales of the stream, and the check of a document read from outside.
 
-A trace is a JSON object (see ``schema.json``) with a header, the vocabulary pieces used and one record per step and
-decoder. Per-position
-numbers are listed for the computed positions only, in order of position; ``computed`` says which those are as [start,
-length, start, length, ...].
+A trace is a JSON object (see ``schema.json``) with a header that names the contestants, the vocabulary pieces used and
+one record per step and contestant. Per-position numbers are listed for the computed positions only, in order of
+position; ``computed`` says which those are as [start, length, start, length, ...].
 They are either base64 of one byte each (the stream, the recorded run) or plain numbers (the export).
 """
 
@@ -12,16 +11,18 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
+import jsonschema_rs
 import numpy as np
 
+from surelock.trace.former import from_version_1
+
 FORMAT = "surelock-trace"
-VERSION = 1
-DECODERS = ("baseline", "surelock")
+VERSION = 2
 TOP_K = 5
-MAX_LENGTH = 8192  # positions a reader accepts: a damaged header must not ask for gigabytes
 
 KL_LOW, KL_HIGH = 1e-12, 1e2  # what bytes 1 and 254 stand for
 KL_INFINITE = 255  # the row had no posterior of its own to compare with
@@ -77,6 +78,8 @@ def to_runs(mask: np.ndarray) -> list[int]:
 
 def from_runs(runs: list[int], length: int) -> np.ndarray:
     """Positions (int64, ascending) of [start, length, ...]. Raises TraceError if they leave 0..length-1."""
+    if len(runs) % 2:
+        raise TraceError("The trace is damaged: a list of positions is incomplete.")
     pairs = np.asarray(runs, dtype=np.int64).reshape(-1, 2)
     ends = pairs.sum(axis=1)
     if len(pairs) and (pairs.min() < 0 or ends.max() > length or np.any(pairs[1:, 0] < ends[:-1])):
@@ -85,78 +88,75 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
 
 
 def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
-    """Read a trace from a path (or take an already parsed object) and check it.
+    """Read a trace from a path (or take an already parsed object), bring it to this version and check it.
 
     Raises:
         TraceError: it is not JSON, not a trace, of a newer version, or damaged.
         OSError: the file cannot be read.
     """
-    document = source
-    if not isinstance(source, dict):
+    document: Any = source
+    if isinstance(source, str | Path):
         try:
             document = json.loads(Path(source).read_bytes())
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
             raise TraceError("This file is not JSON, so it is not a trace.") from error
-    check_document(document)
-    return document  # type: ignore[return-value]
-
-
-def check_document(document: Any) -> None:
-    """Raise TraceError unless the document can be played: right version, sizes that agree, positions inside the
-    sequence, steps in order.
-    """
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError("This file is not a SureLock trace.")
-    if document.get("version") != VERSION:
-        raise TraceError(f"This trace has version {document.get('version')!r}; this program reads version {VERSION}.")
-    header, pieces, records = (document.get(key) for key in ("header", "pieces", "records"))
-    if not (isinstance(header, dict) and isinstance(pieces, dict) and isinstance(records, list)):
-        raise TraceError("The trace is damaged: its header, pieces or records are missing.")
-    length, steps, prompt = (header.get(key) for key in ("length", "steps", "prompt_tokens"))
-    if not (
-        _is_count(length, MAX_LENGTH)
-        and _is_count(steps, MAX_LENGTH)
-        and isinstance(prompt, list)
-        and len(prompt) <= length
-    ):
-        raise TraceError("The trace is damaged: its header gives no usable length, number of steps or prompt.")
-    if not (isinstance(header.get("settings"), dict) and isinstance(header.get("lock"), dict | None)):
-        raise TraceError("The trace is damaged: its header has no settings.")
-    following = dict.fromkeys(DECODERS, 0)
-    for record in records:
-        decoder = record.get("decoder") if isinstance(record, dict) else None
-        if decoder not in following or record.get("step") != following[decoder] or following[decoder] >= steps:
-            raise TraceError("The trace is damaged: its records are not one per step and decoder, in order.")
-        following[decoder] += 1
-        _check_record(record, length)
+    if document.get("version") not in (1, VERSION):
+        raise TraceError(
+            f"This trace has version {document.get('version')!r:.20}; this program reads versions 1 and {VERSION}."
+        )
+    if document["version"] == 1:
+        document = from_version_1(document)
+    check_document(document)
+    return document
 
 
-def _is_count(value: Any, most: int) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= most
+@cache
+def _validator() -> Any:
+    schema = json.loads(Path(__file__).with_name("schema.json").read_bytes())
+    return jsonschema_rs.validator_for(schema, mask="this")
+
+
+def check_document(document: dict[str, Any]) -> None:
+    """Raise TraceError unless the document can be played: its structure (the schema), sizes that agree, positions
+    inside the sequence, steps in order.
+    """
+    for error in _validator().iter_errors(document):
+        where = "/".join(map(str, error.instance_path))[:80]
+        raise TraceError(f"The trace is damaged at {where or 'its top'}: {error.message}.")
+    header = document["header"]
+    ids = [contestant["id"] for contestant in header["contestants"]]
+    if len(set(ids)) < len(ids):
+        raise TraceError("The trace is damaged: two contestants have the same id.")
+    for named in (header.get("reference", ids[0]), *(c.get("parent") or ids[0] for c in header["contestants"])):
+        if named not in ids:
+            raise TraceError(f"The trace is damaged: it speaks of a contestant {named!r} that is not there.")
+    if len(header["prompt_tokens"]) > header["length"]:
+        raise TraceError("The trace is damaged: its prompt is longer than its sequence.")
+    following = dict.fromkeys(ids, 0)
+    for record in document["records"]:
+        own = record["contestant"]
+        if own not in following or record["step"] != following[own] or following[own] >= header["steps"]:
+            raise TraceError("The trace is damaged: its records are not one per step and contestant, in order.")
+        following[own] += 1
+        _check_record(record, header["length"])
 
 
 def _check_record(record: dict[str, Any], length: int) -> None:
-    where = f"step {record['step']} of {record['decoder']}"
-    try:
-        rows = len(from_runs(record["computed"], length))
-        events = [p for p, _ in record["unmasked"]] + [
-            p for key in ("locked", "unlocked", "probed") for p in record.get(key, ())
-        ]
-        if not all(isinstance(p, int) and 0 <= p < length for p in events):
-            raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
-        for key in ("kl", "confidence"):
-            values = record[key]
-            if (len(decode_bytes(values)) if isinstance(values, str) else len(values)) != rows:
-                raise TraceError(
-                    f"The trace is damaged: {where} has another number of {key} values than computed positions."
-                )
-        if not all(isinstance(record[key], int | float) for key in ("seconds", "flops", "baseline_flops")):
-            raise TraceError(f"The trace is damaged: {where} has a time or a FLOPs count that is no number.")
-        if "top" in record:
-            listed = len(from_runs(record["top"]["at"], length))
-            if len(record["top"]["ids"]) != TOP_K * listed or len(decode_bytes(record["top"]["p"])) != TOP_K * listed:
-                raise TraceError(f"The trace is damaged: {where} lists another number of likely tokens than it says.")
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, TraceError):
-            raise
-        raise TraceError(f"The trace is damaged at {where}.") from error
+    where = f"step {record['step']} of {record['contestant']!r}"
+    rows = len(from_runs(record["computed"], length))
+    named = [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
+    named += [p for key in ("locked", "unlocked", "probed", "masked") for p in record.get(key, ())]
+    if any(p >= length for p in named):
+        raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
+    for key in ("kl", "confidence"):
+        values = record[key]
+        if (len(decode_bytes(values)) if isinstance(values, str) else len(values)) != rows:
+            raise TraceError(
+                f"The trace is damaged: {where} has another number of {key} values than computed positions."
+            )
+    if "top" in record:
+        listed = TOP_K * len(from_runs(record["top"]["at"], length))
+        if len(record["top"]["ids"]) != listed or len(decode_bytes(record["top"]["p"])) != listed:
+            raise TraceError(f"The trace is damaged: {where} lists another number of likely tokens than it says.")

@@ -1,70 +1,105 @@
-"""Two decoders in lockstep: the baseline and SureLock, one step each in turn, each timed on its own."""
+"""Contestants in lockstep: one step of each in turn, each timed on its own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surelock.decoding.loop import Step, decode
-from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.model.language_model import LanguageModel
-from surelock.trace.format import DECODERS, TOP_K, unit_to_bytes
+from surelock.trace.contestants import Contestant, check_field
+from surelock.trace.format import TOP_K, unit_to_bytes
 
-Facts = dict[str, Any]
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a trace keeps of a step of a batch of one, as plain numbers and arrays: it can cross to another process.
+
+    unmasked, written: positions committed by the step, and written by an event before it, with their `tokens` and
+    `written_tokens`. masked, locked, unlocked, probed: positions. computed [N] bool. kl, confidence: float32 [R] over
+    the R computed positions; top_ids int32 and top_p uint8 [R, k], None where they were not asked for.
+    """
+
+    contestant: str
+    step: int
+    unmasked: Positions
+    tokens: Positions
+    written: Positions
+    written_tokens: Positions
+    masked: Positions
+    locked: Positions
+    unlocked: Positions
+    probed: Positions
+    computed: NDArray[np.bool_]
+    kl: NDArray[np.float32]
+    confidence: NDArray[np.float32]
+    top_ids: NDArray[np.int32] | None
+    top_p: NDArray[np.uint8] | None
+    seconds: float
+    flops: float
+    baseline_flops: float
 
 
 def race(
-    lm: LanguageModel, prompt: list[int], settings: DecodeSettings, rule: LockRule, *, alone: bool = False
+    lm: LanguageModel, prompt: list[int], contestants: Sequence[Contestant], *, top: bool = True
 ) -> Iterator[list[Facts]]:
-    """Decode one prompt (token ids) with and without ``rule``, yielding the facts of a step of each (one alone once
-    the other has finished).
+    """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
 
-    ``alone`` leaves the baseline out, and likely tokens with it.
-
-    The two alternate which goes first, so that neither always finds the warmer machine. ``seconds`` excludes what
-    observing costs.
-    Raises what ``surelock.decode`` raises.
+    top: likely tokens, too. They take turns in going first, so that none always finds the warmer machine. `seconds`
+    excludes what observing costs.
+    Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
-    top_k = 0 if alone else min(TOP_K, lm.network.config.vocab_size)
-    rules = {"surelock": rule} if alone else dict(zip(DECODERS, (None, rule), strict=True))
-    runs = {name: decode(lm, [prompt], settings, lock=lock, observe=True, top_k=top_k) for name, lock in rules.items()}
-    for turn in range(settings.total_steps):
-        order = list(runs) if turn % 2 == 0 else list(runs)[::-1]
-        steps = {name: next(runs[name], None) for name in order}
-        pair = [facts(name, step) for name in runs if (step := steps[name]) is not None]
-        if not pair:
-            return
-        yield pair
-
-
-def facts(decoder: str, step: Step) -> Facts:
-    """What a trace keeps of a step of a batch of one, as plain numbers and arrays: it can cross to another process.
-
-    Lists of positions are int64 arrays. kl, confidence: float32 [R] over the R computed positions; top_ids int32 and
-    top_p uint8 [R, top_k] or None.
-    """
-    computed = step.computed[0].numpy()
-    unmasked = np.flatnonzero(step.newly_unmasked[0].numpy())
-    top = (
-        None
-        if step.top_ids is None or step.top_probs is None
-        else (step.top_ids[0].numpy()[computed], step.top_probs[0].numpy()[computed])
-    )
-    return {
-        "decoder": decoder,
-        "step": step.index,
-        "unmasked": unmasked,
-        "tokens": step.tokens[0].numpy()[unmasked],
-        **{key: np.flatnonzero(getattr(step, f"newly_{key}")[0].numpy()) for key in ("locked", "unlocked")},
-        "probed": np.flatnonzero(step.probed[0].numpy()),
-        "computed": computed,
-        "kl": step.kl[0].numpy()[computed].astype(np.float32),
-        "confidence": step.confidence[0].numpy()[computed].astype(np.float32),
-        "top_ids": None if top is None else top[0].astype(np.int32),
-        "top_p": None if top is None else unit_to_bytes(top[1]),
-        "seconds": step.seconds,
-        "flops": float(step.flops[0]),
-        "baseline_flops": float(step.baseline_flops[0]),
+    check_field(contestants)
+    top_k = min(TOP_K, lm.network.config.vocab_size) if top else 0
+    runs = {
+        contestant.id: decode(lm, [prompt], **contestant.decoder.keywords(), observe=True, top_k=top_k)
+        for contestant in contestants
     }
+    ids, turn = list(runs), 0
+    while True:
+        first = turn % len(ids)
+        steps = {own: next(runs[own], None) for own in ids[first:] + ids[:first]}
+        told = [facts(own, step) for own in ids if (step := steps[own]) is not None]
+        if not told:
+            return
+        yield told
+        turn += 1
+
+
+def facts(contestant: str, step: Step) -> Facts:
+    """What a trace keeps of a step of a batch of one."""
+    computed, tokens = step.computed[0].numpy(), step.tokens[0].numpy()
+
+    def where(name: str) -> Positions:
+        return np.flatnonzero(getattr(step, name)[0].numpy())
+
+    top_ids = top_p = None
+    if step.top_ids is not None and step.top_probs is not None:
+        top_ids = step.top_ids[0].numpy()[computed].astype(np.int32)
+        top_p = unit_to_bytes(step.top_probs[0].numpy()[computed])
+    unmasked, written = where("newly_unmasked"), where("written")
+    return Facts(
+        contestant=contestant,
+        step=step.index,
+        unmasked=unmasked,
+        tokens=tokens[unmasked],
+        written=written,
+        written_tokens=tokens[written],
+        masked=where("newly_masked"),
+        locked=where("newly_locked"),
+        unlocked=where("newly_unlocked"),
+        probed=where("probed"),
+        computed=computed,
+        kl=step.kl[0].numpy()[computed].astype(np.float32),
+        confidence=step.confidence[0].numpy()[computed].astype(np.float32),
+        top_ids=top_ids,
+        top_p=top_p,
+        seconds=step.seconds,
+        flops=float(step.flops[0]),
+        baseline_flops=float(step.baseline_flops[0]),
+    )

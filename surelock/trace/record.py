@@ -6,68 +6,78 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.recommended import recommended_rule, recommended_settings
-from surelock.decoding.settings import DecodeSettings, LockRule
+from surelock.decoding.flags import add_decoder_flags, given_settings
+from surelock.decoding.presets import PRESETS
+from surelock.decoding.recommended import recommended
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
+from surelock.trace.contestants import Contestant, beside_every_position
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
-
-SETTINGS = {
-    "gen_length": int,
-    "steps": int,
-    "block_length": int,
-    "temperature": float,
-    "remasking": str,
-    "no_repeat_ngram_size": int,
-    "seed": int,
-    "epsilon": float,
-    "percentile": float,
-    "visible_steps": int,
-}
 
 
 def record_run(
     lm: LanguageModel,
     prompt: str,
-    settings: DecodeSettings,
-    rule: LockRule,
+    contestants: Sequence[Contestant],
     *,
     name: str | None = None,
     exact: bool = True,
 ) -> dict[str, Any]:
-    """Run both decoders to the end and return the trace document (``exact``: full precision, else quantised and
+    """Run all contestants to the end and return the trace document (``exact``: full precision, else quantised and
     smaller).
     """
     tokens = lm.encode(prompt)
-    recorder = Recorder(make_header(lm, prompt, tokens, settings, rule, name=name), lm.tokenizer)
-    for pair in race(lm, tokens, settings, rule):
-        for facts in pair:
+    recorder = Recorder(make_header(lm, prompt, tokens, contestants, name=name), lm.tokenizer)
+    for told in race(lm, tokens, contestants):
+        for facts in told:
             recorder.record(facts)
     return recorder.document(exact=exact)
+
+
+def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Contestant]:
+    """The named presets with the given settings; none: what is given beside every position.
+
+    Raises ValueError for a preset that does not exist.
+    """
+    if not presets:
+        return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
+    if unknown := [name for name in presets if name not in PRESETS]:
+        raise ValueError(f"--contestant must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
+    return [
+        Contestant(id=name, name=PRESETS[name].name, decoder=PRESETS[name].decoder(lm.generation, given))
+        for name in presets
+    ]
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, run, write the trace (.json) or the replay (.html)."""
     parser = argparse.ArgumentParser(
-        prog="python -m surelock.trace.record", description="Record a run of both decoders as a trace or a replay page."
+        prog="python -m surelock.trace.record", description="Record a race as a trace or a replay page."
     )
     add_model_flags(parser)
     parser.add_argument("--prompt", required=True)
     parser.add_argument("--out", type=Path, required=True, help="a .json trace, or a .html replay")
-    for name, kind in SETTINGS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, help="default: what the model recommends")
+    add = parser.add_argument
+    add(
+        "--contestant",
+        action="append",
+        default=[],
+        metavar="PRESET",
+        help=f"repeatable: {', '.join(PRESETS)} (default: what the flags say, beside every position)",
+    )
+    add_decoder_flags(parser)
     parser.add_argument("--exact", action="store_true", help="full precision instead of bytes")
     options = parser.parse_args(arguments)
-    given = {name: value for name, value in vars(options).items() if name in SETTINGS and value is not None}
     lm, out = load(options.model, device=options.device, dtype=told_dtype(options)), options.out
-    settings, rule = recommended_settings(lm.generation, given), recommended_rule(lm.generation, given)
-    document = record_run(lm, options.prompt, settings, rule, name=Path(options.model).name, exact=options.exact)
+    field = field_of(lm, options.contestant, given_settings(options))
+    document = record_run(lm, options.prompt, field, name=Path(options.model).name, exact=options.exact)
     plain = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     out.write_text(replay_html(document) if out.suffix == ".html" else plain, encoding="utf-8")
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")

@@ -1,17 +1,17 @@
-"""Turns the Steps of a run into the records of a trace."""
+"""Turns the Steps of a race into the records of a trace."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
-from surelock.decoding.settings import DecodeSettings, LockRule
 from surelock.model.language_model import LanguageModel
-from surelock.trace.format import DECODERS, FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
+from surelock.trace.contestants import Contestant, check_field
+from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Facts
 
@@ -22,17 +22,22 @@ def make_header(
     lm: LanguageModel,
     prompt: str | None,
     prompt_tokens: list[int],
-    settings: DecodeSettings,
-    rule: LockRule,
+    contestants: Sequence[Contestant],
     *,
     name: str | None = None,
 ) -> dict[str, Any]:
-    """What a reader must know before the first record. ``steps`` is the most the run can take, ``length`` is N.
+    """What a reader must know before the first record. ``steps`` is the most any can take, ``length`` is N.
 
-    ``name`` is what to call the model (its own name if None: that may be a path).
+    ``name`` is what to call the model (its own name if None: that may be a path). Raises ValueError for contestants
+    that cannot race: more than four, two of one id, or with texts of different lengths.
     """
+    check_field(contestants)
     config = lm.network.config
-    plain = {key: value for key, value in asdict(settings).items() if key != "replay"}
+    lengths = {contestant.decoder.settings.gen_length for contestant in contestants}
+    if len(lengths) > 1:
+        raise ValueError(
+            f"gen_length must be the same for all contestants, not {' and '.join(map(str, sorted(lengths)))}"
+        )
     return {
         "model": {
             "name": name or lm.name,
@@ -44,30 +49,19 @@ def make_header(
         "prompt_tokens": [int(token) for token in prompt_tokens],
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
-        "length": len(prompt_tokens) + settings.gen_length,
-        "steps": settings.total_steps,
-        "settings": plain,
-        "lock": finite(asdict(rule)),
+        "length": len(prompt_tokens) + lengths.pop(),
+        "steps": max(contestant.decoder.settings.total_steps for contestant in contestants),
+        "contestants": [contestant.to_plain() for contestant in contestants],
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
 
-def finite(value: Any) -> Any:
-    """The same structure with infinities as text, because JSON has none."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return value
-
-
 class Recorder:
-    """Records one run (batch of one) of both decoders.
+    """Records one race (batch of one).
 
     ``record`` gives the compact form that is streamed and keeps what the export needs beside it: full-precision KL and
-    confidence, and the likely
-    tokens, stored only where they changed (by more than 1 %). ``document`` gives the whole trace so far, ``top`` the
-    likely tokens of one position.
+    confidence, and the likely tokens, stored only where they changed (by more than 1 %). ``document`` gives the whole
+    trace so far, ``top`` the likely tokens of one position.
     """
 
     def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
@@ -75,10 +69,10 @@ class Recorder:
         self._pieces = Pieces(tokenizer)
         self._records: list[dict[str, Any]] = []
         self._exact: list[dict[str, np.ndarray]] = []
-        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {name: [] for name in DECODERS}
+        ids = [contestant["id"] for contestant in header["contestants"]]
+        self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
         self._sent: set[int] = set()
-        n = header["length"]
-        self._last = {name: np.full((n, 2 * TOP_K), -1, dtype=np.int32) for name in DECODERS}
+        self._last = {own: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for own in ids}
 
     def start(self) -> dict[str, Any]:
         """The opening of the stream: format, version, header and the pieces of the prompt."""
@@ -86,50 +80,53 @@ class Recorder:
 
     def record(self, facts: Facts) -> dict[str, Any]:
         """The record of one step in the stream's form (KL and confidence as bytes, no likely tokens)."""
-        pairs = zip(facts["unmasked"].tolist(), facts["tokens"].tolist(), strict=True)
         record: dict[str, Any] = {
-            "decoder": facts["decoder"],
-            "step": facts["step"],
-            "unmasked": [list(pair) for pair in pairs],
-            "locked": facts["locked"].tolist(),
-            "computed": to_runs(facts["computed"]),
-            "kl": encode_bytes(kl_to_bytes(facts["kl"])),
-            "confidence": encode_bytes(unit_to_bytes(facts["confidence"])),
-            "seconds": round(facts["seconds"], 7),
-            "flops": facts["flops"],
-            "baseline_flops": facts["baseline_flops"],
+            "contestant": facts.contestant,
+            "step": facts.step,
+            "unmasked": np.stack((facts.unmasked, facts.tokens), axis=1).tolist(),
+            "locked": facts.locked.tolist(),
+            "computed": to_runs(facts.computed),
+            "kl": encode_bytes(kl_to_bytes(facts.kl)),
+            "confidence": encode_bytes(unit_to_bytes(facts.confidence)),
+            "seconds": round(facts.seconds, 7),
+            "flops": facts.flops,
+            "baseline_flops": facts.baseline_flops,
         }
-        record |= {key: facts[key].tolist() for key in ("unlocked", "probed") if len(facts[key])}
-        self._keep_top(facts["decoder"], np.flatnonzero(facts["computed"]), facts["top_ids"], facts["top_p"])
-        self._exact.append({key: facts[key] for key in ("kl", "confidence")})
+        for name in ("masked", "unlocked", "probed"):
+            if len(positions := getattr(facts, name)):
+                record[name] = positions.tolist()
+        if len(facts.written):
+            record["written"] = np.stack((facts.written, facts.written_tokens), axis=1).tolist()
+        self._keep_top(facts.contestant, np.flatnonzero(facts.computed), facts.top_ids, facts.top_p)
+        self._exact.append({"kl": facts.kl, "confidence": facts.confidence})
         self._records.append(record)  # last: another thread may be making a document
         return record
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """The pieces that these records are the first of the stream to use."""
-        used = {token for record in records for _, token in record["unmasked"]} - self._sent
+        used = {token for record in records for token in tokens_of(record)} - self._sent
         self._sent |= used
         return self._pieces.of(used - set(self._opening()))
 
     def _opening(self) -> list[int]:
         return [*self.header["prompt_tokens"], self.header["mask_id"]]
 
-    def _keep_top(self, decoder: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
+    def _keep_top(self, contestant: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
         if ids is None or probs is None or ids.shape[1] < TOP_K:
             return
         now = np.concatenate([ids, probs], axis=1)
-        last = self._last[decoder][rows]
+        last = self._last[contestant][rows]
         changed = (now[:, :TOP_K] != last[:, :TOP_K]).any(axis=1) | (
             np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE
         ).any(axis=1)
-        self._last[decoder][rows[changed]] = now[changed]
-        self._tops[decoder].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
+        self._last[contestant][rows[changed]] = now[changed]
+        self._tops[contestant].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
-    def top(self, decoder: str, step: int, position: int) -> list[list[Any]]:
+    def top(self, contestant: str, step: int, position: int) -> list[list[Any]]:
         """[[token id, piece or None, probability], ...] of a position as last computed at or before ``step``; empty if
         it never was.
         """
-        for rows, ids, probs in reversed(self._tops[decoder][: step + 1]):
+        for rows, ids, probs in reversed(self._tops.get(contestant, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
                 tokens = [int(token) for token in ids[at]]
@@ -144,19 +141,19 @@ class Recorder:
         """The trace so far: ``exact`` gives KL and confidence as numbers (null: infinite), ``top`` adds the likely
         tokens.
         """
-        records, seen = [], dict.fromkeys(DECODERS, 0)
+        records, seen = [], dict.fromkeys(self._tops, 0)
         used = set(self._opening())
         for record, numbers in zip(list(self._records), self._exact, strict=False):
-            decoder = record["decoder"]
+            own = record["contestant"]
             entry = dict(record)
             if exact:
                 entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(numbers["kl"])]
                 entry["confidence"] = short_floats(numbers["confidence"])
-            if top and self._tops[decoder]:
-                entry["top"] = self._top_entry(*self._tops[decoder][seen[decoder]])
+            if top and self._tops[own]:
+                entry["top"] = self._top_entry(*self._tops[own][seen[own]])
                 used.update(entry["top"]["ids"])
-            used.update(token for _, token in record["unmasked"])
-            seen[decoder] += 1
+            used.update(tokens_of(record))
+            seen[own] += 1
             records.append(entry)
         return {**self.start(), "pieces": self._pieces.of(used), "records": records}
 
@@ -164,6 +161,11 @@ class Recorder:
         mask = np.zeros(self.header["length"], dtype=bool)
         mask[rows] = True
         return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
+
+
+def tokens_of(record: dict[str, Any]) -> list[int]:
+    """The token ids that a record brings."""
+    return [token for name in ("written", "unmasked") for _, token in record.get(name, ())]
 
 
 def short_floats(values: np.ndarray) -> list[float]:

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from surelock.decoding.described import describe
+
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TEMPLATE = Path(__file__).with_name("replay.html")
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/share.js fills it in the browser
@@ -20,6 +22,17 @@ def plotly_script() -> Path:
     import plotly
 
     return Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
+
+
+def embedded_json(value: Any) -> str:
+    """JSON that can stand inside a script element: "<" is escaped, so that nothing in it can end the element."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def described_script() -> str:
+    """What the settings are called, where assets/js/described.js looks for it."""
+    return f'<script id="sl-settings" type="application/json">{embedded_json(describe())}</script>'
 
 
 def _module_map() -> str:
@@ -38,6 +51,7 @@ def replay_shell() -> str:
     parts = {
         "__SURELOCK_CSS__": (ASSETS / "css" / "stage.css").read_text("utf-8"),
         "__SURELOCK_MODULES__": _module_map(),
+        "__SURELOCK_SETTINGS__": described_script(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
     }
     for hole, text in parts.items():
@@ -47,7 +61,6 @@ def replay_shell() -> str:
 
 
 def replay_html(document: dict[str, Any]) -> str:
-    """The replay page of one trace document; "<" is escaped, so that no token can end the script element."""
-    text = json.dumps(document, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    """The replay page of one trace document."""
     before, after = replay_shell().split(TRACE_HOLE, 1)
-    return before + text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029") + after
+    return before + embedded_json(document) + after

@@ -1,7 +1,7 @@
-"""Where the decoders run: in this process, or inside a ZeroGPU worker.
+"""Where the contestants run: in this process, or inside a ZeroGPU worker.
 
 There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
-cross. So it takes plain settings and yields plain facts, here as well as there.
+cross. So it takes settings and yields facts, which are plain data, here as well as there.
 
 Here all decoding is done by one thread. OpenMP keeps a team of threads for every thread that ever computed; once the
 teams outnumber the cores it no longer lets them spin at a barrier, and every step takes twice as long as soon as
@@ -14,15 +14,16 @@ import importlib.util
 import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from surelock.ui.models import Models
+from surelock.ui.request import Job
 
 if TYPE_CHECKING:
     from surelock.trace.race import Facts
 
 ZERO_GPU_SECONDS = 120
-Decoder = Callable[[str, list[int], dict[str, Any], dict[str, Any], bool], Iterator[list["Facts"]]]
+Decoder = Callable[[Job, bool], Iterator[list["Facts"]]]
 
 
 def on_zero_gpu() -> bool:
@@ -31,24 +32,19 @@ def on_zero_gpu() -> bool:
 
 
 def make_decoder(models: Models) -> Decoder:
-    """The function that runs both decoders: (model label, prompt tokens, settings, lock rule, alone) -> facts, see
-    ``surelock.trace.race``.
-    """
+    """The function that runs a job's contestants: (job, with likely tokens?) -> facts, see ``surelock.trace.race``."""
 
-    def decode_facts(
-        label: str, prompt: list[int], settings: dict[str, Any], rule: dict[str, Any], alone: bool
-    ) -> Generator[list[Facts]]:
-        from surelock.decoding.settings import DecodeSettings, LockRule
+    def decode_facts(job: Job, top: bool) -> Generator[list[Facts]]:
         from surelock.trace.race import race
 
-        yield from race(models.get(label), prompt, DecodeSettings(**settings), LockRule(**rule), alone=alone)
+        yield from race(models.get(job.label), job.tokens, job.contestants, top=top)
 
     if on_zero_gpu():
         import spaces  # pyright: ignore[reportMissingImports]
 
         return spaces.GPU(duration=ZERO_GPU_SECONDS)(decode_facts)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
-    return lambda *given: _advanced_by(thread, decode_facts(*given))
+    return lambda job, top: _advanced_by(thread, decode_facts(job, top))
 
 
 def _advanced_by(thread: ThreadPoolExecutor, items: Generator[list[Facts]]) -> Iterator[list[Facts]]:

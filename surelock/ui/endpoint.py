@@ -1,98 +1,141 @@
-"""/decode: the public streaming endpoint, for scripts."""
+"""/decode: the public streaming endpoint, for scripts. Its parameters are the library's settings, in the flat form."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
-from surelock.ui.device import Decoder
+from surelock.decoding.choices import (
+    COMPUTE,
+    UNMASK,
+    Decoder,
+    check_owners,
+    chosen_kinds,
+    flat_settings,
+    from_flat,
+    present_names,
+    read_event,
+)
+from surelock.decoding.ends import cut_at_eos
+from surelock.trace.contestants import Contestant
+from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import Job, read_job
+from surelock.ui.request import MOST_EVENTS, Job, read_job
+
+#: In the order of the first edition, for positional callers; every other setting follows.
+_FIRST = (
+    "gen_length", "steps", "epsilon", "percentile", "visible_steps", "block_length", "temperature", "cfg_scale",
+    "remasking", "seed", "suppress_eos", "suppress_eos_confidence", "chat", "model", "no_repeat_ngram_size",
+)  # fmt: skip
+_TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 
 
-def make_endpoint(models: Models, decoder: Decoder, most: int) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The function behind /decode."""
+def make_endpoint(models: Models, decoder: RunsJobs, most: int) -> Callable[..., Iterator[dict[str, Any]]]:
+    """The function behind /decode; its signature is made from the settings' descriptions."""
+    signature = inspect.Signature(_parameters(), return_annotation=Iterator[dict])
 
-    def decode(
-        prompt: str,
-        gen_length: int = 64,
-        steps: int = 0,
-        epsilon: float = 5e-4,
-        percentile: float = 20.0,
-        visible_steps: int = 1,
-        block_length: int = 0,
-        temperature: float = 0.0,
-        cfg_scale: float = 0.0,
-        remasking: str = "low_confidence",
-        seed: int = 0,
-        suppress_eos: bool = False,
-        suppress_eos_confidence: bool = False,
-        chat: bool = False,
-        model: str = "",
-        no_repeat_ngram_size: int = 0,
-    ) -> Iterator[dict]:
-        """Decode one prompt with SureLock, yielding one dict per step and a last one with the texts and totals.
-
-        0 steps or block_length means gen_length; epsilon below 0 never locks (the baseline); an empty model is the
-        server's first.
-        """
-        label = models.labels[0] if model == "" else model
-        given = {
-            "gen_length": gen_length,
-            "steps": steps or None,
-            "epsilon": epsilon,
-            "percentile": percentile,
-            "visible_steps": visible_steps,
-            "block_length": block_length or None,
-            "temperature": temperature,
-            "cfg_scale": cfg_scale,
-            "remasking": remasking,
-            "seed": seed,
-            "suppress_eos": suppress_eos,
-            "suppress_eos_confidence": suppress_eos_confidence,
-            "no_repeat_ngram_size": no_repeat_ngram_size,
-        }
+    def decode(*args: Any, **kwargs: Any) -> Iterator[dict]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given: dict[str, Any] = bound.arguments
+        label = given["model"] or models.labels[0]
         try:
             lm = models.get(label)
-            job = read_job(lm, label, prompt, chat, given, min(most, lm.network.config.max_length))
+            own = Contestant(id="decode", name="/decode", decoder=_read(given))
+            job = read_job(
+                lm, label, given["prompt"], bool(given["chat"]), [own], min(most, lm.network.config.max_length)
+            )
             yield from _steps(lm, job, decoder)
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
 
+    decode.__signature__ = signature  # type: ignore[attr-defined]
+    decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    decode.__annotations__["return"] = signature.return_annotation
     return decode
 
 
-def _steps(lm: Any, job: Job, decoder: Decoder) -> Iterator[dict[str, Any]]:
-    from surelock.decoding.loop import cut_at_eos
+def description() -> str:
+    """What the endpoint's page says: the answer, and each parameter in a line."""
+    lines = [
+        "Decode one prompt, yielding one object per step and a last one with the texts and totals.",
+        f"compute: which rows a step computes ({', '.join(COMPUTE)}, or two as in lock+select). unmask: which masked "
+        f"positions it commits ({', '.join(UNMASK)}); remasking is its former name. events: what a person does, "
+        'as {"step": 5, "kind": "lock", "position": 12}. model: empty for the server\'s first. '
+        "0 steps or block_length mean gen_length; epsilon below 0 never locks.",
+    ]
+    for flat, each in flat_settings().items():
+        owner = f" ({each.kind})" if each.kind else ""
+        lines.append(f"{flat}{owner}: {each.setting.help} It is {each.setting.range}.")
+    return "\n".join(lines)
 
-    length = len(job.tokens) + job.settings["gen_length"]
-    canvas = [*job.tokens, *[lm.mask_id] * job.settings["gen_length"]]
+
+def _parameters() -> list[inspect.Parameter]:
+    settings = flat_settings()
+    others = {"remasking": "", "chat": False, "model": ""}
+    names = [*_FIRST, "compute", "unmask", "events", *(name for name in settings if name not in _FIRST)]
+    made = [_parameter("prompt", str)]
+    for name in names:
+        if name in settings:
+            default = settings[name].default
+            default = {"gen_length": 64}.get(name, 0 if name in ("steps", "block_length") else default)
+            kind = settings[name].setting.kind
+            made.append(_parameter(name, _TYPES[kind], bool(default) if kind == "group" else default))
+        elif name == "events":
+            made.append(_parameter(name, list[dict], None))
+        else:
+            default = others.get(name, "")
+            made.append(_parameter(name, type(default), default))
+    return made
+
+
+def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+
+
+def _read(given: Mapping[str, Any]) -> Decoder:
+    """The decoder that the parameters ask for. Raises ValueError, one sentence that begins with the setting's name."""
+    known = {"compute", "unmask", "remasking", *flat_settings()}
+    values = present_names({name: value for name, value in given.items() if name in known and value != ""})
+    values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
+    for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
+        if each.kind and name in values and each.left_alone(values[name]):
+            del values[name]
+    check_owners(values, *chosen_kinds(values))
+    events = given["events"] or []
+    if not isinstance(events, list) or len(events) > MOST_EVENTS:
+        raise ValueError(f"events must be a list of at most {MOST_EVENTS}")
+    return replace(from_flat(values), events=tuple(read_event(event) for event in events))
+
+
+def _steps(lm: Any, job: Job, decoder: RunsJobs) -> Iterator[dict[str, Any]]:
+    length = len(job.tokens) + job.gen_length
+    canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
-    for (facts,) in decoder(job.label, job.tokens, job.settings, job.rule, True):
-        for position, token in zip(facts["unmasked"].tolist(), facts["tokens"].tolist(), strict=True):
-            canvas[position] = token
-        locked += len(facts["locked"]) - len(facts["unlocked"])
-        rows = int(facts["computed"].sum())
-        for key, value in (
-            ("seconds", facts["seconds"]),
-            ("flops", facts["flops"]),
-            ("baseline_flops", facts["baseline_flops"]),
-            ("rows", rows),
-            ("steps", 1),
-        ):
-            total[key] += value
+    for (facts,) in decoder(job, False):
+        for position in facts.masked.tolist():
+            canvas[position] = lm.mask_id
+        for positions, tokens in ((facts.written, facts.written_tokens), (facts.unmasked, facts.tokens)):
+            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True):
+                canvas[position] = token
+        locked += len(facts.locked) - len(facts.unlocked)
+        rows = int(facts.computed.sum())
+        costs = {name: getattr(facts, name) for name in ("seconds", "flops", "baseline_flops")}
+        for name, value in (*costs.items(), ("rows", rows), ("steps", 1)):
+            total[name] += value
         yield {
-            "step": facts["step"],
+            "step": facts.step,
             "unmasked": [
-                {"position": p, "token": t}
-                for p, t in zip(facts["unmasked"].tolist(), facts["tokens"].tolist(), strict=True)
+                {"position": p, "token": t} for p, t in zip(facts.unmasked.tolist(), facts.tokens.tolist(), strict=True)
             ],
-            "newly_locked": facts["locked"].tolist(),
+            "newly_locked": facts.locked.tolist(),
             "locked": locked,
             "computed": rows,
-            **{key: facts[key] for key in ("seconds", "flops", "baseline_flops")},
+            **costs,
         }
     yield {
         "done": True,

@@ -1,16 +1,22 @@
-"""The sidebar: every setting as a field, and what is said beside a field whose value does not go with another's."""
+"""The sidebar: what all contestants share as fields, who races as lanes, and what is said beside a field."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
+from surelock.decoding.choices import Decoder, plain_choice
+from surelock.decoding.described import presets_for
 from surelock.decoding.recommended import block_choices
+from surelock.decoding.setting import Setting, described, to_plain
+from surelock.decoding.settings import DecodeSettings
+from surelock.trace.contestants import MOST
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_settings
+from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = {
@@ -27,153 +33,78 @@ EXAMPLES = {
         "Write a Python function that returns the n-th Fibonacci number.",
     ],
 }
-DEFAULTS: dict[str, Any] = {
-    "gen_length": 128,
-    "steps": 128,
-    "epsilon": 5e-4,
-    "percentile": 20.0,
-    "visible_steps": 1,
-    "block_length": 128,
-    "temperature": 0.0,
-    "cfg_scale": 0.0,
-    "remasking": "low_confidence",
-    "threshold": 0.9,
-    "seed": 0,
-    "suppress_eos": False,
-    "suppress_eos_confidence": False,
-    "no_repeat_ngram_size": 0,
-}
-INFO = {
-    "prompt": "",
-    "gen_length": "Positions to generate.",
-    "steps": "Equal to the length unmasks one token per step.",
-    "percentile": "Only the m % most certain of the candidates may lock in a step; 100 is no gate.",
-    "visible_steps": "Passes that must have seen the real token before its position locks; 0 is Algorithm 1 literally.",
-    "block_length": "Semi-autoregressive blocks from left to right.",
-    "temperature": "0 always takes the most likely token.",
-    "cfg_scale": "Classifier-free guidance; above 0 every step runs twice.",
-    "remasking": "Which masked positions are unmasked first.",
-    "threshold": "For the policy “threshold”: unmask all that are at least this certain.",
-    "seed": "The same seed gives the same run.",
-    "no_repeat_ngram_size": "No phrase of this many tokens comes twice; 0 allows it.",
-}
-MOST_NGRAM = 12
-POLICIES = ["low_confidence", "random", "entropy", "margin", "threshold"]
+FIRST_LANES = ("everything", "surelock")
+MAIN = ("gen_length", "steps")  # the rest is folded away
+SHARED: dict[str, Setting] = dict(described(DecodeSettings))
+MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
+
+
+def defaults() -> dict[str, Any]:
+    """What the fields show where neither a link nor the model says anything: the library's own defaults."""
+    plain = to_plain(DecodeSettings())
+    return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
 
 
 class Form:
-    """The fields, built inside a ``gr.Sidebar``. ``names`` lists the settings in the order of ``inputs``."""
+    """The fields, built inside a ``gr.Sidebar``. ``fields`` holds those of the shared settings by name."""
 
     def __init__(self, models: Models, most: int) -> None:
         self.models, self.most = models, most
         self.longest = max(16, most - 8 - most % 8)
         first = models.labels[0]
         # A visitor may press Run before the page's load event has settled the fields.
-        start = self._together(models.recommended(first)) or DEFAULTS
+        start = self._together(models.recommended(first)) or defaults()
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
-        self.prompt = gr.Textbox(
-            examples_for(first)[0], label="Prompt", lines=3, max_lines=8, info=INFO["prompt"], elem_id="sl-prompt"
-        )
+        self.prompt = gr.Textbox(examples_for(first)[0], label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
         self.examples = gr.Dropdown(
             examples_for(first), value=None, label="Examples", info="Openings written for this model."
         )
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
-        self.controls = gr.HTML(
-            html_template='<div class="sl-controls"></div>',
-            js_on_load=(ASSETS / "js" / "load" / "controls.js").read_text("utf-8"),
-            apply_default_css=False,
-            elem_id="sl-controls",
-        )
+        self.controls = _own_component("controls")
         self.queue = gr.HTML('<div class="sl-queue"></div>', apply_default_css=False, elem_id="sl-queue")
-        self.fields: dict[str, Any] = self._main(start) | self._more(start)
-        self.names = list(self.fields)
-        self._connect(start)
-
-    def _main(self, start: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "gen_length": gr.Slider(
-                8,
-                self.longest,
-                start["gen_length"],
-                step=8,
-                label="Generated length",
-                info=INFO["gen_length"],
-                elem_id="sl-length",
-            ),
-            "steps": gr.Slider(
-                1,
-                self.longest,
-                start["steps"],
-                step=1,
-                label="Steps",
-                info=INFO["steps"],
-                elem_id="sl-steps",
-            ),
-            "epsilon": gr.HTML(
-                start["epsilon"],
-                html_template='<div class="sl-epsilon"></div>',
-                js_on_load=(ASSETS / "js" / "load" / "epsilon.js").read_text("utf-8"),
-                apply_default_css=False,
-                elem_id="sl-epsilon",
-            ),
-            "percentile": gr.Slider(0, 100, start["percentile"], step=1, label="Percentile m", info=INFO["percentile"]),
-            "visible_steps": gr.Slider(
-                0, 8, start["visible_steps"], step=1, label="Wait until seen", info=INFO["visible_steps"]
-            ),
-        }
-
-    def _more(self, start: Mapping[str, Any]) -> dict[str, Any]:
+        self.lanes = _own_component("lanes", self.lanes_value(first, None))
+        self.fields: dict[str, Any] = {name: self._field(name, start) for name in MAIN}
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
-            return {
-                "block_length": gr.Dropdown(
-                    [start["block_length"]],
-                    value=start["block_length"],
-                    label="Block length",
-                    info=INFO["block_length"],
-                    allow_custom_value=True,
-                ),
-                "temperature": gr.Slider(
-                    0, 2, start["temperature"], step=0.05, label="Temperature", info=INFO["temperature"]
-                ),
-                "cfg_scale": gr.Slider(0, 4, start["cfg_scale"], step=0.1, label="Guidance", info=INFO["cfg_scale"]),
-                "remasking": gr.Dropdown(
-                    POLICIES, value=start["remasking"], label="Remasking policy", info=INFO["remasking"]
-                ),
-                "threshold": gr.Slider(
-                    0.05,
-                    1,
-                    start["threshold"],
-                    step=0.01,
-                    label="Threshold",
-                    info=INFO["threshold"],
-                    visible=False,
-                ),
-                "seed": gr.Number(start["seed"], label="Seed", info=INFO["seed"], elem_id="sl-seed"),
-                "suppress_eos": gr.Checkbox(start["suppress_eos"], label="Never choose end of text"),
-                "suppress_eos_confidence": gr.Checkbox(
-                    start["suppress_eos_confidence"], label="Unmask end of text last"
-                ),
-                "no_repeat_ngram_size": gr.Slider(
-                    0,
-                    MOST_NGRAM,
-                    start["no_repeat_ngram_size"],
-                    step=1,
-                    label="Phrase not said again",
-                    info=INFO["no_repeat_ngram_size"],
-                ),
-            }
+            self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
+        self._connect(start)
+
+    def _field(self, name: str, start: Mapping[str, Any]) -> Any:
+        """The component of a shared setting, made from its description."""
+        setting, value = SHARED[name], start[name]
+        told: dict[str, Any] = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
+        if setting.kind == "flag":
+            return gr.Checkbox(value, **told)
+        if setting.offered is not None:
+            low, high, step = setting.offered
+            return gr.Slider(low, self.longest if name in MAIN else high, value, step=step, **told)
+        if setting.none is not None:  # the block length: what fits is a short list
+            return gr.Dropdown([value], value=value, allow_custom_value=True, **told)
+        return gr.Number(value, **told)
 
     @property
     def inputs(self) -> list[Any]:
-        """Components whose values make a request: model, prompt, chat, then the settings."""
-        return [self.model, self.prompt, self.chat, *self.fields.values()]
+        """Components whose values make a request: model, prompt, chat, who races, then the shared settings."""
+        return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
-    def values(self, given: Sequence[Any]) -> dict[str, Any]:
-        """Settings by name from the values of ``inputs[3:]``; the empty seed and epsilon stay None and are refused by
-        name.
+    def shared(self, given: Sequence[Any]) -> DecodeSettings:
+        """The settings from the values of ``inputs[4:]``. Raises ValueError, which begins with a name."""
+        return read_shared(dict(zip(self.fields, given, strict=True)))
+
+    def lanes_value(self, label: str, wanted: Any) -> str:
+        """What the component of the lanes holds, as JSON: the lanes that are wanted (None: the first pair) and the
+        presets, both for that model.
         """
-        return dict(zip(self.names, given, strict=True))
+        presets = presets_for(self.models.recommended(label))
+        by_id = {preset["id"]: preset for preset in presets}
+        asked = wanted if isinstance(wanted, list) else []
+        lanes = [lane for each in asked if (lane := _lane(each, by_id)) is not None]
+        lanes = lanes[:MOST] or [lane for preset in FIRST_LANES if (lane := _lane(preset, by_id)) is not None]
+        names = [lane["name"] for lane in lanes]
+        for i, lane in enumerate(lanes):
+            times = names[: i + 1].count(lane["name"])
+            lane |= {"id": f"lane-{i + 1}", "name": f"{names[i][:70]} ({times})" if times > 1 else names[i][:80]}
+        return json.dumps({"lanes": lanes, "presets": presets}, ensure_ascii=False)
 
     def _connect(self, start: Mapping[str, Any]) -> None:
         quiet: dict[str, Any] = {
@@ -184,18 +115,10 @@ class Form:
         }
         schedule = [self.fields[name] for name in ("gen_length", "steps", "block_length")]
         self._last_length = gr.State(start["gen_length"])
-        self.fields["gen_length"].input(
-            fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
-        )
-        self.fields["steps"].input(
-            fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
-        )
-        self.fields["remasking"].change(
-            lambda policy: gr.update(visible=policy == "threshold"),
-            self.fields["remasking"],
-            self.fields["threshold"],
-            **quiet,
-        )
+        for name in ("gen_length", "steps"):
+            self.fields[name].input(
+                fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
+            )
         self.fields["seed"].change(check_seed, self.fields["seed"], [self.fields["seed"], self.run], **quiet)
         gr.on(
             [self.prompt.change, self.fields["gen_length"].change, self.chat.change],
@@ -205,7 +128,8 @@ class Form:
             **quiet,
         )
         self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
-        self.model.change(self._change_model, self.model, [self.examples, self.prompt, *self.fields.values()], **quiet)
+        changed = [self.examples, self.prompt, self.lanes, *self.fields.values()]
+        self.model.change(self._change_model, [self.model, self.lanes], changed, **quiet)
 
     def _measure(self, label: str, prompt: str, chat: bool, gen_length: float) -> Any:
         """What is said beside the prompt: its length, and whether it fits."""
@@ -215,7 +139,7 @@ class Form:
             lm = self.models.get(label)
             tokens = len(prompt_tokens(lm, prompt, chat))
         except (NotReady, ValueError):
-            return gr.update(info=INFO["prompt"])
+            return gr.update(info="")
         most = min(self.most, lm.network.config.max_length)
         fits = tokens + int(gen_length) <= most
         return gr.update(
@@ -223,35 +147,77 @@ class Form:
             + ("." if fits else ": too long, shorten one of them.")
         )
 
-    def _change_model(self, label: str) -> list[Any]:
+    def _change_model(self, label: str, lanes: str) -> list[Any]:
+        """The model's own examples and settings, and the same lanes with what it recommends for them."""
         self.models.start_loading(label) if label in self.models.labels else None
         examples = examples_for(label)
-        return [gr.update(choices=examples, value=None), examples[0], *self.settle(self.models.recommended(label))]
+        value = self.lanes_value(label, read_value(lanes))
+        return [
+            gr.update(choices=examples, value=None),
+            examples[0],
+            value,
+            *self.settle(self.models.recommended(label)),
+        ]
 
     def settle(self, wanted: Mapping[str, Any], otherwise: Mapping[str, Any] | None = None) -> list[Any]:
         """Updates that put wanted settings into the fields, the defaults where nothing is wanted; if they are not valid
         together, those that are wanted ``otherwise``.
         """
-        values = self._together(wanted) or self._together(otherwise or {}) or DEFAULTS
-        updates = {name: gr.update(value=values[name]) for name in self.names}
+        values = self._together(wanted) or self._together(otherwise or {}) or defaults()
+        updates = {name: gr.update(value=values[name]) for name in self.fields}
         length, steps = int(values["gen_length"]), int(values["steps"])
         updates["steps"] = gr.update(value=steps, maximum=length)
         updates["block_length"] = gr.update(choices=block_choices(length, steps), value=int(values["block_length"]))
-        updates["threshold"] = gr.update(value=values["threshold"], visible=values["remasking"] == "threshold")
-        return [updates[name] for name in self.names]
+        return list(updates.values())
 
     def _together(self, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
         """The wanted settings over the defaults; None where they are not valid together, or not on this page."""
-        length = wanted.get("gen_length", DEFAULTS["gen_length"])
-        values = DEFAULTS | {"steps": length, "block_length": length}
-        values |= {name: value for name, value in wanted.items() if name in DEFAULTS and value is not None}
+        length = wanted.get("gen_length", DecodeSettings().gen_length)
+        values = defaults() | {"steps": length, "block_length": length}
+        values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
         try:
-            settings, _ = read_settings(values)
+            settings = read_shared(values)
         except ValueError:
             return None
+        offered = all(values[name] <= high for name, high in MOST_OFFERED.items() if name not in MAIN)
         fits = 8 <= settings.gen_length <= self.longest
-        known = settings.remasking in POLICIES and settings.no_repeat_ngram_size <= MOST_NGRAM
-        return values if fits and known and not isinstance(settings.seed, tuple) else None
+        return values if fits and offered and not isinstance(settings.seed, tuple) else None
+
+
+def _own_component(name: str, value: str | None = None) -> Any:
+    """A component whose content is a module of ours, assets/js/NAME.js."""
+    return gr.HTML(
+        value,
+        html_template=f'<div class="sl-{name}"></div>',
+        js_on_load=(ASSETS / "js" / "load" / f"{name}.js").read_text("utf-8"),
+        apply_default_css=False,
+        elem_id=f"sl-{name}",
+    )
+
+
+def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """A lane of the page: name, preset (None: the visitor's own), compute, unmask. None where it cannot be."""
+    named = wanted if isinstance(wanted, str) else wanted.get("preset") if isinstance(wanted, Mapping) else None
+    if isinstance(named, str) and named in presets:
+        return {"preset": named, **{key: presets[named][key] for key in ("name", "compute", "unmask")}}
+    if not isinstance(wanted, Mapping) or not wanted.keys() & {"compute", "unmask"}:
+        return None
+    try:
+        decoder = Decoder.from_plain({name: wanted[name] for name in ("compute", "unmask") if name in wanted})
+    except ValueError:
+        return None
+    name = wanted.get("name")
+    choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
+    return {"name": name if isinstance(name, str) and name.strip() else "Your own", "preset": None, **choices}
+
+
+def read_value(lanes: Any) -> Any:
+    """The lanes in the value of their component, None where it holds none."""
+    try:
+        value = json.loads(lanes) if isinstance(lanes, str) else lanes
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return value.get("lanes") if isinstance(value, Mapping) else value
 
 
 def examples_for(label: str) -> list[str]:
@@ -273,12 +239,12 @@ def fit_schedule(gen_length: float, steps: float, block_length: int | str | None
     said_steps = (
         f"Lowered from {wanted}: at most one step per generated position."
         if steps < wanted and wanted != last_length
-        else INFO["steps"]
+        else SHARED["steps"].help
     )
     said_block = (
         f"Changed from {asked}: blocks must divide {length} positions, and their number {steps} steps."
         if block != asked and not follows
-        else INFO["block_length"]
+        else SHARED["block_length"].help
     )
     return [
         gr.update(value=steps, maximum=length, info=said_steps),
@@ -289,6 +255,8 @@ def fit_schedule(gen_length: float, steps: float, block_length: int | str | None
 
 def check_seed(seed: float | None) -> list[Any]:
     """Explain an unusable seed beside the field and hold Run back until it is mended."""
-    if isinstance(seed, int | float) and seed >= 0 and float(seed).is_integer():
-        return [gr.update(info=INFO["seed"]), gr.update(interactive=True)]
-    return [gr.update(info="The seed must be a whole number of at least 0."), gr.update(interactive=False)]
+    try:
+        read_shared({"seed": seed})
+    except ValueError:
+        return [gr.update(info="The seed must be a whole number of at least 0."), gr.update(interactive=False)]
+    return [gr.update(info=SHARED["seed"].help), gr.update(interactive=True)]

@@ -9,9 +9,10 @@ from typing import Any
 from gradio.themes import Default
 from starlette.middleware import Middleware
 
+from surelock.ui.gradio_patches import CalmFrames
 from surelock.ui.layout import build
 from surelock.ui.models import EMBEDDED, Models
-from surelock.ui.serving import CalmFrames, exception_handlers, page_head, routes
+from surelock.ui.serving import exception_handlers, page_head, routes
 from surelock.ui.session import Sessions
 
 SWEEP_SECONDS = 60.0

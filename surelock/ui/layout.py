@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gradio as gr
 from gradio.events import api
 
+from surelock.decoding.choices import flat_settings, from_flat, plain_choice, present_names
 from surelock.decoding.recommended import over_recommended
 from surelock.ui.device import make_decoder, on_zero_gpu
-from surelock.ui.endpoint import make_endpoint
-from surelock.ui.form import DEFAULTS, Form
+from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.form import Form, read_value
+from surelock.ui.gradio_patches import poll_calmly
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import MOST_CHARACTERS, read_job
+from surelock.ui.request import MOST_CHARACTERS, Job, read_branch, read_job, read_lanes
 from surelock.ui.session import Sessions, refusal
 from surelock.ui.stage import make_stage
 
 TITLE = (
-    "<h1>SureLock: watch two decoders race</h1>"
-    "<p>A diffusion language model fills in masked words. The baseline recomputes every position in every step; "
-    "SureLock stops computing those that have converged.</p>"
+    "<h1>SureLock: watch decoders race</h1>"
+    "<p>A diffusion language model fills in masked words, and usually computes every position in every step. "
+    "SureLock stops computing those that have converged. Race it against that, and against others.</p>"
 )
 DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
-POLL_SECONDS = 0.02
 
 
 def build(models: Models, *, most: int, queue_size: int) -> tuple[gr.Blocks, Sessions]:
@@ -36,32 +38,40 @@ def build(models: Models, *, most: int, queue_size: int) -> tuple[gr.Blocks, Ses
         gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
         stage = make_stage(models, sessions)
         _connect(page, form, stage, models, sessions, most)
-        api(make_endpoint(models, decoder, most), api_name="decode", concurrency_id=DEVICE_SLOT, concurrency_limit=1)
+        slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
+        api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
     page.queue(max_size=queue_size, api_open=True)
-    _poll_calmly(page)
+    poll_calmly(page)
     return page, sessions
 
 
-def _poll_calmly(page: gr.Blocks) -> None:
-    """Gradio's queue looks for work 1000 times a second, idle or not: 7 % of a core. Fifty times will do."""
-    page._queue.sleep_when_free = POLL_SECONDS
-    page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
-
-
 def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessions: Sessions, most: int) -> None:
-    def start(request: gr.Request, label: Any, prompt: Any, chat: Any, *given: Any) -> Iterator[str]:
+    def start(request: gr.Request, label: Any, prompt: Any, chat: Any, lanes: Any, *given: Any) -> Iterator[str]:
         """A new run, from the form's values, to its end or until it is paused."""
+
+        def read(lm: Any, longest: int) -> Job:
+            contestants = read_lanes(read_value(lanes), form.shared(given))
+            return read_job(lm, label, prompt, bool(chat), contestants, longest)
+
+        yield from opened(request, label, read)
+
+    def branch(request: gr.Request, event: gr.EventData) -> Iterator[str]:
+        """A new run that continues what the page shows, from one of its steps."""
+        asked = event._data if isinstance(event._data, dict) else {}
+        label = asked.get("model")
+        yield from opened(request, label, lambda lm, longest: read_branch(lm, str(label), asked, longest))
+
+    def opened(request: gr.Request, label: Any, read: Callable[[Any, int], Job]) -> Iterator[str]:
         from surelock.trace.recorder import Recorder, make_header
 
         try:
             lm = models.get(label)
-            job = read_job(lm, label, prompt, bool(chat), form.values(given), min(most, lm.network.config.max_length))
-            settings, rule = _objects(job.settings, job.rule)
+            job = read(lm, min(most, lm.network.config.max_length))
+            header = make_header(lm, job.prompt, job.tokens, job.contestants, name=label)
         except (NotReady, ValueError) as error:
             yield refusal(str(error))
             return
-        recorder = Recorder(make_header(lm, job.prompt, job.tokens, settings, rule, name=label), lm.tokenizer)
-        yield from sessions.open(str(request.session_hash), job, recorder).stream(-1)
+        yield from sessions.open(str(request.session_hash), job, Recorder(header, lm.tokenizer)).stream(-1)
 
     def resume(event: gr.EventData) -> Iterator[str]:
         yield from _continue(sessions, event._data, None)
@@ -76,8 +86,9 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         wanted = dict(request.query_params)
         prompt = wanted.get("prompt", "")[:MOST_CHARACTERS]
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
-        suits = models.recommended(label)
-        return [label, prompt or gr.skip(), *form.settle(over_recommended(suits, _from_link(wanted)), otherwise=suits)]
+        suits, linked = models.recommended(label), from_link(wanted)
+        lanes = form.lanes_value(label, lanes_from_link(wanted, {**suits, **linked}))
+        return [label, prompt or gr.skip(), lanes, *form.settle(over_recommended(suits, linked), otherwise=suits)]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -90,10 +101,11 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
     form.run.click(start, form.inputs, trigger_mode="always_last", **slot)
     stage.play(resume, None, trigger_mode="multiple", **slot)
     stage.tick(step, None, trigger_mode="multiple", **slot)
+    stage.apply(branch, None, trigger_mode="multiple", **slot)
     page.load(
         arrive,
         None,
-        [form.model, form.prompt, *form.fields.values()],
+        [form.model, form.prompt, form.lanes, *form.fields.values()],
         queue=False,
         show_progress="hidden",
         api_visibility="private",
@@ -111,28 +123,38 @@ def _continue(sessions: Sessions, data: Any, most: int | None) -> Iterator[str]:
         yield from run.stream(after, most)
 
 
-def _objects(settings: dict[str, Any], rule: dict[str, Any]) -> tuple[Any, Any]:
-    from surelock.decoding.settings import DecodeSettings, LockRule
-
-    return DecodeSettings(**settings), LockRule(**rule)
-
-
-def _from_link(query: dict[str, str]) -> dict[str, Any]:
-    """Settings from a link's query: numbers, booleans and words, each read as its default's type; what cannot be read
-    is left out.
-    """
+def from_link(query: Mapping[str, str]) -> dict[str, Any]:
+    """Settings (the flat form) from a link's query, each read as its description says; the unreadable are left out."""
     found: dict[str, Any] = {}
-    for name, default in DEFAULTS.items():
-        text = query.get(name)
-        if text is None:
-            continue
-        if isinstance(default, bool):
+    for name, text in present_names(query).items():
+        setting = flat_settings()[name].setting if name in flat_settings() else None
+        if name in ("compute", "unmask"):
+            found[name] = text
+        elif setting is not None and setting.kind in ("flag", "group"):
             found[name] = text == "true"
-        elif isinstance(default, int | float):
+        elif setting is not None:
             try:
-                found[name] = type(default)(text)
+                found[name] = setting.checked(name, int(text) if setting.kind == "whole" else float(text))
             except ValueError:
                 continue
-        else:
-            found[name] = text
     return found
+
+
+def lanes_from_link(query: Mapping[str, str], flat: Mapping[str, Any]) -> Any:
+    """Who races, from a link: its `contestants` or, in a link of the first edition, its rule beside every position."""
+    if "contestants" in query:
+        try:
+            return json.loads(query["contestants"])
+        except (json.JSONDecodeError, RecursionError):
+            return None
+    how = {name for name, each in flat_settings().items() if each.kind}  # the sizes are the form's, not a lane's
+    if not how & from_link(query).keys():
+        return None
+    try:
+        kept = {name: value for name, value in present_names(flat).items() if name in {*how, "compute", "unmask"}}
+        decoder = from_flat(kept)
+    except ValueError:
+        return None
+    unmask = plain_choice(decoder.unmask)
+    own = {"name": "SureLock", "compute": plain_choice(decoder.compute), "unmask": unmask}
+    return [{"name": "Every position", "compute": {"kind": "everything"}, "unmask": unmask}, own]

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surelock.model.errors import first_line
+
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
@@ -84,5 +86,4 @@ class Models:
         try:
             self._loaded[label] = load(self._names[label], device_map=self._device_map)
         except (ValueError, OSError, RuntimeError, ImportError) as error:
-            first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            self._failed[label] = first.replace(self._names[label], label)[:300]
+            self._failed[label] = first_line(error).replace(self._names[label], label)

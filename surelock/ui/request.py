@@ -1,70 +1,110 @@
-"""What a visitor asks for, checked: from the form's values or an API call to token ids, settings and a rule."""
+"""What a visitor asks for, checked: from the form's values, a branch or an API call to token ids and contestants."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from surelock.decoding.setting import from_plain, to_plain
+from surelock.decoding.settings import DecodeSettings
+from surelock.trace.contestants import MOST, Contestant, check_field
+from surelock.trace.pieces import Pieces
+
 if TYPE_CHECKING:
-    from surelock.decoding.settings import DecodeSettings, LockRule
     from surelock.model.language_model import LanguageModel
 
 MOST_CHARACTERS = 20_000
-MOST_SCALE = 1000.0  # of temperature and guidance: far beyond any use, far below what overflows
-_WHOLE = ("gen_length", "steps", "block_length", "seed", "visible_steps", "no_repeat_ngram_size")
+MOST_EVENTS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A checked request. ``settings`` and ``rule`` are plain keyword arguments of DecodeSettings and LockRule."""
+    """A checked request. skip: of contestants whose first steps the page has already, how many it has."""
 
     label: str
-    prompt: str
+    prompt: str | None
     tokens: list[int]
-    settings: dict[str, Any]
-    rule: dict[str, Any]
+    contestants: tuple[Contestant, ...]
+    skip: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def gen_length(self) -> int:
+        return self.contestants[0].decoder.settings.gen_length
 
 
-def read_settings(values: Mapping[str, Any]) -> tuple[DecodeSettings, LockRule]:
-    """Settings and rule from plain values (whole numbers may come as floats or digits). Raises ValueError: one
-    sentence that begins with the field's name.
+def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
+    """The settings that all contestants share, from the form's values (whole numbers may come as floats or digits).
+
+    Raises ValueError: one sentence that begins with the field's name.
     """
-    from surelock.decoding.settings import DecodeSettings, LockRule
-
-    plain = {name: _whole(value) if name in _WHOLE else value for name, value in values.items()}
-
-    def pick(kind: type) -> dict[str, Any]:
-        return {field.name: plain[field.name] for field in fields(kind) if field.name in plain}
-
-    return DecodeSettings(**pick(DecodeSettings)), LockRule(**pick(LockRule))
+    return from_plain(DecodeSettings, {name: _digits(value) for name, value in values.items()})
 
 
-def _whole(value: Any) -> Any:
-    if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-        return int(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+def _digits(value: Any) -> Any:
+    return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
-def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, values: Mapping[str, Any], most: int) -> Job:
+def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Contestant]:
+    """Contestants from what the page holds of each lane: id, name, compute, unmask, and events and settings of its own.
+
+    Raises ValueError, one sentence, for what is none.
+    """
+    if not isinstance(lanes, list) or not 1 <= len(lanes) <= MOST:
+        count = len(lanes) if isinstance(lanes, list) else "something else"
+        raise ValueError(f"contestants: one to four can race, not {count}.")
+    known = {"id", "name", "compute", "unmask", "settings", "events", "parent"}
+    found = []
+    for lane in lanes:
+        if not isinstance(lane, Mapping):
+            raise ValueError(f"contestants must be objects, not {lane!r:.40}.")
+        plain = {name: value for name, value in lane.items() if name in known}
+        if shared is not None:
+            plain["settings"] = to_plain(shared)
+        found.append(Contestant.from_plain(plain))
+        if len(found[-1].decoder.events) > MOST_EVENTS:
+            raise ValueError(f"contestants: {found[-1].name!r} has more than {MOST_EVENTS} events.")
+    check_field(found)
+    return found
+
+
+def read_job(
+    lm: LanguageModel, label: str, prompt: Any, chat: bool, contestants: Sequence[Contestant], most: int
+) -> Job:
     """Check a request against a model and this server's limit of ``most`` positions. Raises ValueError with one
     sentence.
     """
-    settings, rule = read_settings(values)
-    for name in ("temperature", "cfg_scale"):
-        if getattr(settings, name) > MOST_SCALE:
-            raise ValueError(f"{name} must be at most {MOST_SCALE:g} here, not {getattr(settings, name):g}")
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("prompt is empty: write a few words for the model to continue.")
     if not prompt.isascii() and any("\ud800" <= char <= "\udfff" for char in prompt):
         raise ValueError("prompt holds half of a character (a lone surrogate): it is no text.")
     if len(prompt) > MOST_CHARACTERS:
         raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
-    tokens = prompt_tokens(lm, prompt, chat)
-    check_length(len(tokens), settings.gen_length, most)
-    names = [field.name for field in fields(settings) if field.name != "replay"]
-    plain_rule = {name: getattr(rule, name) for name in ("epsilon", "percentile", "visible_steps")}
-    return Job(label, prompt, tokens, {name: getattr(settings, name) for name in names}, plain_rule)
+    job = Job(label, prompt, prompt_tokens(lm, prompt, chat), tuple(contestants))
+    check_length(job, most)
+    return job
+
+
+def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
+    """What continues a run from one of its steps: its prompt's tokens, and contestants with settings of their own.
+
+    Each of `lanes` has `skip`, the steps that the page has. Raises ValueError with one sentence.
+    """
+    tokens, prompt, lanes = asked.get("prompt_tokens"), asked.get("prompt"), asked.get("lanes")
+    if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
+        raise ValueError("prompt_tokens must be a list of token ids.")
+    contestants = read_lanes(lanes, None)
+    skip = {}
+    for contestant, lane in zip(contestants, lanes or (), strict=True):
+        steps = lane.get("skip", 0)
+        if type(steps) is not int or not 0 <= steps <= contestant.decoder.settings.total_steps:
+            raise ValueError(f"skip must be a number of steps of {contestant.name!r}, not {steps!r:.40}.")
+        skip[contestant.id] = steps
+    job = Job(label, prompt if isinstance(prompt, str) else None, tokens, tuple(contestants), skip)
+    check_length(job, most)
+    if any(token >= lm.network.config.vocab_size for token in tokens):
+        raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
+    return job
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
@@ -77,13 +117,31 @@ def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
     return [int(word) for word in words]
 
 
-def check_length(prompt_length: int, gen_length: int, most: int) -> None:
+def check_length(job: Job, most: int) -> None:
     """Raise ValueError if prompt and generated part do not fit together."""
-    if prompt_length + gen_length > most:
-        total = f"{prompt_length} tokens and {gen_length} to generate make {prompt_length + gen_length}"
-        raise ValueError(f"prompt is too long: {total}; at most {most} positions fit here.")
+    total = len(job.tokens) + job.gen_length
+    if total > most:
+        told = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
+        raise ValueError(f"prompt is too long: {told}; at most {most} positions fit here.")
 
 
 def has_chat(lm: LanguageModel) -> bool:
     """Whether the model's tokenizer brings a chat template."""
     return bool(getattr(lm.tokenizer, "chat_template", None))
+
+
+def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
+    """{"id", "piece"} of the one token that a text is (with a space before it, where that is how a word begins).
+
+    Raises ValueError, one sentence, where it is none or several.
+    """
+    if not isinstance(text, str) or not 0 < len(text) <= MOST_CHARACTERS:
+        raise ValueError("Write a word first.")
+    if lm.tokenizer is None:
+        ids = [[int(text)]] if text.strip().isdecimal() and len(text) < 10 else []
+    else:
+        ids = [lm.encode(form) for form in (text, f" {text}") if form.isprintable()]
+    usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
+    if not usable or usable[-1] >= lm.network.config.vocab_size:
+        raise ValueError(f"{text!r:.60} is not one token of this model; try a shorter or a more common word.")
+    return {"id": usable[-1], "piece": Pieces(lm.tokenizer).of([usable[-1]]).get(str(usable[-1]))}

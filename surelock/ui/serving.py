@@ -7,14 +7,13 @@ from errno import ENAMETOOLONG
 from typing import Any
 
 from gradio.route_utils import FnIndexInferError
-from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from surelock.trace.replay import ASSETS, plotly_script
+from surelock.model.errors import first_line
+from surelock.trace.replay import ASSETS, described_script, plotly_script
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
@@ -45,53 +44,21 @@ def routes() -> list[BaseRoute]:
     return [Route(f"/{PREFIX}/plotly.min.js", _plotly), *uploads, *mounts]
 
 
-class CalmFrames:
-    """ASGI middleware that puts ``load/frames.js`` at the head of the page itself: what Gradio is given as ``head``
-    comes too late, its own scripts have run by then.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        script = (ASSETS / "js" / "load" / "frames.js").read_text("utf-8")
-        self.head = f"<head><script>{script}</script>".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, with the script in what answers ``/``."""
-        if scope["type"] != "http" or scope["path"] != "/":
-            return await self.app(scope, receive, send)
-        start: Message = {}
-
-        async def send_with_script(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            if start:
-                if b"<head>" in message["body"]:
-                    message["body"] = message["body"].replace(b"<head>", self.head, 1)
-                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
-                await send(start)
-                start = {}
-            await send(message)
-
-        await self.app(scope, receive, send_with_script)
-
-
 def page_head() -> str:
     """Lets the browser fetch and unpack the stage and the recorded run while the page itself is still starting."""
     names = sorted(path.name for path in (ASSETS / "js").glob("*.js") if path.name != "replay.js")
     modules = "".join(f'<link rel="modulepreload" href="{PREFIX}/js/{name}">' for name in names)
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
-    return f'{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
+    return f'{described_script()}{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
 
 
-def _first_line(error: Exception) -> str:
+def _without_paths(error: Exception) -> str:
     """The first line of an error, without the paths of this machine."""
-    return _PATH.sub("...", (str(error).strip() or type(error).__name__).splitlines()[0][:200])
+    return _PATH.sub("...", first_line(error))
 
 
 def _unknown(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request names what does not exist here: {_first_line(error)}"}, 404)
+    return JSONResponse({"detail": f"The request names what does not exist here: {_without_paths(error)}"}, 404)
 
 
 def _no_file(request: Request, error: OSError) -> Response:
@@ -102,7 +69,7 @@ def _no_file(request: Request, error: OSError) -> Response:
 
 
 def _malformed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request is not understood: {_first_line(error)}"}, 400)
+    return JSONResponse({"detail": f"The request is not understood: {_without_paths(error)}"}, 400)
 
 
 def _failed(request: Request, error: Exception) -> Response:

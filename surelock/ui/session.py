@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from surelock.model.errors import first_line
 from surelock.ui.device import Decoder
 from surelock.ui.request import Job
 
@@ -26,11 +27,10 @@ RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
 
 class Run:
-    """One race of the two decoders. ``log`` holds every message of the stream, numbered by its index, so that a page
-    can catch up.
+    """One race. ``log`` holds every message of the stream, numbered by its index, so that a page can catch up.
 
-    One thread at a time streams a run; ``pause`` and ``stop`` may come from any other and take effect after the
-    present step.
+    Steps that the page has already (``job.skip``) are computed and recorded, but not sent. One thread at a time streams
+    a run; ``pause`` and ``stop`` may come from any other and take effect after the present step.
     """
 
     def __init__(self, owner: str, job: Job, recorder: Recorder, facts: Iterator[list[Facts]], pausable: bool) -> None:
@@ -40,6 +40,7 @@ class Run:
         self.state = PAUSED
         self.touched = time.monotonic()
         self.log: list[str] = []
+        self._skip = job.skip
         self._facts: Iterator[list[Facts]] | None = facts
         self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
         self._lock = threading.Lock()
@@ -97,13 +98,14 @@ class Run:
                     self._end("stopped")
 
     def _advance(self) -> str:
-        """Compute one step of both decoders and return its message; the last message of a run says how it ended."""
+        """Compute one step of each contestant and return its message; the last message says how the run ended."""
         self.touched = time.monotonic()
         facts, problem = self._next()
         if facts is None:
             return self._end("failed" if problem else "finished", problem)
         records = [self.recorder.record(each) for each in facts]
-        return self._append({"records": records, "pieces": self.recorder.fresh_pieces(records)})
+        sent = [each for each in records if each["step"] >= self._skip.get(each["contestant"], 0)]
+        return self._append({"records": sent, "pieces": self.recorder.fresh_pieces(records)})
 
     def _end(self, how: str, problem: str | None = None) -> str:
         """Free what the decoders hold and close the log. ``how``: finished, stopped or failed."""
@@ -128,7 +130,7 @@ class Run:
             short = (
                 "the device ran out of memory; try a shorter run"
                 if "out of memory" in str(error).lower()
-                else _first_line(error)
+                else first_line(error)
             )
             return None, f"The run stopped: {short}."
 
@@ -136,11 +138,6 @@ class Run:
         text = json.dumps({"run": self.id, "seq": len(self.log), **message}, ensure_ascii=False, separators=(",", ":"))
         self.log.append(text)
         return text
-
-
-def _first_line(error: BaseException) -> str:
-    """What an error says, without the rest of a long message."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 class Sessions:
@@ -158,7 +155,7 @@ class Sessions:
 
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
         """A new run for a visitor; their older ones stop, and only the latest few are kept."""
-        facts = self._decoder(job.label, job.tokens, job.settings, job.rule, False)
+        facts = self._decoder(job, True)
         run = Run(owner, job, recorder, facts, self._pausable)
         with self._lock:
             self._runs[run.id] = run

@@ -6,9 +6,9 @@ from typing import Any
 
 import gradio as gr
 
-from surelock.trace.format import DECODERS
 from surelock.trace.replay import ASSETS, replay_shell
 from surelock.ui.models import Models
+from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
 
 
@@ -32,13 +32,12 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
             return None
         run_id, position, step = arguments
         run = sessions.find(run_id)
-        if (
-            run is None
-            or not _index(position, run.recorder.header["length"])
-            or not _index(step, run.recorder.header["steps"])
-        ):
+        if run is None:
             return None
-        return {decoder: run.recorder.top(decoder, step, position) for decoder in DECODERS}
+        header = run.recorder.header
+        if not _index(position, header["length"]) or not _index(step, header["steps"]):
+            return None
+        return {c["id"]: run.recorder.top(c["id"], step, position) for c in header["contestants"]}
 
     def export(arguments: list[Any]) -> dict[str, Any] | None:
         run = sessions.find(_first(arguments))
@@ -51,10 +50,18 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
         label = _first(arguments)
         return models.state(label) if label in models.labels else "This page does not offer that model."
 
+    def token(arguments: list[Any]) -> dict[str, Any]:
+        """The one token that a text is for a model, or why it is none."""
+        label, text = arguments if isinstance(arguments, list) and len(arguments) == 2 else ("", None)
+        try:
+            return one_token(models.get(label), text)
+        except ValueError as error:
+            return {"problem": str(error)}
+
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, top, export, shell, model_state],
+        server_functions=[pause, stop, top, export, shell, model_state, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )

@@ -18,7 +18,7 @@ def visit(page: Page, url: str, **settings: Any) -> None:
     page.goto(f"{url}/?{urlencode(wanted)}")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     page.wait_for_function(
-        "(length) => document.querySelector('#sl-length input[type=number]')?.value == length",
+        "(length) => document.querySelector('#sl-gen-length input[type=number]')?.value == length",
         arg=str(wanted["gen_length"]),
     )
 
@@ -70,6 +70,6 @@ def status(page: Page) -> str:
 DRAWN_STATES = Path(__file__).with_name("drawn_states.js").read_text("utf-8")
 
 
-def drawn_states(page: Page, lane: str) -> list[int]:
-    """The state of every cell as the canvas shows it, read from its pixels: 0 masked, 1 active, 2 locked."""
+def drawn_states(page: Page, lane: int) -> list[int]:
+    """The state of every cell as a lane's canvas shows it, by its pixels: 0 masked, 1 active, 2 locked, 3 resting."""
     return page.evaluate(DRAWN_STATES, lane)

@@ -1,7 +1,8 @@
-// The state of every cell as its canvas shows it, by the colours of a few of its pixels.
+// The state of every cell of a lane (by its place) as its canvas shows it, by the colours of a few of its pixels. What is
+// masked and what is masked and not computed differ in a dot only: both are 0.
 (lane) => {
   const { stage } = surelock;
-  const side = stage.sides.find((s) => s.key === lane);
+  const side = stage.sides.find((_, i) => i === lane);
   const { grid } = side;
   const pen = side.canvas.getContext("2d");
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
@@ -11,10 +12,11 @@
     [1, c.active],
     [2, c.locked],
     [2, c.lockedHatch],
+    [3, c.resting],
   ].map(([state, hex]) => [state, rgb(hex)]);
   return Array.from({ length: stage.trace.n }, (_, cell) => {
     const [x, y, w, h] = grid.rect(cell);
-    const votes = [0, 0, 0];
+    const votes = [0, 0, 0, 0];
     for (const [dx, dy] of [
       [0.12, 0.3],
       [0.12, 0.5],

@@ -20,6 +20,8 @@ from urllib.parse import urlencode
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
+from surelock import Decoder, LockRule
+from surelock.trace.contestants import Contestant
 from tests.browser.actions import wait_for_run
 from tests.browser.server import ROOT, App, launch, serve, wait_for_model
 from tests.browser.visitor import Visitor
@@ -34,20 +36,21 @@ def plain(asked: dict[str, Any]) -> None:
     import surelock
 
     lm = surelock.load("stories")
-    settings, rule = surelock.DecodeSettings(**asked["settings"]), surelock.LockRule(**asked["lock"])
+    decoders = [surelock.Decoder.from_plain(plain) for plain in asked["decoders"]]
     observation: dict[str, Any] = {"observe": True, "top_k": asked["top_k"]}
     for length in (16, LENGTH):  # the first warms up
-        now = replace(settings, gen_length=length, steps=length)
+        now = [replace(each, settings=replace(each.settings, gen_length=length, steps=length)) for each in decoders]
         begun, used = time.perf_counter(), time.process_time()
-        baseline = surelock.decode(lm, [PROMPT], now, **observation)
-        for _ in zip(baseline, surelock.decode(lm, [PROMPT], now, lock=rule, **observation), strict=True):
+        for _ in zip(*(surelock.decode(lm, [PROMPT], **each.keywords(), **observation) for each in now), strict=True):
             pass
     print(json.dumps({"wall": time.perf_counter() - begun, "cpu": time.process_time() - used}))
 
 
 def measure_plain(header: dict[str, Any], top_k: int) -> dict[str, float]:
     """header: of the run to repeat, so that its very settings are compared."""
-    asked = json.dumps({"settings": header["settings"], "lock": header["lock"], "top_k": top_k})
+    names = ("compute", "unmask", "settings", "events")
+    decoders = [{name: contestant[name] for name in names} for contestant in header["contestants"]]
+    asked = json.dumps({"decoders": decoders, "top_k": top_k})
     command = [sys.executable, "-m", "tests.browser.measure", "--plain", asked]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
@@ -77,7 +80,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     asked = {"prompt": PROMPT, **header["settings"], **header["lock"]}
     page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
     page.wait_for_function(
-        "seen.moves && seen.load && document.querySelector('#sl-length input[type=number]')?.value == 240"
+        "seen.moves && seen.load && document.querySelector('#sl-gen-length input[type=number]')?.value == 240"
     )
     page.wait_for_timeout(3000)
     moves = page.evaluate("(seen.moves - seen.load) / 1000")
@@ -100,17 +103,17 @@ def big_trace(n: int = 1024) -> dict[str, Any]:
     """A made-up run of n positions and as many steps, everything the page has to draw."""
     rng, prompt = np.random.default_rng(0), 16
     records: list[dict[str, Any]] = []
-    for decoder in ("baseline", "surelock"):
+    for own in ("everything", "locks"):
         active = np.ones(n, dtype=bool)
         for step in range(n - prompt):
             rows = np.flatnonzero(active)
             edges = np.flatnonzero(np.diff(np.concatenate(([0], active.astype(np.int8), [0]))))
             edges[1::2] -= edges[::2]
             kl, confidence = rng.integers(20, 240, (2, len(rows)), dtype=np.uint8)
-            lock = [step + prompt - 8] if decoder == "surelock" and step >= 8 and step % 5 else []
+            lock = [step + prompt - 8] if own == "locks" and step >= 8 and step % 5 else []
             records.append(
                 {
-                    "decoder": decoder,
+                    "contestant": own,
                     "step": step,
                     "unmasked": [[prompt + step, 7 + step % 50]],
                     "locked": lock,
@@ -131,12 +134,14 @@ def big_trace(n: int = 1024) -> dict[str, Any]:
         "eos_id": 0,
         "length": n,
         "steps": n - prompt,
-        "settings": {"gen_length": n - prompt},
-        "lock": {"epsilon": 5e-4},
+        "contestants": [
+            Contestant(id="everything", name="Every position", decoder=Decoder()).to_plain(),
+            Contestant(id="locks", name="SureLock", decoder=Decoder(compute=LockRule())).to_plain(),
+        ],
     }
     return {
         "format": "surelock-trace",
-        "version": 1,
+        "version": 2,
         "header": header,
         "pieces": {str(i): f" word{i}" for i in range(7, 60)},
         "records": records,

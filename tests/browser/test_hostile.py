@@ -36,11 +36,12 @@ HOSTILE = [
 def unharmed(page: Page) -> None:
     """Nothing ran, and the stage still works."""
     assert page.evaluate(
-        "() => window.hit === undefined && document.querySelectorAll('.sl-stage img, .sl-stage script').length === 0"
+        """() => window.hit === undefined
+          && !document.querySelector('.sl-stage :is(img, script, a[href^=javascript]), .sl-lanes :is(img, script)')"""
     )
     seek(page, 1)
     seek(page, 3)
-    box = page.locator("canvas[data-lane=surelock]").bounding_box()
+    box = page.locator("canvas.sl-grid").nth(1).bounding_box()
     assert box is not None and box["width"] > 200 and box["height"] > 40
 
 
@@ -55,7 +56,10 @@ def hostile_trace() -> dict[str, Any]:
     document["header"]["prompt"] = "".join(HOSTILE)
     document["header"]["model"]["name"] = HOSTILE[0]
     document["header"]["created"] = HOSTILE[5]
-    document["header"]["settings"]["remasking"] = HOSTILE[0]
+    for number, contestant in enumerate(document["header"]["contestants"]):
+        contestant |= {"name": HOSTILE[number][:80], "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]}}
+        contestant["settings"][HOSTILE[3]] = HOSTILE[6]
+    document["header"]["contestants"][1]["name"] = "<a href='javascript:window.hit=1'>SureLock</a> %{x}"
     return document
 
 
@@ -68,6 +72,10 @@ def look_everywhere(page: Page) -> None:
     page.evaluate("() => { surelock.stage.pin(15); surelock.stage.pin(16); }")
     for tab in ("Runs", "Export", "About", "Analysis"):
         page.click(f"role=tab[name='{tab}']")
+    page.click("role=tab[name='Runs']")
+    for pick in page.locator(".sl-runs tbody input").all()[:2]:
+        pick.check()
+    page.click("text=Compare what is picked")
     page.wait_for_timeout(1200)
 
 
@@ -122,9 +130,11 @@ def test_hostile_links(page: Page, app: App) -> None:
         prompt=HOSTILE[0],
         remasking=HOSTILE[2],
         model=HOSTILE[1],
+        contestants=json.dumps([{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]),
         seed="1;alert(1)",
     )
     unharmed(page)
+    assert page.locator(".sl-lane-preset").first.input_value() == "own"
 
 
 def test_byte_pieces_join_to_characters(page: Page, app: App) -> None:

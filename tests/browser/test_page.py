@@ -28,19 +28,30 @@ def exported(page: Page, tmp_path: Path, tab: str = "Export", button: str = "Tra
     return path
 
 
-def true_states(document: dict[str, Any], decoder: str, step: int) -> list[int]:
-    """The states after a step, worked out from the records alone."""
+def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
+    """The states of the lane-th contestant after a step, worked out from the records alone."""
     header = document["header"]
-    states = [1] * len(header["prompt_tokens"]) + [0] * (header["length"] - len(header["prompt_tokens"]))
+    own = header["contestants"][lane]["id"]
+    masked = [False] * len(header["prompt_tokens"]) + [True] * (header["length"] - len(header["prompt_tokens"]))
+    locked, computed = [False] * header["length"], [True] * header["length"]
     for record in document["records"]:
-        if record["decoder"] == decoder and record["step"] <= step:
-            for position, _ in record["unmasked"]:
-                states[position] = 1
-            for position in record["locked"]:
-                states[position] = 2
-            for position in record.get("unlocked", ()):
-                states[position] = 1
-    return states
+        if record["contestant"] != own or record["step"] > step:
+            continue
+        for position in record.get("masked", ()):
+            masked[position] = True
+        for position, _ in (*record.get("written", ()), *record["unmasked"]):
+            masked[position] = False
+        for position in record.get("unlocked", ()):
+            locked[position] = False
+        for position in record["locked"]:
+            locked[position] = True
+        runs = record["computed"]
+        rows = {p for start, length in zip(runs[::2], runs[1::2], strict=True) for p in range(start, start + length)}
+        computed = [position in rows for position in range(header["length"])]
+    return [
+        0 if hidden else 2 if still else 1 if ran else 3
+        for hidden, still, ran in zip(masked, locked, computed, strict=True)
+    ]
 
 
 def test_the_recorded_run_moves_before_anything_is_pressed(page: Page, app: App) -> None:
@@ -58,12 +69,13 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert trace.positions.token.notna().all()
     for step in random.Random(0).sample(range(24), 10):
         seek(page, step)
-        for decoder in ("baseline", "surelock"):
-            assert drawn_states(page, decoder) == true_states(document, decoder, step), (decoder, step)
+        for lane in (0, 1):
+            assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
     seek(page, 23)
-    flops = trace.steps.groupby("decoder").flops.sum()
-    assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops['surelock'] / flops['baseline']:.0f} %"
-    tokens = [trace.positions[trace.positions.decoder == name].token.tolist() for name in ("baseline", "surelock")]
+    first, second = trace.contestants.contestant
+    flops = trace.steps.groupby("contestant").flops.sum()
+    assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
+    tokens = [trace.positions[trace.positions.contestant == own].token.tolist() for own in (first, second)]
     equal = sum(a == b for a, b in zip(*(line[-24:] for line in tokens), strict=True))
     assert f"{equal} of 24" in page.inner_text(".sl-gauge >> nth=3")
 
@@ -180,7 +192,7 @@ def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app:
 def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) -> None:
     visit(page, app.url)
     run_to_end(page)
-    canvas = page.locator("canvas[data-lane=surelock]")
+    canvas = page.locator("canvas.sl-grid").nth(1)
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
     assert page.evaluate("[...surelock.stage.pins.keys()]") == [16]
@@ -193,8 +205,8 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
 
 def test_invalid_settings_are_corrected_or_explained_beside_the_field(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=64, steps=48)
-    page.fill("#sl-length input[type=number]", "32")
-    page.press("#sl-length input[type=number]", "Tab")
+    page.fill("#sl-gen-length input[type=number]", "32")
+    page.press("#sl-gen-length input[type=number]", "Tab")
     expect(page.locator("#sl-steps")).to_contain_text("Lowered from 48")
     assert page.input_value("#sl-steps input[type=number]") == "32"
     page.click("text=More settings")
@@ -247,14 +259,14 @@ def test_damaged_traces_are_refused_and_good_ones_open(page: Page, app: App, tmp
     page.wait_for_function("surelock.stage.trace !== surelock.live.run.trace")
     assert page.inner_text(".sl-run-label").startswith("Imported run")
     seek(page, 11)
-    assert drawn_states(page, "surelock") == true_states(document, "surelock", 11)
+    assert drawn_states(page, 1) == true_states(document, 1, 11)
 
 
 def test_a_run_that_the_server_dropped_is_exported_as_it_was_streamed(page: Page, app: App, tmp_path: Path) -> None:
     visit(page, app.url)
     run_to_end(page)
     exact = read_trace(exported(page, tmp_path)).positions
-    page.evaluate("surelock.stage.trace.id = 'gone'")
+    page.evaluate("for (const lane of surelock.stage.trace.lanes) lane.source.run = 'gone'")
     rough = read_trace(exported(page, tmp_path)).positions
     assert rough.equals(exact)
     assert "no longer keeps this run" in page.inner_text(".sl-share [role=status]")
@@ -285,11 +297,11 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
     alone.goto(replay.as_uri())
     until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
     seek(alone, 17)
-    for decoder in ("baseline", "surelock"):
-        assert drawn_states(alone, decoder) == true_states(document, decoder, 17)
+    for lane in (0, 1):
+        assert drawn_states(alone, lane) == true_states(document, lane, 17)
     until(alone, "document.querySelector('.sl-plot').data?.length >= 4")
     x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
-    alone.locator("canvas[data-lane=surelock]").hover(position={"x": x + w / 2, "y": y + h / 2})
+    alone.locator("canvas.sl-grid").nth(1).hover(position={"x": x + w / 2, "y": y + h / 2})
     until(alone, "document.querySelectorAll('.sl-top-name').length === 10")
     assert errors == []
     offline.close()
@@ -300,25 +312,12 @@ def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
     run_to_end(page)
     link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace)")
     page.goto(link)
-    page.wait_for_function("document.querySelector('#sl-length input[type=number]')?.value === '48'")
+    page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]')?.value === '48'")
     assert page.input_value("#sl-prompt textarea") == "A cat & a <dog>"
     assert page.input_value("#sl-steps input[type=number]") == "24"
-    assert page.inner_text(".sl-epsilon-value") == "0.01"
-
-
-def test_two_runs_side_by_side(page: Page, app: App) -> None:
-    visit(page, app.url)
-    run_to_end(page)
-    run_to_end(page)
-    page.click("role=tab[name='Runs']")
-    assert page.locator(".sl-runs tbody tr").count() == 3
-    for row in (1, 2):
-        page.locator(".sl-runs tbody tr").nth(row).locator("input").check()
-    page.click("text=Compare the two picked")
-    page.click("text=Show their SureLock sides")
-    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock, run 3"
-    page.locator(".sl-runs tbody tr").nth(0).locator("text=Show").click()
-    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock"
+    assert page.locator(".sl-lane").count() == 2
+    page.locator(".sl-lane-details summary").nth(1).click()
+    assert page.inner_text(".sl-lane .sl-field-value >> nth=0") == "0.01"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -348,7 +347,7 @@ def test_dark_mode_redraws_the_grids(page: Page, app: App) -> None:
         "(light) => getComputedStyle(document.querySelector('.sl-side')).backgroundColor !== light", arg=light
     )
     page.wait_for_timeout(200)
-    assert set(drawn_states(page, "baseline")) == {0, 1}
+    assert set(drawn_states(page, 0)) == {0, 1}
     assert page.evaluate("surelock.stage.colours.masked") == "#222b3b"
 
 
@@ -398,10 +397,10 @@ def test_keyboard_only(page: Page, app: App) -> None:
     page.keyboard.press("Enter")
     wait_for_run(page)
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=90_000)
-    page.focus("canvas[data-lane=baseline]")
+    page.locator("canvas.sl-grid").nth(0).focus()
     page.keyboard.press("Tab")
     for _ in range(6):
-        if page.evaluate("document.activeElement.dataset.lane") == "surelock":
+        if page.evaluate("document.activeElement === document.querySelectorAll('canvas.sl-grid')[1]"):
             break
         page.keyboard.press("Tab")
     before = shown(page)
@@ -418,5 +417,5 @@ def test_the_summary_speaks_of_the_step(page: Page, app: App) -> None:
     assert page.text_content(".sl-stage > .sl-hidden").startswith("Step 24 of 24")
     seek(page, 12)
     page.wait_for_function("document.querySelector('.sl-stage > .sl-hidden').textContent.startsWith('Step 13 of 24')")
-    label = page.get_attribute("canvas[data-lane=surelock]", "aria-label") or ""
+    label = page.locator("canvas.sl-grid").nth(1).get_attribute("aria-label") or ""
     assert "masked" in label and "locked" in label

@@ -3,21 +3,25 @@ import test from "node:test";
 
 import { fillReplay, parseTrace, toCsv } from "../../assets/js/share.js";
 import { TraceError } from "../../assets/js/trace.js";
-import { small } from "./small.js";
+import { byHand, small } from "./small.js";
 
 const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");
 
-test("the table has a row per decoder, step and position", () => {
+test("the table has a row per contestant, step and position, under the names shown", () => {
   const lines = table(small()).split("\n");
   assert.equal(lines.length, 1 + 2 * 3 * 4 + 1); // the head, and what follows the last line's end
-  const rows = lines.filter((line) => line.startsWith("surelock,1,") || line.startsWith("baseline,0,3"));
+  const rows = lines.filter((line) => line.startsWith(`"'=Locks",1,`) || line.startsWith(`"All",0,3`));
   assert.deepEqual(rows, [
-    `baseline,0,3,masked,,,1,inf,0,1,100,100`,
-    `surelock,1,0,active,10,"Once",0,,,0.5,80,100`,
-    `surelock,1,1,locked,11," upon",1,0.5,0.5,0.5,80,100`,
-    `surelock,1,2,active,12,"'=a",1,0.5,0.5,0.5,80,100`,
-    `surelock,1,3,active,14,"A9",1,0.5,0.5,0.5,80,100`,
+    `"All",0,3,masked,,,1,inf,0,1,100,100`,
+    `"'=Locks",1,0,resting,10,"Once",0,,,0.5,80,100`,
+    `"'=Locks",1,1,locked,11," upon",1,0.5,0.5,0.5,80,100`,
+    `"'=Locks",1,2,active,12,"'=a",1,0.5,0.5,0.5,80,100`,
+    `"'=Locks",1,3,active,14,"A9",1,0.5,0.5,0.5,80,100`,
   ]);
+  const resting = table(byHand())
+    .split("\n")
+    .find((line) => line.startsWith(`"By hand",1,2,`));
+  assert.equal(resting, `"By hand",1,2,masked not computed,,,0,,,0.5,60,100`);
 });
 
 test("no cell is a formula, and quotes are doubled", () => {
@@ -35,7 +39,14 @@ test("the replay holds the document, whatever it says", () => {
 });
 
 test("a file that is no trace is refused in one sentence", () => {
-  for (const text of ["", "{", "null", "[]", '{"format":"surelock-trace","version":1}'])
+  for (const text of [
+    "",
+    "{",
+    "null",
+    "[]",
+    '{"format":"surelock-trace","version":1}',
+    '{"format":"surelock-trace","version":2}',
+  ])
     assert.throws(
       () => parseTrace(text),
       (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message),

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { Trace, TraceError } from "../../assets/js/trace.js";
-import { base64, record, small } from "./small.js";
+import { CHECK, make } from "./make-check.js";
+import { base64, byHand, contestant, record, small } from "./small.js";
 
 const trace = Trace.parse(small());
-const { baseline, surelock } = trace;
+const [all, locks] = trace.lanes;
 const joined = (rows) => rows.map((row) => row.join(" "));
+const steps = [-1, 0, 1, 2, 99];
 
 /** Equal but for the rounding to 32 bits. */
 function near(actual, expected) {
@@ -15,90 +18,189 @@ function near(actual, expected) {
 }
 
 test("the bytes of a KL are zero, 1e-12 to 100 on a log scale, and infinite", () => {
-  near(surelock.kl.subarray(0, 4), [0, 1e-12, 100, Infinity]);
-  near(surelock.confidence.subarray(0, 4), [0, 0.2, 0.4, 1]);
+  near(locks.kl.subarray(0, 4), [0, 1e-12, 100, Infinity]);
+  near(locks.confidence.subarray(0, 4), [0, 0.2, 0.4, 1]);
 });
 
 test("numbers come as lists too, null is an infinite KL, and what was not computed is NaN", () => {
-  near(baseline.kl.subarray(0, 4), [Infinity, Infinity, Infinity, Infinity]);
-  near(surelock.kl.subarray(4, 8), [NaN, 0.5, 0.5, 0.5]);
-  near(surelock.confidence.subarray(8, 12), [1, NaN, NaN, 1]);
+  near(all.kl.subarray(0, 4), [Infinity, Infinity, Infinity, Infinity]);
+  near(locks.kl.subarray(4, 8), [NaN, 0.5, 0.5, 0.5]);
+  near(locks.confidence.subarray(8, 12), [1, NaN, NaN, 1]);
 });
 
-test("states and tokens follow unmasking, locks and unlocks", () => {
-  const states = [-1, 0, 1, 2, 99].map((t) => surelock.row(t));
-  assert.deepEqual(joined(states), ["1 1 0 0", "2 1 1 0", "1 2 1 1", "2 2 2 1", "2 2 2 1"]);
-  const tokens = [-1, 0, 1].map((t) => surelock.tokens(t));
+test("states and tokens follow unmasking, locks and unlocks; what is not computed rests", () => {
+  const states = steps.map((t) => locks.row(t));
+  assert.deepEqual(joined(states), ["1 1 0 0", "2 1 1 0", "3 2 1 1", "2 2 2 1", "2 2 2 1"]);
+  const tokens = [-1, 0, 1].map((t) => locks.tokens(t));
   assert.deepEqual(joined(tokens), ["10 11 -1 -1", "10 11 12 -1", "10 11 12 14"]);
 });
 
+test("what a person wrote, masked and unlocked scrubs both ways", () => {
+  const [lane] = Trace.parse(byHand()).lanes;
+  assert.deepEqual(joined(steps.map((t) => lane.row(t))), ["1 1 0 0", "2 3 1 0", "2 3 4 1", "2 1 1 3", "2 1 1 3"]);
+  assert.deepEqual(joined([0, 1, 2].map((t) => lane.tokens(t))), ["10 11 12 -1", "10 11 -1 13", "10 11 15 14"]);
+  const since = [0, 1, 2].map((t) => [2, 3].map((p) => lane.unmaskStep(p, t)));
+  assert.deepEqual(since, [
+    [0, NaN],
+    [NaN, 1],
+    [2, 1],
+  ]);
+  assert.deepEqual([lane.unmaskStep(0, 2), lane.endsAt(1), lane.endsAt(2)], [-1, false, true]);
+});
+
 test("lastComputed and lockStep look back from a step", () => {
-  const computed = [-1, 0, 1, 2].map((t) => surelock.lastComputed(0, t));
-  const locked = [-1, 0, 1, 2].map((t) => surelock.lockStep(0, t));
+  const computed = [-1, 0, 1, 2].map((t) => locks.lastComputed(0, t));
+  const locked = [-1, 0, 1, 2].map((t) => locks.lockStep(0, t));
   assert.deepEqual(joined([computed, locked]), ["-1 0 0 2", "-1 0 -1 2"]);
-  const kept = Trace.parse({ ...small(), records: [record("surelock", 0, { locked: [3] }), record("surelock", 1)] });
-  assert.deepEqual([surelock.lockStep(1, 2), kept.surelock.lockStep(3, 1)], [1, 0]);
+  assert.equal(locks.lockStep(1, 2), 1);
 });
 
 test("top gives what was last listed", () => {
-  assert.deepEqual(joined(surelock.top(1, 2)), ["5 1", "6 0.2", "7 0", "8 0", "9 0"]);
-  assert.deepEqual([surelock.top(1, 0), surelock.top(0, 2), baseline.top(0, 2)], [[], [], null]);
+  assert.deepEqual(joined(locks.top(1, 2)), ["5 1", "6 0.2", "7 0", "8 0", "9 0"]);
+  assert.deepEqual([locks.top(1, 0), locks.top(0, 2), all.top(0, 2)], [[], [], null]);
 });
 
 test("the band of a step leaves out infinite values", () => {
   const band = ({ low, median, high }) => [low, median, high];
-  near(band(baseline.steps[1]), [0.3, 1.5, 2.7]);
-  near(band(surelock.steps[0]), [2e-13, 1e-12, 80]);
-  assert.deepEqual(band(baseline.steps[0]), [NaN, NaN, NaN]);
+  near(band(all.steps[1]), [0.3, 1.5, 2.7]);
+  near(band(locks.steps[0]), [2e-13, 1e-12, 80]);
+  assert.deepEqual(band(all.steps[0]), [NaN, NaN, NaN]);
 });
 
-test("agreement counts what both have unmasked, totals add up", () => {
-  const agreement = [-1, 0, 1].map((t) => Object.values(trace.agreement(t)));
+test("agreement counts what both have unmasked, totals are beside the reference", () => {
+  const agreement = [-1, 0, 1].map((t) => Object.values(trace.agreement(locks, all, t)));
   assert.deepEqual(joined(agreement), ["0 0", "1 1", "2 1"]);
-  const end = { flopsShare: 0.8, locked: 3, seconds: [3, 2], activeRatio: 9 / 12, both: 2, equal: 1 };
-  assert.deepEqual([trace.totals(2), trace.totals(-1)], [end, null]);
+  const shared = { locked: 3, seconds: 2, activeRatio: 9 / 12, steps: 3 };
+  const end = { flopsShare: 0.8, everyShare: 0.8, ...shared, speed: 1.5, both: 2, equal: 1 };
+  assert.deepEqual([trace.totals(locks, 2), trace.totals(locks, -1)], [end, null]);
+  trace.reference = locks;
+  const { flopsShare, everyShare, speed } = trace.totals(all, 2);
+  assert.deepEqual([flopsShare, everyShare, speed, trace.totals(locks, 2).flopsShare], [300 / 240, 1, 2 / 3, 0.8]);
+  assert.equal(trace.toDocument().header.reference, "b");
+  trace.reference = all;
 });
 
-test("a trace knows its document and its epsilon, and pairs with another", () => {
-  assert.deepEqual(trace.toDocument(), small());
-  assert.deepEqual([trace.count, trace.steps, trace.promptLength, trace.epsilon], [3, 3, 2, 0.01]);
-  const pair = Trace.pair(trace, Trace.parse(small()));
-  assert.deepEqual(pair.agreement(2), { both: 2, equal: 2 });
+test("a trace knows its document, its sizes and what locks", () => {
+  const { header, ...rest } = small();
+  assert.deepEqual(trace.toDocument(), { header: { ...header, reference: "a" }, ...rest });
+  assert.deepEqual([trace.count, trace.steps, trace.promptLength], [3, 3, 2]);
+  assert.deepEqual([all.epsilon, locks.epsilon], [NaN, 0.01]);
 });
 
-const first = (more) => ({ records: [record("surelock", 0, more)] });
+test("a branch has its parent's first steps, in every way", () => {
+  const whole = Trace.parse(small());
+  const child = contestant(
+    "c",
+    "Child",
+    { kind: "age", steps: 3 },
+    { parent: "b", events: [{ step: 2, kind: "rule" }] },
+  );
+  const lane = whole.branch(child, 2);
+  assert.equal(lane.count, 2);
+  for (const t of [0, 1]) {
+    assert.deepEqual(lane.row(t), locks.row(t));
+    assert.deepEqual(lane.tokens(t), locks.tokens(t));
+  }
+  assert.deepEqual(lane.kl.subarray(0, 8), locks.kl.subarray(0, 8));
+  assert.deepEqual(lane.top(1, 1), locks.top(1, 1));
+  whole.append(record("c", 2));
+  const again = Trace.parse(whole.toDocument());
+  assert.deepEqual(
+    again.lanes.map(({ id, count, name }) => [id, count, name]),
+    [
+      ["a", 3, "All"],
+      ["b", 3, "=Locks"],
+      ["c", 3, "Child"],
+    ],
+  );
+  assert.deepEqual(joined([0, 1, 2].map((t) => again.lane("c").row(t))), ["2 1 1 0", "3 2 1 1", "1 2 1 1"]);
+});
+
+test("lanes of several traces stand beside each other under their own names", () => {
+  const other = Trace.parse(byHand());
+  other.pieces.add({ 99: "x" });
+  const sides = [
+    { trace: other, lane: other.lanes[0], name: "By hand, run 2" },
+    { trace, lane: locks, name: "Locks, run 1" },
+  ];
+  const beside = Trace.of(sides);
+  const { contestants } = beside.toDocument().header;
+  assert.deepEqual(
+    contestants.map(({ id, name }) => [id, name]),
+    [
+      ["lane-1", "By hand, run 2"],
+      ["lane-2", "Locks, run 1"],
+    ],
+  );
+  assert.deepEqual(beside.lanes[1].row(2), locks.row(2));
+  assert.deepEqual(beside.lanes[1].tokens(2), locks.tokens(2));
+  assert.equal(beside.reference, beside.lanes[0]);
+  assert.equal(beside.pieces.name(99), "x");
+  assert.deepEqual(Trace.parse(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
+  assert.ok(trace.like(other));
+  assert.ok(!trace.like(Trace.parse({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
+});
+
+test("a trace of version 1 opens", () => {
+  const first = JSON.parse(readFileSync(new URL("../traces/version-1.json", import.meta.url), "utf-8"));
+  const opened = Trace.parse(first);
+  assert.deepEqual(
+    opened.lanes.map(({ name, epsilon, count }) => [name, epsilon, count]),
+    [
+      ["Selection", NaN, 12],
+      ["SureLock and selection", 0.05, 12],
+    ],
+  );
+  const { compute, unmask, settings } = opened.lanes[1].contestant;
+  assert.deepEqual([compute.select.fraction, compute.lock.unlock.period, unmask.p], [0.7, 2, 0.8]);
+  assert.deepEqual(Object.keys(settings).includes("remasking"), false);
+});
+
+test("the check of the structure is the one made from the schema", () => {
+  assert.equal(readFileSync(CHECK, "utf-8"), make(), "run `npm run schema`");
+});
+
+const first = (more) => ({ records: [record("b", 0, more)] });
 const headed = (more) => ({ header: { ...small().header, ...more } });
+const five = ["v", "w", "x", "y", "z"].map((id) => contestant(id, id, { kind: "everything" }));
 const damages = [
   ["is not a SureLock trace", { format: "x" }],
-  ["version 9", { version: 9 }],
-  ["no usable length", { header: undefined }],
-  ["no usable length", headed({ length: 0 })],
-  ["no usable length", headed({ length: 8192, steps: 8192 })],
-  ["no usable length", headed({ prompt_tokens: [1, 2, 3, 4, 5] })],
-  ["no settings", headed({ settings: null })],
-  ["neither text nor bytes", { pieces: { 1: 2 } }],
-  ["neither text nor bytes", { pieces: { 1: [256] } }],
-  ["no records", { records: undefined }],
+  ["version 3", { version: 3 }],
+  ["must have required property 'header'", { header: undefined }],
+  ["at header/length", headed({ length: 0 })],
+  ["too large", headed({ length: 8192, steps: 8192 })],
+  ["prompt is longer", headed({ prompt_tokens: [1, 2, 3, 4, 5] })],
+  ["at header/contestants: it must NOT have more than 4 items", headed({ contestants: five })],
+  ["NOT have fewer than 1 items", headed({ contestants: [] })],
+  ["required property 'name'", headed({ contestants: [{ ...five[0], name: undefined }] })],
+  ["at header/contestants/0/name", headed({ contestants: [{ ...five[0], name: "" }] })],
+  ["same id", headed({ contestants: [five[0], five[0]] })],
+  ["is not there", headed({ reference: "nobody" })],
+  ["is not there", headed({ contestants: [{ ...five[0], parent: "nobody" }] })],
+  ["at pieces/1", { pieces: { 1: 2 } }],
+  ["at pieces/1", { pieces: { 1: [256] } }],
+  ["required property 'records'", { records: undefined }],
   ["no steps", { records: [] }],
-  ["no decoder", { records: [record("other", 0)] }],
-  ["in order", { records: [record("surelock", 1)] }],
-  ["in order", { records: [0, 1, 2, 3].map((t) => record("surelock", t)) }],
+  ["no contestant", { records: [record("other", 0)] }],
+  ["in order", { records: [record("b", 1)] }],
+  ["in order", { records: [0, 1, 2, 3].map((t) => record("b", t)) }],
   ["outside the sequence", first({ locked: [4] })],
+  ["outside the sequence", first({ written: [[4, 1]] })],
   ["outside the sequence", first({ computed: [1, 4] })],
   ["outside the sequence", first({ computed: [2, 2, 0, 2] })],
   ["positions is incomplete", first({ computed: [0] })],
   ["number of KL values", first({ kl: [1] })],
   ["not base64", first({ confidence: "%" })],
-  ["no position", first({ unmasked: [7] })],
-  ["no list of locked", first({ locked: null })],
-  ["no number", first({ seconds: -1 })],
+  ["at records/0/unmasked/0", first({ unmasked: [7] })],
+  ["at records/0/locked", first({ locked: null })],
+  ["at records/0/seconds", first({ seconds: -1 })],
   ["number of likely tokens", first({ top: { at: [0, 1], ids: [1], p: base64(1) } })],
 ];
 
 test("a damaged trace is refused in one sentence", () => {
   for (const [part, change] of damages)
     assert.throws(
-      () => Trace.parse({ ...small(), ...change }),
+      () => Trace.parse(JSON.parse(JSON.stringify({ ...small(), ...change }))),
       (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message) && error.message.includes(part),
       JSON.stringify(change),
     );

@@ -39,14 +39,32 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "block_length": (7, -1, "x", 10**12),
     "temperature": (-1, "hot", []),
     "cfg_scale": (-1, "x", [], 1e308),
-    "remasking": ("", "<b>", ["a"], 3),
+    "remasking": ("<b>", ["a"], 3),
+    "compute": ("lock+age", "select+block_cache", "best", "lock+select+select", "+", ["lock"], {"kind": "lock"}, 3),
+    "unmask": ("replay", "<b>", {}, 3),
+    "refresh": (0, 4, "x"),
+    "events": (
+        5,
+        {},
+        "lock",
+        [7],
+        [{}],
+        [{"step": 1}],
+        [{"step": 1, "kind": "erase", "position": 1}],
+        [FILE],
+        [{"step": 10**9, "kind": "lock", "position": 1}],
+        [{"step": 1, "kind": "lock", "position": 10**9}],
+        [{"step": 1, "kind": "mask", "position": 0}],
+        [{"step": 1, "kind": "write", "position": 9, "token": 1}],
+        [{"step": 1, "kind": "lock", "position": 0}, {"step": 1, "kind": "unlock", "position": 0}],
+    ),
     "seed": (-1, 1.5, "x", None),
     "suppress_eos": ("yes", 2),
     "no_repeat_ngram_size": (-1, "x", 2.5, []),
     "model": ("/etc", "../stories", "GSAI-ML/LLaDA-8B-Instruct", "stories/", ".", ["a"], {}),
     "nonsense": (1,),
 }
-FUNCTIONS = ("pause", "stop", "top", "export", "model_state", "nonsense", "__class__")
+FUNCTIONS = ("pause", "stop", "top", "export", "model_state", "token", "nonsense", "__class__")
 ARGUMENTS: tuple[Any, ...] = (
     [], [None], [3], [["a"]], [{}], {"a": 1}, "x", ["guess", 0, 0], ["../x"], ["x", 10**30, -1],
 )  # fmt: skip
@@ -136,6 +154,8 @@ def bad_call(http: httpx.Client, url: str, rng: random.Random, stage: int) -> Ou
     name = f"{function}({str(arguments)[:40]})"
     if answer.status_code == 200 and answer.json() in (None, False, "This page does not offer that model."):
         return Outcome(name, reason="nothing")
+    if answer.status_code == 200 and isinstance(answer.json(), dict) and answer.json().keys() == {"problem"}:
+        return Outcome(name, reason=answer.json()["problem"])
     return judge(name, answer)
 
 

@@ -1,3 +1,0 @@
-import(new URL("surelock/js/epsilon.js", document.baseURI).href).then(({ connect }) =>
-  connect({ element, props, watch }),
-);

@@ -1,0 +1,213 @@
+"""Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache.
+
+A rule is a small frozen dataclass with two methods. `rows(state, active)`, before the forward, chooses from the active
+slots (not locked, of sequences that have not ended); `after(state, reading)`, once the step's tokens are committed,
+says what locks or unlocks for good. The rules that lock are in `locking.py`. Whatever a rule says, the sampler adds the
+masked positions of a block in the block's last step: they must be committed in it, from a posterior of their own.
+
+Not here: dLLM-Cache's adaptive update compares the values of all rows in every layer with the cached ones, so it is no
+choice of rows that a step could make before its forward.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from surelock.decoding.setting import check, setting
+
+if TYPE_CHECKING:
+    from surelock.decoding.posterior import Reading
+    from surelock.decoding.state import Slots, State
+
+#: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
+ZERO_KL = 1e-9
+
+
+@dataclass(slots=True)
+class Changes:
+    """What a rule decides after a step: slots that lock or unlock from the next step on."""
+
+    locked: Slots = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    unlocked: Slots = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+
+class ComputeRule:
+    """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
+
+    needs_kl: it looks at the step-wise KL, or at confidences that only a computed row has. locks: positions lock under
+    it, so it can be combined with a rule that only chooses (`LockRule() & SelectRule(0.8)`).
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    label: ClassVar[str]
+    sentence: ClassVar[str]
+    needs_kl: ClassVar[bool] = False
+    locks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        """The slots that this step computes, ascending: all that are active, unless a rule knows better.
+
+        A locked slot among them is probed: it runs, but the cache keeps its former keys and values.
+        """
+        return active
+
+    def after(self, state: State, reading: Reading) -> Changes:
+        """What locks or unlocks now. The canvas is the one after the commit."""
+        return Changes()
+
+    @property
+    def kinds(self) -> str:
+        """The kinds of all rules in it: "lock+select"."""
+        return self.kind
+
+    def __and__(self, other: ComputeRule) -> ComputeRule:
+        return Both(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Everything(ComputeRule):
+    """Every position in every step: the plain sampler of LLaDA (its `generate.py`)."""
+
+    kind: ClassVar[str] = "everything"
+    label: ClassVar[str] = "Every position"
+    sentence: ClassVar[str] = "Computes every position in every step."
+
+
+@dataclass(frozen=True, slots=True)
+class SelectRule(ComputeRule):
+    """The ceil(fraction * M) of each sequence's M active rows that were uncomputed the longest (Experiment 5).
+
+    The paper does not say which rows. Here the longest uncomputed come first, among equals the larger last KL, then the
+    lowest position; the first step computes all.
+    """
+
+    kind: ClassVar[str] = "select"
+    label: ClassVar[str] = "Selection"
+    sentence: ClassVar[str] = "Computes a share of the positions in a step, those left out the longest."
+    needs_kl: ClassVar[bool] = True
+
+    fraction: float = setting(
+        "number",
+        0.8,
+        "Share computed",
+        "Share of the active positions that a step computes.",
+        low=0,
+        above=True,
+        high=1,
+        offered=(0.05, 1, 0.05),
+        flat="select_fraction",
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        if state.step == 0 or self.fraction == 1:
+            return active
+        chosen = []
+        for part in state.split(active):
+            slots = active[part]
+            count = math.ceil(self.fraction * len(slots) - 1e-9)
+            order = np.lexsort((slots, -np.maximum(state.kl[slots], ZERO_KL), state.computed_at[slots]))
+            chosen.append(np.sort(slots[order[:count]]))
+        return np.concatenate(chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockCache(ComputeRule):
+    """Everything when a block begins, then only the block (Fast-dLLM's `generate_with_dual_cache`).
+
+    dual=False: the block and what follows it (its `generate_with_prefix_cache`).
+    """
+
+    kind: ClassVar[str] = "block_cache"
+    label: ClassVar[str] = "Block cache"
+    sentence: ClassVar[str] = "Computes everything when a block begins, then only the block."
+
+    dual: bool = setting(
+        "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        kept = np.zeros(state.canvas.total, dtype=bool)
+        for b, step in enumerate(state.schedule.steps_in_block.tolist()):
+            block, own = state.schedule.block(b), state.canvas.slots_of(b)
+            kept[own if step == 0 else block if self.dual else slice(block.start, own.stop)] = True
+        return active[kept[active]]
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedCache(ComputeRule):
+    """What is masked or was committed in the step before; everything every `refresh` steps (dKV-Cache, decode variant).
+
+    As in its `llada_dkv_cache_decode.py`, steps are counted within a block, whose first two compute everything.
+    """
+
+    kind: ClassVar[str] = "delayed_cache"
+    label: ClassVar[str] = "Delayed cache"
+    sentence: ClassVar[str] = "Computes what is masked or was just written, and everything now and then."
+
+    refresh: int = setting(
+        "whole", 8, "Refresh every", "Steps after which everything is computed again.", low=1, offered=(1, 64, 1)
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        steps = state.schedule.steps_in_block
+        whole = (steps < 2) | (steps % self.refresh == 0)
+        unseen = state.masked[active] | (state.visible[active] == 0)
+        return active[unseen | whole[state.canvas.sequence[active]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Both(ComputeRule):
+    """A rule that locks, and one that chooses from what is not locked.
+
+    The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError for any other pair.
+    """
+
+    kind: ClassVar[str] = "both"
+
+    lock: ComputeRule
+    select: ComputeRule
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.select, ComputeRule):
+            raise ValueError(f"a compute rule can be combined with another one only, not with {self.select!r}")
+        if self.select.locks and not self.lock.locks:
+            lock, select = self.select, self.lock
+            object.__setattr__(self, "lock", lock)
+            object.__setattr__(self, "select", select)
+        if not self.lock.locks or self.select.locks or Both.kind in (self.lock.kind, self.select.kind):
+            kinds = f"{self.lock.kind!r} and {self.select.kind!r} together"
+            raise ValueError(f"compute cannot be {kinds}: one of two rules must lock positions, the other one must not")
+
+    @property
+    def kinds(self) -> str:
+        return f"{self.lock.kind}+{self.select.kind}"
+
+    @property
+    def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"{self.lock.label}, {self.select.label.lower()}"
+
+    @property
+    def sentence(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"{self.lock.sentence} {self.select.sentence}"
+
+    @property
+    def needs_kl(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.lock.needs_kl or self.select.needs_kl
+
+    @property
+    def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return True
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        return self.lock.rows(state, self.select.rows(state, active))
+
+    def after(self, state: State, reading: Reading) -> Changes:
+        return self.lock.after(state, reading)

@@ -1,0 +1,65 @@
+"""All settings, rules, policies and presets as JSON: what the page, the replay and an agent read about them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from surelock.decoding.choices import COMPUTE, UNMASK, plain_choice
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.presets import PRESETS
+from surelock.decoding.setting import Setting, described
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.unmasking import UnmaskPolicy
+
+
+def describe() -> dict[str, Any]:
+    """{"settings": {name: ...}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind: ...}}.
+
+    A setting is its description (see `Setting`) with its default; a nested group has "settings" of its own.
+    """
+    return {
+        "settings": _settings(DecodeSettings),
+        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in COMPUTE.items()},
+        "unmask": {kind: _choice(policy) for kind, policy in UNMASK.items()},
+    }
+
+
+def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The presets for a model's generation_config.json: id, name, sentence, compute and unmask in plain form."""
+    made = [(preset, preset.decoder(generation)) for preset in PRESETS.values()]
+    return [
+        {
+            "id": preset.id,
+            "name": preset.name,
+            "sentence": preset.sentence,
+            "compute": plain_choice(decoder.compute),
+            "unmask": plain_choice(decoder.unmask),
+        }
+        for preset, decoder in made
+    ]
+
+
+def _choice(kind: type[ComputeRule] | type[UnmaskPolicy]) -> dict[str, Any]:
+    return {"label": kind.label, "sentence": kind.sentence, "settings": _settings(kind)}
+
+
+def _settings(kind: type) -> dict[str, Any]:
+    defaults = kind()
+    return {name: _setting(setting, getattr(defaults, name)) for name, setting in described(kind)}
+
+
+def _setting(setting: Setting, default: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "kind": setting.kind,
+        "label": setting.label,
+        "help": setting.help,
+        "range": setting.range,
+        "default": default,
+        "flat": setting.flat,
+        "advanced": setting.advanced,
+    }
+    told |= {name: getattr(setting, name) for name in ("low", "high") if math.isfinite(getattr(setting, name))}
+    told |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
+    return told if setting.group is None else told | {"settings": _settings(setting.group)}

@@ -1,0 +1,163 @@
+"""What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere.
+
+Nobody sends messages into a running generator. To intervene at step t is to start a decoder with the same settings and
+one event more; its first t steps are those of the other, bit for bit on one kind of machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.setting import Setting
+
+if TYPE_CHECKING:
+    from surelock.decoding.canvas import Canvas
+    from surelock.decoding.state import State
+    from surelock.decoding.unmasking import UnmaskPolicy
+
+KINDS = ("lock", "unlock", "write", "mask", "rule")
+_WHOLE = Setting(kind="whole", label="", help="", low=0)
+#: What excludes what at one position in one step.
+_OPPOSED = ({"lock", "unlock"}, {"write", "mask"}, {"lock", "mask"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One intervention, before step `step` (0-based) computes.
+
+    kind: "lock" or "unlock" a position; "write" puts `token` there, masked or not, and the position is computed until
+    it locks anew; "mask" makes it masked again; "rule": from here on, `compute` decides. position: of the sequence,
+    prompt included (0-based); the prompt can be locked and unlocked, not written or masked. sequence: of the batch; a
+    rule holds for all of it. Raises ValueError for what cannot be.
+    """
+
+    step: int
+    kind: str
+    position: int | None = None
+    token: int | None = None
+    compute: ComputeRule | None = None
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"event kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+        needed = {"step", "sequence"} | ({"position"} if self.kind != "rule" else set())
+        needed |= {"token"} if self.kind == "write" else set()
+        for name in ("step", "sequence", "position", "token"):
+            value = getattr(self, name)
+            if name in needed:
+                object.__setattr__(self, name, _WHOLE.checked(f"event {name}", value))
+            elif value is not None:
+                raise ValueError(f"event {name} is given, but to {self.kind!r} there is none")
+        if (self.kind == "rule") != isinstance(self.compute, ComputeRule):
+            raise ValueError(
+                f"event compute must be a rule for the kind 'rule', and nothing else, not {self.compute!r}"
+            )
+
+    @property
+    def where(self) -> str:
+        """Its step and place, in words."""
+        return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
+
+
+class Events:
+    """The events of one run, checked against what it is asked to do.
+
+    Raises ValueError, one sentence, for an event at a step or place that does not exist, on a prompt token that would
+    be written or masked, with a token that cannot stand in a text, or against another event of its step.
+    """
+
+    def __init__(
+        self, events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy
+    ) -> None:
+        self._events = tuple(events)
+        for event in self._events:
+            if not isinstance(event, Event):
+                raise ValueError(f"events must be a list of Event, not {event!r}")
+            if event.step >= steps:
+                raise ValueError(f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}")
+            if event.position is not None:
+                _check_place(event, canvas, vocab_size, policy)
+        _check_pairs(self._events)
+
+    def due(self, step: int) -> list[Event]:
+        """Those of this step, in an order in which a locked position can be written and a written one locked."""
+        due = [event for event in self._events if event.step == step]
+        return sorted(due, key=lambda event: ("unlock", "mask", "write", "lock", "rule").index(event.kind))
+
+    @property
+    def rules(self) -> list[ComputeRule]:
+        """The rules that events bring in."""
+        return [event.compute for event in self._events if event.compute is not None]
+
+    def close(self, step: int) -> None:
+        """The run ended before `step`. Raises ValueError if an event was to come."""
+        late = [event for event in self._events if event.step >= step]
+        if late:
+            raise ValueError(f"{late[0].where}: there is no such step, the run ended before step {step}")
+
+
+def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPolicy) -> None:
+    assert event.position is not None
+    if event.sequence >= canvas.batch:
+        raise ValueError(f"{event.where}: there is no sequence {event.sequence}, the batch has {canvas.batch}")
+    length = int(canvas.lengths[event.sequence])
+    if event.position >= length:
+        raise ValueError(f"{event.where}: there is no such position, the sequence has {length}, from 0 to {length - 1}")
+    if event.kind in ("write", "mask"):
+        if canvas.is_prompt[canvas.slot(event.sequence, event.position)]:
+            raise ValueError(f"{event.where}: it belongs to the prompt, whose tokens stay as they are")
+        if policy.scores is None:
+            raise ValueError(
+                f"{event.where}: under the policy {policy.kind!r} tokens and their steps are given already"
+            )
+    if event.token is not None and (event.token >= vocab_size or event.token == canvas.mask_id):
+        named = "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"
+        raise ValueError(f"{event.where}: token {event.token} cannot be written, it is {named}")
+
+
+def _check_pairs(events: Sequence[Event]) -> None:
+    kinds: dict[Any, set[str]] = {}
+    for event in events:
+        place = (event.step, event.sequence, event.position)
+        others = kinds.setdefault(place, set())
+        if event.kind in others:
+            raise ValueError(f"{event.where}: it is asked twice to {event.kind}")
+        others.add(event.kind)
+        for pair in _OPPOSED:
+            if pair <= others:
+                raise ValueError(f"{event.where}: it cannot {' and '.join(sorted(pair))} at once")
+
+
+def apply(event: Event, state: State) -> None:
+    """Do to the state what the event says. Raises ValueError, one sentence, where that cannot be done."""
+    canvas = state.canvas
+    assert event.position is not None
+    slot = canvas.slot(event.sequence, event.position)
+    slots = np.array([slot])
+    if not state.alive[slot]:
+        raise ValueError(f"{event.where}: sequence {event.sequence} has ended before")
+    masked, locked = bool(state.masked[slot]), bool(state.locked[slot])
+    if event.kind == "lock" and (masked or locked):
+        raise ValueError(f"{event.where}: it is {'masked' if masked else 'locked'}, so it cannot be locked")
+    if event.kind == "lock" and state.computed_at[slot] < 0:
+        raise ValueError(f"{event.where}: it was never computed, so there is nothing to lock")
+    if event.kind == "unlock" and not locked:
+        raise ValueError(f"{event.where}: it is not locked, so it cannot be unlocked")
+    if event.kind == "mask" and masked:
+        raise ValueError(f"{event.where}: it is masked already")
+    if event.kind == "lock":
+        state.lock(slots)
+    elif locked:
+        state.unlock(slots)
+    if event.kind == "write":
+        canvas.commit(slots, np.array([event.token]))
+    if event.kind == "mask":
+        canvas.mask(slots)
+    if event.kind in ("write", "mask"):
+        state.visible[slots] = 0

@@ -1,0 +1,99 @@
+"""Decoders by name, each with one sentence: what the page, the arena and `--contestant` offer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surelock.decoding.choices import Decoder, chosen_kinds, flat_settings, present_names
+from surelock.decoding.recommended import recommended
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A decoder by name. given: its choices in the flat form; what it leaves open is the model's, or the default."""
+
+    id: str
+    name: str
+    sentence: str
+    given: dict[str, Any]
+
+    def decoder(self, generation: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> Decoder:
+        """The decoder for a model's generation_config.json.
+
+        shared: settings (flat) over what it recommends, of which those count that the decoder has.
+        """
+        values = {name: value for name, value in generation.items() if name not in ("compute", "select_fraction")}
+        rules, policy = chosen_kinds(present_names(values) | self.given)
+        owners = {name: each.kind for name, each in flat_settings().items()}
+        own = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
+        return recommended(values, own | self.given)
+
+
+PRESETS: dict[str, Preset] = {
+    preset.id: preset
+    for preset in (
+        Preset(
+            "everything",
+            "Every position",
+            "Computes every position in every step, as LLaDA does.",
+            {"compute": "everything"},
+        ),
+        Preset("surelock", "SureLock", "Stops computing a position once it has converged.", {"compute": "lock"}),
+        Preset(
+            "literal",
+            "SureLock to the letter",
+            "Algorithm 1 as printed: a position may lock in the step that writes it.",
+            {"compute": "lock", "visible_steps": 0},
+        ),
+        Preset(
+            "selection",
+            "Selection",
+            "Computes the four fifths of the positions that were left out the longest.",
+            {"compute": "select"},
+        ),
+        Preset(
+            "surelock-selection",
+            "SureLock and selection",
+            "Locks what has converged, and selects from the rest: the paper's hybrid.",
+            {"compute": "lock+select"},
+        ),
+        Preset(
+            "age",
+            "Lock by age",
+            "Locks a position once it was seen for some steps, whatever it looks like: a control.",
+            {"compute": "age"},
+        ),
+        Preset(
+            "threshold",
+            "Parallel threshold",
+            "Writes all positions at once that are certain enough (Fast-dLLM).",
+            {"compute": "everything", "unmask": "threshold"},
+        ),
+        Preset(
+            "surelock-threshold",
+            "SureLock and parallel threshold",
+            "Fewer steps and fewer rows: writes what is certain, locks what has converged.",
+            {"compute": "lock", "unmask": "threshold"},
+        ),
+        Preset(
+            "dual-cache",
+            "Dual cache",
+            "Computes everything when a block begins, then only the block (Fast-dLLM).",
+            {"compute": "block_cache"},
+        ),
+        Preset(
+            "delayed-cache",
+            "Delayed cache",
+            "Computes what is masked or was just written, and everything now and then (dKV-Cache).",
+            {"compute": "delayed_cache"},
+        ),
+        Preset(
+            "klass",
+            "KLASS",
+            "Writes all positions that are certain and have stood still (KLASS).",
+            {"compute": "everything", "unmask": "klass"},
+        ),
+    )
+}

@@ -1,0 +1,57 @@
+"""Who races: decoders under names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
+from surelock.decoding.presets import PRESETS
+
+MOST = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contestant:
+    """A decoder in a race. id: unique in its race. parent: the contestant it branched from, None for none."""
+
+    id: str
+    name: str
+    decoder: Decoder
+    parent: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a trace's header holds of it."""
+        return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Contestant:
+        """Raises ValueError, which names the field, for what is no contestant."""
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"a contestant must be an object, not {plain!r}")
+        values = dict(plain)
+        name, own, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
+        for what, value in (("name", name), ("id", own)):
+            if not isinstance(value, str) or not value.strip() or len(value) > 80:
+                raise ValueError(f"a contestant needs {what}: a text of at most 80 characters, not {value!r}")
+        if parent is not None and not isinstance(parent, str):
+            raise ValueError(f"parent must be the id of a contestant or None, not {parent!r}")
+        return cls(id=own, name=name, decoder=Decoder.from_plain(values), parent=parent)
+
+
+def check_field(contestants: Sequence[Contestant]) -> None:
+    """Raise ValueError unless these can race together: one to four, each its own id."""
+    if not 1 <= len(contestants) <= MOST:
+        raise ValueError(f"one to four contestants can race, not {len(contestants)}")
+    ids = [contestant.id for contestant in contestants]
+    if twice := [own for own in ids if ids.count(own) > 1]:
+        raise ValueError(f"two contestants have the id {twice[0]!r}")
+
+
+def beside_every_position(name: str, decoder: Decoder) -> list[Contestant]:
+    """The pair that shows what a rule does: the same decoder computing every position, and the decoder itself."""
+    plain = replace(decoder, compute=Everything(), events=())
+    first = Contestant(id="everything", name=PRESETS["everything"].name, decoder=plain)
+    return [first, Contestant(id="own", name=name, decoder=decoder)]

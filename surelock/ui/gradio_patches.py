@@ -1,0 +1,53 @@
+"""What this page changes in Gradio itself, all of it, each with the version it was needed for and the reason.
+
+Look at each again when Gradio is updated: what is no longer needed goes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gradio as gr
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "js" / "load" / "frames.js"
+POLL_SECONDS = 0.02
+
+
+def poll_calmly(page: gr.Blocks) -> None:
+    """Gradio 6.31: its queue looks for work 1000 times a second, idle or not: 7 % of a core. Fifty times will do."""
+    page._queue.sleep_when_free = POLL_SECONDS
+    page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
+
+
+class CalmFrames:
+    """Gradio 6.31: its loading screen leaves a frame loop running (see ``load/frames.js``), and what it is given as
+    ``head`` comes too late, its own scripts have run by then. ASGI middleware that puts the script at the head of the
+    page itself.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.head = f"<head><script>{_SCRIPT.read_text('utf-8')}</script>".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request, with the script in what answers ``/``."""
+        if scope["type"] != "http" or scope["path"] != "/":
+            return await self.app(scope, receive, send)
+        start: Message = {}
+
+        async def send_with_script(message: Message) -> None:
+            nonlocal start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            if start:
+                if b"<head>" in message["body"]:
+                    message["body"] = message["body"].replace(b"<head>", self.head, 1)
+                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
+                await send(start)
+                start = {}
+            await send(message)
+
+        await self.app(scope, receive, send_with_script)

@@ -1,0 +1,322 @@
+"""Contestants on the page: one to four lanes, a chosen reference, comparisons under their own names, and what if."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas
+import pytest
+from playwright.sync_api import Page, expect
+
+from surelock.decoding.choices import COMPUTE, UNMASK
+from surelock.trace.frames import read_trace
+from tests.browser.actions import drawn_states, run_to_end, seek, status, until, visit
+from tests.browser.server import App
+from tests.browser.test_page import exported, true_states
+
+FOUR = ["everything", "surelock", "threshold", "dual-cache"]
+NAMES = ["Every position", "SureLock", "Parallel threshold", "Dual cache"]
+LANES = "surelock.stage.trace.lanes"
+
+
+def race(page: Page, app: App, *presets: str, **settings: Any) -> None:
+    """Open the page with these lanes, and run them to their end."""
+    visit(page, app.url, contestants=json.dumps(presets), epsilon=None, percentile=None, **settings)
+    run_to_end(page)
+
+
+def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
+    """Go to a step, point at a cell of a lane, and press a button of "What if …"; wait for the new run's end."""
+    seek(page, step)
+    x, y, w, h = page.evaluate("([lane, cell]) => surelock.stage.sides[lane].grid.rect(cell)", [lane, cell])
+    page.locator("canvas.sl-grid").nth(lane).hover(position={"x": x + w / 2, "y": y + h / 2})
+    if not page.evaluate("document.querySelector('.sl-whatif').open"):
+        page.click(".sl-whatif summary")
+    before = page.evaluate(f"{LANES}.length")
+    page.wait_for_timeout(400)  # likely words come from the server
+    page.locator(f".sl-whatif button:enabled:has-text('{action}')").first.click()
+    page.wait_for_function(f"(n) => {LANES}.length !== n || /./.test(surelock.stage.status.textContent)", arg=before)
+    page.wait_for_function(
+        "surelock.stage.root.dataset.state === 'idle' && surelock.stage.trace.growing", timeout=90_000
+    )
+    page.wait_for_function("!surelock.stage.trace.live", timeout=90_000)
+
+
+def told(page: Page) -> dict[str, Any]:
+    """What the stage holds of each lane at its end: name, tokens, states and totals, the same in every page."""
+    return page.evaluate(
+        """() => Object.fromEntries(surelock.stage.trace.lanes.map((lane) => {
+          const { totalFlops, totalRows, lockedCount } = lane.at(1e9), last = lane.count - 1;
+          return [lane.name, { tokens: [...lane.tokens(last)], states: [...lane.row(last)], steps: lane.count,
+            totals: [totalFlops, totalRows, lockedCount], asked: JSON.stringify(lane.contestant.compute) }];
+        }))"""
+    )
+
+
+def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path) -> None:
+    """On the page, in the export, in pandas, in the CSV, imported again, and in the replay offline."""
+    race(page, app, *FOUR)
+    assert page.locator(".sl-side h2").all_inner_texts() == NAMES
+    path = exported(page, tmp_path)
+    document = json.loads(path.read_text("utf-8"))
+    assert [contestant["name"] for contestant in document["header"]["contestants"]] == NAMES
+    for step in (0, 5, 13, 23):
+        seek(page, step)
+        for lane in range(4):
+            assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
+    shown, trace = told(page), read_trace(document)
+    table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
+    assert list(table.contestant.unique()) == NAMES == trace.contestants.name.tolist()
+    for own, name in zip(trace.contestants.contestant, NAMES, strict=True):
+        positions = trace.positions[trace.positions.contestant == own]
+        steps = trace.steps[trace.steps.contestant == own]
+        rows = table[table.contestant == name]
+        assert positions.token.tolist() == shown[name]["tokens"]
+        assert [steps.flops.sum(), steps.computed.sum(), steps.locked.iloc[-1]] == shown[name]["totals"]
+        assert rows.computed.sum() == steps.computed.sum() and rows.step.nunique() == shown[name]["steps"]
+        assert rows[rows.step == rows.step.max()].token.tolist() == shown[name]["tokens"]
+        assert ("locked" in set(rows.state)) == (name == "SureLock")
+        assert ("resting" in set(rows.state)) == (name == "Dual cache")
+    page.set_input_files("#sl-import", path)
+    page.wait_for_function("surelock.stage.label.textContent.startsWith('Imported')")
+    assert told(page) == shown
+    replay = exported(page, tmp_path, button="Replay (HTML)")
+    assert page.context.browser is not None
+    offline = page.context.browser.new_context(offline=True, reduced_motion="reduce")
+    alone = offline.new_page()
+    errors: list[str] = []
+    alone.on("pageerror", lambda error: errors.append(str(error)))
+    alone.goto(replay.as_uri())
+    until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
+    assert told(alone) == shown and errors == []
+    assert alone.locator(".sl-side header p").nth(3).inner_text().startswith("Computes everything when a block begins")
+    offline.close()
+
+
+def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> None:
+    race(page, app, *FOUR)
+    seek(page, 23)
+    trace = read_trace(exported(page, tmp_path))
+    flops = trace.steps.groupby("contestant", sort=False).flops.sum().tolist()
+    for reference in (1, 3, 0):
+        page.locator(".sl-refer").nth(reference).click()
+        assert page.locator(".sl-refer[aria-pressed=true]").count() == 1
+        others = [i for i in range(4) if i != reference]
+        assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [NAMES[i] for i in others]
+        values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
+        assert values == [f"{100 * flops[i] / flops[reference]:.0f} %" for i in others]
+        page.wait_for_timeout(4200)  # the summary is spoken now and then
+        assert f"of the computation of {NAMES[reference]}" in page.text_content(".sl-stage > .sl-hidden")
+    page.locator(".sl-refer").nth(2).click()
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    assert document["header"]["reference"] == document["header"]["contestants"][2]["id"]
+
+
+def test_one_lane_alone(page: Page, app: App) -> None:
+    race(page, app, "surelock")
+    assert page.locator(".sl-side").count() == 1 and page.locator(".sl-refer").count() == 0
+    assert page.inner_text(".sl-gauge >> nth=0 >> .sl-gauge-note") == "of computing every position"
+    assert page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-value") == "\u2013"
+
+
+def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app: App, tmp_path: Path) -> None:
+    """What the first edition did wrong: rows of a locked run called baseline, another run's epsilon and records."""
+    visit(page, app.url, epsilon=0.05)
+    run_to_end(page)
+    page.locator(".sl-lane-details summary").nth(1).click()
+    page.locator(".sl-lane").nth(1).locator("input[type=range]").first.fill("6")
+    run_to_end(page)
+    first, second = page.evaluate("surelock.stage.runs.entries.slice(-2).map(({ trace }) => trace.lanes[1].epsilon)")
+    assert first == 0.05 and second == 5e-7
+    page.click("role=tab[name='Runs']")
+    for name in ("Pick SureLock of run 2", "Pick SureLock, ε 5e-7, Percentile m 60 of run 3"):
+        page.locator(f".sl-runs input[aria-label='{name}']").check()
+    page.click("text=Compare what is picked")
+    rows = [text.split("\t") for text in page.locator(".sl-unequal").all_inner_texts()]
+    unequal = {row[0]: row[1:] for row in rows}
+    assert unequal["ε"] == ["0.05", "5e-7"]
+    page.click("text=Show them beside each other")
+    names = ["SureLock, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
+    assert page.locator(".sl-side h2").all_inner_texts() == names
+    assert "Computes every position" not in page.inner_text(".sl-grids")
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.wait_for_function("document.querySelector('.sl-plot').layout?.annotations?.length === 2")
+    lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
+    assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
+    table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
+    assert sorted(table.contestant.unique()) == sorted(names)
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    seek(page, 23)
+    for lane, name in enumerate(names):
+        states = true_states(document, lane, 23)
+        assert drawn_states(page, lane) == states
+        last = table[(table.contestant == name) & (table.step == 23)]
+        assert (last.state == "locked").tolist() == [state == 2 for state in states]
+    assert [contestant["name"] for contestant in document["header"]["contestants"]] == names
+    page.click("role=tab[name='Runs']")
+    page.locator("button[aria-label='Show run 1']").click()
+    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock"
+
+
+def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: App) -> None:
+    visit(page, app.url)
+    run_to_end(page)
+    page.click("role=tab[name='Runs']")
+    boxes = page.locator(".sl-runs tbody input")
+    assert boxes.count() == 4
+    for number in (1, 3):
+        boxes.nth(number).check()
+    page.click("text=Compare what is picked")
+    expect(page.locator(".sl-comparison")).to_contain_text("cannot be laid side by side")
+    assert page.locator(".sl-comparison >> text=Show them").count() == 0
+
+
+def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> None:
+    visit(page, app.url, epsilon=None, percentile=None)
+    assert page.locator(".sl-lane").count() == 2
+    for _ in range(2):
+        page.click("text=Add a contestant")
+    assert page.locator("text=Add a contestant").is_disabled()
+    page.locator(".sl-lane-preset").nth(3).select_option("klass")
+    page.locator(".sl-lane-remove").nth(0).click()
+    lane = page.locator(".sl-lane").nth(0)
+    lane.locator("summary").click()
+    lane.locator("input[type=range]").nth(2).fill("0")
+    assert lane.locator(".sl-lane-preset").input_value() == "own"
+    run_to_end(page)
+    names = page.locator(".sl-side h2").all_inner_texts()
+    assert len(names) == 3 and names[0] == "SureLock, Wait until seen 0" and names[2] == "KLASS"
+    asked = page.evaluate(f"{LANES}.map(({{ contestant }}) => [contestant.compute, contestant.unmask])")
+    assert asked[0][0]["visible_steps"] == 0 and asked[0][0]["epsilon"] == 5e-4
+    assert asked[2][1]["kind"] == "klass"
+
+
+@pytest.mark.parametrize("compute", [*COMPUTE, "lock+select", "age+block_cache"])
+def test_every_pair_of_choices_runs_from_the_page(page: Page, app: App, compute: str) -> None:
+    """Four policies at a time in four lanes: what the form can express, the page runs to its end."""
+    kinds = compute.split("+")
+    rule: dict[str, Any] = {"kind": compute}
+    if len(kinds) == 2:
+        rule = {"kind": "both", "lock": {"kind": kinds[0]}, "select": {"kind": kinds[1]}}
+    policies = list(UNMASK)
+    for part in (policies[:4], policies[4:]):
+        lanes = [{"name": kind, "compute": rule, "unmask": {"kind": kind}} for kind in part]
+        visit(page, app.url, gen_length=8, steps=8, contestants=json.dumps(lanes), epsilon=None, percentile=None)
+        run_to_end(page)
+        assert page.locator(".sl-side h2").all_inner_texts() == part
+        assert page.evaluate(f"{LANES}.every((lane) => !lane.masked.includes(1))"), part
+
+
+@pytest.mark.parametrize(
+    ("lane", "cell", "action", "kind"),
+    [
+        (1, "prompt", "Unlock it", "unlock"),
+        (0, "prompt", "Lock it", "lock"),
+        (1, "masked", "Write “", "write"),
+        (0, "unmasked", "Mask it", "mask"),
+    ],
+)
+def test_what_if(page: Page, app: App, tmp_path: Path, lane: int, cell: Any, action: str, kind: str) -> None:
+    race(page, app, "everything", "surelock")
+    start = page.evaluate("surelock.stage.trace.promptLength")
+    masked = page.evaluate(f"([i, from]) => [...{LANES}[i].tokens(11)].slice(from).map((id) => id < 0)", [lane, start])
+    cell = 0 if cell == "prompt" else start + masked.index(cell == "masked")
+    parent = page.evaluate("(i) => surelock.stage.trace.lanes[i].name", lane)
+    branch(page, lane, cell, 11, action)
+    assert page.locator(".sl-side").count() == 3
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    child = document["header"]["contestants"][2]
+    assert child["parent"] == document["header"]["contestants"][lane]["id"]
+    assert child["name"].startswith(f"{parent}, from step 13: position {cell} ")
+    (event,) = child["events"]
+    assert (event["step"], event["kind"], event["position"]) == (12, kind, cell)
+    records = {
+        own: [record for record in document["records"] if record["contestant"] == own]
+        for own in (child["id"], child["parent"])
+    }
+    mine, theirs = (
+        [{**record, "contestant": "", "seconds": 0} for record in records[own]]
+        for own in (child["id"], child["parent"])
+    )
+    assert mine[:12] == theirs[:12] and mine[12:] != theirs[12:] and len(mine) == 24
+    for step in (5, 12, 23):
+        seek(page, step)
+        assert drawn_states(page, 2) == true_states(document, 2, step)
+
+
+def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tmp_path: Path) -> None:
+    """A branch of an imported run: its parent's records come from the file, the rest from the server."""
+    race(page, app, "everything", "surelock")
+    path = exported(page, tmp_path)
+    page.reload()
+    page.wait_for_function("window.surelock?.stage.trace")
+    page.click("role=tab[name='Export']")
+    page.set_input_files("#sl-import", path)
+    page.wait_for_function("surelock.stage.label.textContent.startsWith('Imported')")
+    seek(page, 9)
+    page.locator("canvas.sl-grid").nth(1).hover(position={"x": 30, "y": 12})
+    page.click(".sl-whatif summary")
+    page.locator(".sl-whatif select").last.select_option("age")
+    branch(page, 1, 2, 9, "Change the rule")
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    before = json.loads(path.read_text("utf-8"))
+    child = document["header"]["contestants"][2]
+    assert child["name"] == "SureLock, from step 11: Lock by age"
+    own = [r for r in document["records"] if r["contestant"] == child["id"]]
+    parent = [r for r in before["records"] if r["contestant"] == child["parent"]]
+    for a, b in zip(own[:10], parent[:10], strict=True):
+        assert {**a, "contestant": "", "seconds": 0} == {**b, "contestant": "", "seconds": 0}
+    decoder = read_trace(document).contestants.decoder.iloc[2]
+    assert decoder.events[0].compute.kind == "age"
+
+
+def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=96, steps=96)
+    page.click("#sl-run")
+    page.wait_for_function("surelock.live.run && surelock.stage.trace.count >= 12")
+    page.click("text=Pause")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'paused'")
+    page.wait_for_timeout(500)
+    branch(page, 1, 0, 8, "ock it")
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [96, 96, 96]
+    assert page.evaluate("surelock.live.lost ?? 0") == 0
+
+
+def test_four_lanes_make_room_for_a_branch(page: Page, app: App) -> None:
+    race(page, app, *FOUR)
+    branch(page, 1, 0, 11, "Unlock it")
+    names = page.locator(".sl-side h2").all_inner_texts()
+    assert names[:2] == ["Every position", "SureLock"] and len(names) == 3
+    page.click("role=tab[name='Runs']")
+    page.locator("button[aria-label='Show run 2']").click()
+    assert page.locator(".sl-side h2").all_inner_texts() == NAMES
+
+
+def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: App) -> None:
+    race(page, app, "everything", "surelock")
+    seek(page, 11)
+    page.locator("canvas.sl-grid").nth(1).focus()
+    page.evaluate("surelock.stage.hover = 15; surelock.stage.redraw()")
+    page.click(".sl-whatif summary")
+    page.fill(".sl-whatif-word", "incomprehensibilities of it")
+    page.click("text=Write it")
+    expect(page.locator(".sl-whatif [role=status]")).to_contain_text("is not one token of this model")
+    assert page.evaluate(f"{LANES}.length") == 2
+    seek(page, 23)
+    expect(page.locator(".sl-whatif")).to_contain_text("After the last step nothing is decided any more")
+    assert all(
+        button.is_disabled() for button in page.locator(".sl-whatif-actions button:not([type=submit])").all()[:3]
+    )
+
+
+def test_what_the_server_refuses_leaves_the_run_as_it_was(page: Page, app: App) -> None:
+    race(page, app, "everything", "surelock")
+    page.evaluate(
+        "surelock.live.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
+    )
+    page.wait_for_function("/prompt, whose tokens stay/.test(surelock.stage.status.textContent)")
+    assert page.locator(".sl-side h2").all_inner_texts() == ["Every position", "SureLock"]
+    run_to_end(page)
+    assert status(page) == ""

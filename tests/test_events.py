@@ -1,0 +1,188 @@
+"""What a person does to a run: events by hand, what cannot be asked for, steps shared with the undisturbed run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from checkpoints import write_llada
+from conftest import TINY
+
+import surelock
+from surelock import (
+    DecodeSettings,
+    Event,
+    Everything,
+    LanguageModel,
+    LockByAge,
+    LockRule,
+    Replay,
+    SelectRule,
+    Step,
+    Threshold,
+)
+
+PROMPT = [5, 3, 9]
+FIRST, GEN, N = 3, 12, 15
+LOCKING = LockRule(epsilon=5e-2)
+
+
+def run(lm: LanguageModel, *events: Event, prompts: Any = (PROMPT,), **choices: Any) -> list[Step]:
+    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN), events=events, **choices))
+
+
+def where(flags: torch.Tensor) -> list[int]:
+    return flags[0].nonzero().flatten().tolist()
+
+
+@pytest.mark.parametrize(
+    ("event", "said"),
+    [
+        ({"step": 12, "kind": "lock", "position": 3}, "there is no such step, the run has 12, from 0 to 11"),
+        ({"step": -1, "kind": "lock", "position": 3}, "event step must be a whole number of at least 0, not -1"),
+        ({"step": 1.5, "kind": "lock", "position": 3}, "event step must be a whole number"),
+        ({"step": 1, "kind": "lock", "position": 15}, "there is no such position, the sequence has 15, from 0 to 14"),
+        ({"step": 1, "kind": "lock", "position": 0, "sequence": 1}, "there is no sequence 1, the batch has 1"),
+        ({"step": 1, "kind": "write", "position": 2, "token": 7}, "it belongs to the prompt"),
+        ({"step": 1, "kind": "mask", "position": 0}, "it belongs to the prompt"),
+        ({"step": 1, "kind": "write", "position": 3, "token": 41}, "token 41 cannot be written, it is outside 0 to 40"),
+        ({"step": 1, "kind": "write", "position": 3, "token": 1}, "token 1 cannot be written, it is the mask token"),
+        ({"step": 1, "kind": "write", "position": 3}, "event token must be a whole number of at least 0, not None"),
+        ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
+        ({"step": 1, "kind": "rule", "position": 3, "compute": LOCKING}, "event position is given, but to 'rule'"),
+        ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
+        ({"step": 1, "kind": "jump", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_at_the_call(lm: LanguageModel, event: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        surelock.decode(lm, [PROMPT], DecodeSettings(gen_length=GEN), events=[Event(**event)])
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        (("lock", "unlock"), "event at step 4, position 5: it cannot lock and unlock at once"),
+        (("mask", "write"), "it cannot mask and write at once"),
+        (("lock", "mask"), "it cannot lock and mask at once"),
+        (("write", "write"), "it is asked twice to write"),
+        (("rule", "rule"), "event at step 4: it is asked twice to rule"),
+    ],
+)
+def test_two_that_contradict_each_other(lm: LanguageModel, pair: tuple[str, str], said: str) -> None:
+    made = {
+        kind: Event(4, kind, compute=LOCKING) if kind == "rule" else Event(4, kind, 5, 7 if kind == "write" else None)
+        for kind in pair
+    }
+    with pytest.raises(ValueError, match=said):
+        surelock.decode(lm, [PROMPT], DecodeSettings(gen_length=GEN), events=[made[kind] for kind in pair])
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ([Event(2, "lock", 14)], "event at step 2, position 14: it is masked, so it cannot be locked"),
+        (
+            [Event(2, "lock", 0), Event(3, "lock", 0)],
+            "event at step 3, position 0: it is locked, so it cannot be locked",
+        ),
+        ([Event(2, "unlock", 0)], "event at step 2, position 0: it is not locked, so it cannot be unlocked"),
+        ([Event(2, "mask", 14)], "event at step 2, position 14: it is masked already"),
+        ([Event(0, "lock", 1)], "event at step 0, position 1: it was never computed, so there is nothing to lock"),
+    ],
+)
+def test_what_does_not_fit_the_run_is_refused_in_its_step(lm: LanguageModel, events: list[Event], said: str) -> None:
+    settings = DecodeSettings(gen_length=GEN, suppress_eos_confidence=True)
+    steps = surelock.decode(lm, [PROMPT], settings, events=events)
+    for _ in range(events[-1].step):
+        assert (last := next(steps)) is not None and (events[-1].position != 14 or last.masked[0, 14])
+    with pytest.raises(ValueError) as caught:
+        next(steps)
+    assert str(caught.value).endswith(said)
+
+
+def test_an_event_after_an_early_end_is_refused(lm: LanguageModel) -> None:
+    early = {"unmask": Threshold(0.0)}
+    assert len(run(lm, **early)) == 1
+    with pytest.raises(ValueError, match="step 5, position 4: there is no such step, the run ended before step 1"):
+        run(lm, Event(5, "lock", 4), **early)
+
+
+def test_events_are_checked_to_be_events(lm: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="events must be a list of Event, not 'lock'"):
+        surelock.decode(lm, [PROMPT], DecodeSettings(gen_length=GEN), events=["lock"])  # type: ignore[list-item]
+    replay = Replay([[(i, i, 5) for i in range(GEN)]])
+    with pytest.raises(ValueError, match="under the policy 'replay' tokens and their steps are given already"):
+        run(lm, Event(2, "mask", 4), unmask=replay)
+
+
+def test_lock_and_unlock(lm: LanguageModel) -> None:
+    plain, steps = run(lm), run(lm, Event(3, "lock", 1), Event(6, "unlock", 1), observe=True)
+    for t, (a, b) in enumerate(zip(plain, steps, strict=True)):
+        assert (1 in where(b.locked)) == (3 <= t < 6) == (1 not in where(b.computed))
+        assert where(b.newly_locked) == ([1] if t == 3 else []) and where(b.newly_unlocked) == ([1] if t == 6 else [])
+        assert t >= 3 or torch.equal(a.confidence, b.confidence)
+    assert float(steps[6].kl[0, 1]) == torch.inf  # nothing to compare with: what it was before is forgotten
+
+
+def test_write_and_mask(lm: LanguageModel) -> None:
+    written = run(lm, Event(4, "write", 14, 7))
+    assert where(written[4].written) == [14] and int(written[4].tokens[0, 14]) == 7 and not written[4].masked[0, 14]
+    assert all(int(step.tokens[0, 14]) == 7 for step in written[4:])
+    plain = run(lm)
+    (first,) = where(plain[0].newly_unmasked)
+    masked = run(lm, Event(4, "mask", first))
+    assert where(masked[4].newly_masked) == [first]
+    again = [t for t, step in enumerate(masked) if first in where(step.newly_unmasked)]
+    assert len(again) == 2 and again[0] == 0 and again[1] >= 4
+    assert len(masked) == GEN and not masked[-1].masked.any()
+
+
+def test_a_lock_over_what_was_just_written_keeps_what_others_saw(lm: LanguageModel) -> None:
+    """Written and locked in one step, a position's keys and values are still those of the token before."""
+    (first,) = where(run(lm)[0].newly_unmasked)
+    written = run(lm, Event(4, "write", first, 7), Event(4, "lock", first))
+    locked = run(lm, Event(4, "lock", first))
+    assert int(written[4].tokens[0, first]) == 7 != int(locked[4].tokens[0, first])
+    assert where(written[4].computed) == where(locked[4].computed) == [p for p in range(N) if p != first]
+    assert torch.equal(written[4].confidence.nan_to_num(-1), locked[4].confidence.nan_to_num(-1))
+
+
+def test_another_rule_from_here_on(lm: LanguageModel) -> None:
+    steps = run(lm, Event(5, "rule", compute=LockByAge(0)), compute=Everything())
+    assert not any(step.locked.any() for step in steps[:5])
+    assert where(steps[5].newly_locked) == where(~steps[5].masked)  # all that is not masked, after the first such step
+    back = run(lm, Event(5, "rule", compute=LockByAge(0)), Event(7, "rule", compute=Everything()))
+    assert where(back[-1].locked) == where(back[6].locked)  # locks that exist stay
+    fewer = run(lm, Event(5, "rule", compute=SelectRule(0.5)))
+    assert [int(step.computed.sum()) for step in fewer] == [N] * 5 + [8] * (GEN - 6) + [int(fewer[-1].computed.sum())]
+
+
+@pytest.mark.parametrize("compute", [Everything(), LOCKING, LOCKING & SelectRule(0.6)], ids=lambda rule: rule.kinds)
+@pytest.mark.parametrize("step", [0, 1, 6, 11])
+def test_shared_steps_are_the_same_bit_for_bit(tmp_path: Any, compute: Any, step: int) -> None:
+    """What a branch shows beside its parent: float32, one machine."""
+    write_llada(tmp_path, **TINY)
+    lm = surelock.load(str(tmp_path), device="cpu", dtype=torch.float32)
+    settings = DecodeSettings(gen_length=GEN, temperature=0.7, seed=3)
+    event = Event(step, "write", 14, 7)
+
+    def values(events: list[Event]) -> list[list[torch.Tensor]]:
+        steps = surelock.decode(lm, [PROMPT], settings, compute=compute, events=events, observe=True, top_k=5)
+        names = ("tokens", "masked", "locked", "computed", "kl", "confidence", "top_ids", "top_probs", "flops")
+        return [[getattr(each, name).nan_to_num(-1) for name in names] for each in steps]
+
+    parent, child = values([]), values([event])
+    equal = [all(torch.equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(parent, child, strict=True)]
+    assert all(equal[:step]) and not equal[step]
+
+
+def test_what_one_sequence_gets_never_reaches_another(lm: LanguageModel) -> None:
+    prompts = [PROMPT, [8, 30, 2, 36]]
+    alone = run(lm, prompts=[prompts[1]], compute=LOCKING)
+    both = run(lm, Event(3, "write", 14, 7), Event(5, "lock", 0), prompts=prompts, compute=LOCKING)
+    for a, b in zip(alone, both, strict=True):
+        assert torch.equal(a.tokens[0], b.tokens[1]) and torch.equal(a.locked[0], b.locked[1])
+    assert not both[4].written[1].any()
