@@ -24,9 +24,20 @@ def install_chromium() -> None:
     subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", "chromium"], **quiet)
 
 
+def install_javascript() -> None:
+    """What package-lock.json names, by the npm that tests/requirements.txt brought."""
+    beside = str(Path(sys.executable).parent)
+    path = os.pathsep.join([beside, os.environ.get("PATH", "")])
+    npm = shutil.which("npm", path=path)
+    if npm is None:
+        sys.exit(f"npm is not in {beside}, where tests/requirements.txt should have put it")
+    subprocess.run([npm, "ci", "--silent"], cwd=TESTS.parent, env=os.environ | {"PATH": path}, check=True)
+
+
 def main() -> int:
     install = ["-m", "pip", "install", "-q", "-r", str(TESTS / "requirements.txt")]
     subprocess.run([sys.executable, *install], check=True)
+    install_javascript()
     install_chromium()
     return subprocess.run([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=TESTS.parent).returncode
 

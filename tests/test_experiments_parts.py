@@ -330,6 +330,8 @@ def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
     experiment = import_module(f"surelock.experiments.{name}")
     small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
+    if name == "arena":  # whose cells hold decoders
+        small["contestants"] = arena.contestants({"gen_length": 12, "block_length": 6})
     lab = Lab(chatty, data)
     for source in {cell["source"]: None for cell in experiment.GRIDS["paper"]}:
         cells = [cell for cell in experiment.GRIDS["paper"] if cell["source"] == source]

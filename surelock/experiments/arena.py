@@ -56,7 +56,7 @@ PAGE = {
 }
 
 
-def _field(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
+def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
     """The contestants by name, in plain form: all that a decoder depends on stands in the cell."""
     presets = list(PRESETS.values()) + [Preset("", name, "", given) for name, given in _MORE.items()]
     field = {}
@@ -77,9 +77,9 @@ def _cells(prompts: int, each: int, field: dict[str, Any], **more: Any) -> list[
 
 
 GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(96, 8, _field(PAGE)),
-    "paper": _cells(80, 4, _field({"gen_length": 256, "block_length": 32}), source="mt_bench"),
-    "quick": _cells(2, 1, _field(PAGE | {"gen_length": 12, "block_length": 6}, [_EVERY, "SureLock", "KLASS"])),
+    "stories": _cells(96, 8, contestants(PAGE)),
+    "paper": _cells(80, 4, contestants({"gen_length": 256, "block_length": 32}), source="mt_bench"),
+    "quick": _cells(2, 1, contestants(PAGE | {"gen_length": 12, "block_length": 6}, [_EVERY, "SureLock", "KLASS"])),
 }
 
 
