@@ -1,5 +1,6 @@
 from .decoding.choices import Decoder as Decoder
 from .decoding.compute import BlockCache as BlockCache
+from .decoding.compute import BudgetRule as BudgetRule
 from .decoding.compute import ComputeRule as ComputeRule
 from .decoding.compute import DelayedCache as DelayedCache
 from .decoding.compute import Everything as Everything
@@ -25,4 +26,6 @@ from .decoding.unmasking import UnmaskPolicy as UnmaskPolicy
 from .model.families import CheckpointError as CheckpointError
 from .model.language_model import LanguageModel as LanguageModel
 from .model.loading import load as load
+from .quality.commit_error import CommitError as CommitError
+from .quality.commit_error import commit_error as commit_error
 from .trace.frames import read_trace as read_trace

@@ -141,6 +141,7 @@ class LockRule:
     epsilon: float = 5e-4
     percentile: float | None = 20.0
     visible_steps: int = 1
+    smoothing: float = 0.0
     unlock: UnlockRule | None = None
 
 
@@ -156,6 +157,13 @@ class SelectRule:
     """Experiment 5's surrogate: a fraction of the active rows."""
 
     fraction: float = 0.8
+
+
+@dataclass
+class BudgetRule:
+    """A share of all rows in every step: changed tokens, then some confident masks, then the largest debt."""
+
+    share: float = 0.4
 
 
 @dataclass
@@ -177,7 +185,7 @@ class Rule:
     """What decides which rows are computed and which lock: one rule, or a locking and a choosing one."""
 
     locking: LockRule | LockByAge | None = None
-    choosing: SelectRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
+    choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
 
     def needs_kl(self) -> bool:
         return isinstance(self.locking, LockRule) or isinstance(self.choosing, SelectRule)
@@ -304,6 +312,8 @@ class OracleStep:
     confidence: np.ndarray
     flops: float
     baseline_flops: float
+    error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
+    changed: np.ndarray | None = None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
 
 
 @dataclass
@@ -355,8 +365,12 @@ class Run:
         self.caches: tuple[dict, dict] = ({}, {})  # Alg. 1, line 1: C, one for each pass of guidance
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
         self.visible = [0] * self.n  # passes that had the position's real token as input
+        self.smooth: dict[int, float] = {}  # exponential moving average of the step-wise KL
         self.still = [0] * self.n  # KLASS: passes in a row with a small KL
         self.last_computed, self.last_kl = [-1] * self.n, [math.inf] * self.n  # for selection
+        self.last_confidence = [0.0] * self.n
+        self.read: list[int] | None = None  # the tokens that the budget's last step read
+        self.owing = [0.0] * self.n  # for the budget
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
         self.blocks = plan.gen_length // plan.block_length
         self.steps_per_block = plan.steps // self.blocks
@@ -433,6 +447,8 @@ class Run:
         rule = self.rule.choosing
         if isinstance(rule, SelectRule):
             return self.selected(t, active, rule.fraction)
+        if isinstance(rule, BudgetRule):
+            return self.budgeted(t, active, rule.share)
         if isinstance(rule, BlockCache) and self.step_in_block > 0:
             stop = self.block_stop() if rule.dual else self.n
             return active & set(range(self.block_start(), stop))
@@ -451,6 +467,28 @@ class Run:
             self.compare("selection", kl[order[count - 1]], kl[order[count]])
         return set(order[:count])
 
+    def budgeted(self, t: int, active: set[int], share: float) -> set[int]:
+        """ceil(share N) rows: those whose token is new to them, up to a third of confident masks, the largest debts."""
+        read_before, self.read = self.read, list(self.tokens)
+        if read_before is None:
+            return active
+        for i in range(self.n):
+            if self.last_computed[i] == t - 1:
+                self.owing[i] = 0.0
+        for j in range(self.n):
+            if self.tokens[j] != read_before[j]:
+                for i in range(self.n):
+                    self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
+        count = math.ceil(share * self.n - 1e-9)
+        moved = {i for i in active - self.masked if self.visible[i] == 0}
+        masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))
+        few = math.ceil(count / 3)
+        if few < len(masks):
+            self.compare("candidates", self.last_confidence[masks[few - 1]], self.last_confidence[masks[few]])
+        first = set(masks[:few])
+        order = sorted(active, key=lambda i: (0 if i in moved else 1 if i in first else 2, -self.owing[i], i))
+        return set(order[:count])
+
     def probes(self, t: int) -> set[int]:
         """Every P steps, a budget of locked rows: the least recently probed first, then the lowest position."""
         unlock = self.rule.locking.unlock if isinstance(self.rule.locking, LockRule) else None
@@ -466,6 +504,24 @@ class Run:
         hidden = [self.mask_id] * self.prompt_length + self.tokens[self.prompt_length :]
         un = self.network.forward(hidden, self.caches[1], fresh)
         return un + (self.plan.cfg_scale + 1) * (cond - un)
+
+    # --- what skipping rows changed
+
+    def shadow(self) -> Tensor:
+        """log p [N, V] of a forward that computes every row of the present sequence."""
+        kept, self.caches = self.caches, ({}, {})
+        logits = self.logits(set(range(self.n)))
+        self.caches = kept
+        return torch.log_softmax(logits, dim=-1)
+
+    def damage(self, commits: set[int], log_p: Tensor, shadow: Tensor) -> dict[str, np.ndarray]:
+        error, changed = np.full((2, self.n), math.nan)
+        for i in commits:
+            error[i] = kl_divergence(shadow[i], log_p[i])
+            tops = [shadow[i].topk(2), log_p[i].topk(2)]
+            if all(top.values[0] - top.values[1] > 1e-7 for top in tops):
+                changed[i] = float(tops[0].indices[0] != tops[1].indices[0])
+        return {"error": error, "changed": changed}
 
     # --- UpdateMASK
 
@@ -590,6 +646,13 @@ class Run:
             return set()
         if isinstance(rule, LockByAge):
             return {i for i in candidates if self.visible[i] >= rule.steps}
+        if rule.smoothing > 0:
+            for i in kl:
+                before = self.smooth.get(i, math.inf)
+                self.smooth[i] = kl[i]
+                if before < math.inf:
+                    self.smooth[i] = rule.smoothing * before + (1 - rule.smoothing) * kl[i]
+            kl = self.smooth
         candidates = {i for i in candidates if self.visible[i] >= rule.visible_steps}  # line 20: Z_t
         gated = rule.percentile is not None and bool(candidates)
         theta = order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf  # line 21
@@ -645,6 +708,7 @@ class Run:
         kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         self.count_still(kl)
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
+        damage = self.damage(set(commits) & computed, log_p, log_p if len(computed) == self.n else self.shadow())
         by_policy = not isinstance(self.plan.policy, Replay)
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
         self.masked -= set(commits)
@@ -655,6 +719,7 @@ class Run:
         locks, freed = self.lock(t, kl, u), self.unlock(t, probed, computed, log_p, u)
         for i in computed:
             self.stored[i], self.last_computed[i], self.last_kl[i] = log_p[i], t, kl[i]
+            self.last_confidence[i] = confidence[i]
         self.locked |= locks  # line 24; the cache already holds what they wrote
         self.locked_at.update(dict.fromkeys(locks, t))
         self.probed_at.update(dict.fromkeys(probed, t))
@@ -663,6 +728,7 @@ class Run:
         step = self.record(
             t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, kl, confidence
         )
+        step.error, step.changed = damage["error"], damage["changed"]
         self.advance()
         return step
 

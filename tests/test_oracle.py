@@ -24,7 +24,7 @@ import surelock
 MASK, EOS = 1, 0
 TOLERANCE = 1e-9
 CASES = os.environ.get("SURELOCK_ORACLE_CASES")  # for one long run: so many cases, drawn anew each time
-LOCKING, CHOOSING = ("LockRule", "LockByAge"), ("SelectRule", "BlockCache", "DelayedCache")
+LOCKING, CHOOSING = ("LockRule", "LockByAge"), ("SelectRule", "BudgetRule", "BlockCache", "DelayedCache")
 POLICIES = ("Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound", "Replay")
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
 TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
@@ -184,7 +184,8 @@ def run_library(model: Model, case: Case, events: list[Wish] = (), into: list[An
         asked.append(surelock.Event(wish.step, wish.kind, wish.position, wish.token, compute, wish.sequence))
     both = {"compute": library_rule(case.compute), "unmask": case.unmask and make(surelock, *case.unmask)}
     chosen = surelock.DecodeSettings(**case.settings)
-    for step in surelock.decode(model.lm, case.prompts, chosen, **both, events=asked, observe=case.observe, top_k=0):
+    told = {"events": asked, "observe": case.observe, "top_k": 0, "keep_logits": True}
+    for step in surelock.decode(model.lm, case.prompts, chosen, **both, **told):
         steps.append(step)
     return steps
 
@@ -318,7 +319,20 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
         with pytest.raises(ValueError, match=rf"\b{told.refused}\b"):
             run_library(model, case, told.events, steps)
     assert_equal(steps, told)
+    assert_damage_equal(surelock.commit_error(model.lm, steps, surelock.DecodeSettings(**case.settings)), told)
     return steps
+
+
+def assert_damage_equal(found: surelock.CommitError, told: Told) -> None:
+    """The commit error of every commit, within 1e-9, and whether its likeliest token is another one."""
+    for b, trace in enumerate(told.traces):
+        own = found.of(b)
+        commits = [(step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)]
+        assert list(zip(own.step.tolist(), own.position.tolist(), strict=True)) == commits
+        for name in ("error", "changed"):
+            expected = np.array([getattr(trace.steps[t], name)[i] for t, i in commits])
+            values = np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else own.error
+            np.testing.assert_allclose(values, expected, rtol=0, atol=TOLERANCE, err_msg=f"{name}, sequence {b}")
 
 
 def agree(model: Model, case: Case) -> list[Any]:
@@ -352,6 +366,7 @@ def locking(draw: st.DrawFn, kind: str) -> Named:
         "epsilon": draw(epsilon),
         "percentile": draw(st.sampled_from([50, 20, None, 100, 0, 80, 37.5, None])),
         "visible_steps": draw(st.sampled_from([1, 0, 2])),
+        "smoothing": draw(st.sampled_from([0.0, 0.0, 0.5, 0.8])),
         "unlock": draw(st.none() | st.fixed_dictionaries(unlock)),
     }
 
@@ -360,6 +375,7 @@ def locking(draw: st.DrawFn, kind: str) -> Named:
 def choosing(draw: st.DrawFn, kind: str) -> Named:
     values = {
         "SelectRule": ("fraction", st.sampled_from([0.5, 0.8, 0.25, 1.0])),
+        "BudgetRule": ("share", st.sampled_from([0.4, 0.25, 0.6, 0.9])),
         "BlockCache": ("dual", st.booleans()),
         "DelayedCache": ("refresh", st.integers(2, 6)),
     }
@@ -454,7 +470,7 @@ def cases(draw: st.DrawFn) -> Case:
             second.step = first.step
     rules = {wish.step: wish for wish in case.wishes if wish.kind == "rule"}  # one a step
     case.wishes = [wish for wish in case.wishes if wish.kind != "rule" or rules[wish.step] is wish]
-    full = any(name == "SelectRule" for named in case.rules for name, _ in named)
+    full = any(name in ("SelectRule", "BudgetRule") for named in case.rules for name, _ in named)
     case.unmask = draw(unmasks([random_replay(rng, values, vocab, full) for _ in lengths]))
     return case
 
@@ -530,10 +546,11 @@ BATCH = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
 RULE = ("LockRule", {"epsilon": 2e-2, "percentile": 50, "visible_steps": 1})
 LOOSE = ("LockRule", {**RULE[1], "epsilon": 0.2})
 AGE, SELECT, DELAYED = ("LockByAge", {"steps": 2}), ("SelectRule", {"fraction": 0.4}), ("DelayedCache", {"refresh": 3})
+BUDGET = ("BudgetRule", {"share": 0.4})
 DUAL, PREFIX = ("BlockCache", {"dual": True}), ("BlockCache", {"dual": False})
 PROBING = ("LockRule", {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}})
-COMPUTES = [[], [LOOSE], [PROBING], [AGE], [SELECT], [DUAL], [PREFIX], [DELAYED]]
-COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, DUAL, DELAYED)]
+COMPUTES = [[], [LOOSE], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED]]
+COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)]
 ARGUMENTS = {
     "Threshold": {"p": 0.6},
     "Klass": {"confidence": 0.3, "kl": 0.5, "history": 2},

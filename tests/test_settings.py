@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from surelock import (
     BlockCache,
+    BudgetRule,
     Decoder,
     DecodeSettings,
     DelayedCache,
@@ -75,6 +76,7 @@ def test_temperature_and_guidance(name: str, value: Any) -> None:
         (LockByAge, "steps", [-1, *NOT_WHOLE]),
         (BlockCache, "dual", [1, "yes", None]),
         (DelayedCache, "refresh", [0, *NOT_WHOLE]),
+        (BudgetRule, "share", [0, 1.1, *NOT_NUMBERS]),
         (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
         (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
         (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
@@ -125,6 +127,11 @@ def test_percentile(value: Any) -> None:
 @pytest.mark.parametrize("value", [-1, *NOT_WHOLE])
 def test_visible_steps(value: Any) -> None:
     refused(LockRule, "visible_steps", visible_steps=value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1, *NOT_NUMBERS])
+def test_smoothing(value: Any) -> None:
+    refused(LockRule, "smoothing", smoothing=value)
 
 
 @pytest.mark.parametrize("value", [True, 8, {"period": 8}, UnlockRule])
@@ -216,7 +223,7 @@ def test_the_flat_form_chooses_kinds_by_name() -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"compute": "best"}, "compute must be one of everything, lock, age, select, block_cache, delayed_cache, not"),
+        ({"compute": "best"}, "compute must be one of everything, lock, age, select, budget, block_cache, delayed_"),
         ({"compute": 3}, "compute must be the name of a kind"),
         ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
         ({"compute": "select+block_cache"}, "compute cannot be 'select' and 'block_cache' together"),
@@ -284,7 +291,7 @@ def test_every_decoder_comes_back_from_its_plain_form() -> None:
             assert read_compute(plain_choice(rule)) == rule
     assert read_compute("lock+select") == LockRule() & SelectRule()
     assert LockRule() & SelectRule() == SelectRule() & LockRule() == Both(LockRule(), SelectRule())
-    assert len(PAIRS) == 2 * 4
+    assert len(PAIRS) == 2 * 5
 
 
 def test_flat_names_are_unique_and_found() -> None:

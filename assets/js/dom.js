@@ -76,6 +76,16 @@ export function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
+/** What two texts share, in words. */
+export function sameText({ words, whole }) {
+  if (whole) return "the same text";
+  return words
+    ? `the same text for the first ${words === 1 ? "word" : `${words} words`}`
+    : "another text from the first word";
+}
+/** A number in so many digits, not as a power of ten where it need not be: 0.0123. */
+export const short = (x, digits = 2) =>
+  x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 1);
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
 export function seconds(x) {
   if (x < 9.95) return `${x.toFixed(2)} s`;

@@ -1,6 +1,6 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
-import { h, percent, seconds, setText } from "./dom.js";
+import { h, percent, sameText, seconds, setText, short } from "./dom.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
 const GAUGES = [
@@ -28,15 +28,21 @@ const GAUGES = [
     }),
   },
   {
-    key: "equal",
-    label: "Same tokens",
-    read: (now, { name, single }) => ({
-      value: now.both && !single ? percent(now.equal / now.both) : "–",
-      note: single ? "nothing to compare with" : `${now.equal} of ${now.both} as in “${name}”`,
-      bar: now.both && !single ? now.equal / now.both : 0,
+    key: "damage",
+    label: "Choices changed",
+    read: ({ damage, same }, { single, live }) => ({
+      value: damage ? `${damage.changed} of ${damage.commits}` : "–",
+      note: [damageText(damage, live), single ? "" : sameText(same)].filter(Boolean).join("; "),
+      bar: damage?.commits ? damage.changed / damage.commits : 0,
     }),
   },
 ];
+
+/** How far the distributions that were chosen from are from those with every row computed. */
+function damageText(damage, live) {
+  if (damage) return `commit error ${short(damage.nats / Math.max(1, damage.commits))} nats`;
+  return live ? "measured when the run is over" : "not measured in this run";
+}
 
 export class Gauges {
   constructor() {
@@ -83,7 +89,14 @@ export class Gauges {
     const base = trace.totals(trace.reference, step);
     const totals = trace.lanes.map((lane) => trace.totals(lane, step));
     const slowest = Math.max(1e-9, ...totals.map((now) => now?.seconds ?? 0));
-    const context = { n: trace.n, name: trace.reference.name, single: trace.lanes.length === 1, base, slowest };
+    const context = {
+      n: trace.n,
+      name: trace.reference.name,
+      single: trace.lanes.length === 1,
+      live: trace.live,
+      base,
+      slowest,
+    };
     for (const { rows, read } of this.gauges)
       for (const row of rows) {
         const now = trace.totals(row.lane, step);

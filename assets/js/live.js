@@ -107,6 +107,7 @@ class Live {
     }
     run.seq = message.seq;
     if (message.end) return this.#end(message);
+    if (message.errors) return this.#errors(message.errors);
     run.trace.addPieces(message.pieces);
     for (const record of message.records) run.trace.append(record);
     run.grown = message.records.length > 0 || run.grown;
@@ -119,6 +120,14 @@ class Live {
       run.steps = undefined;
       this.#state("paused");
     }
+  }
+
+  /** The steps are over; what skipping changed is told lane by lane. */
+  #errors(lanes) {
+    const { run } = this;
+    for (const { contestant, commit_error: errors, changed } of lanes)
+      run.trace.lane(contestant)?.score(errors, changed);
+    run.grown = true;
   }
 
   #refused(why) {

@@ -1,11 +1,23 @@
 // This visitor's runs: a table with a row for each contestant, show a run again, pick up to four contestants to compare.
 
 import { choiceText, facts } from "./described.js";
-import { h, percent, seconds } from "./dom.js";
+import { h, percent, sameText, seconds, short } from "./dom.js";
 import { MOST_LANES } from "./trace.js";
 
 const MOST_RUNS = 12;
-const HEADS = ["Pick", "Run", "Contestant", "Settings", "FLOPs", "Active ratio", "Time", "Speed", "Same tokens", ""];
+const HEADS = [
+  "Pick",
+  "Run",
+  "Contestant",
+  "Settings",
+  "FLOPs",
+  "Active ratio",
+  "Time",
+  "Speed",
+  "Choices changed",
+  "Text",
+  "",
+];
 
 /** What came of a lane: [[name, value], ...]. FLOPs are of computing every position; speed and tokens beside the reference. */
 function results(trace, lane) {
@@ -18,9 +30,13 @@ function results(trace, lane) {
     ["Active ratio", percent(now.activeRatio, 1)],
     ["Time", seconds(now.seconds)],
     ["Speed", alone ? "–" : `${now.speed.toFixed(2)}×`],
-    ["Same tokens", alone ? "–" : `${now.equal} / ${now.both}`],
+    ["Choices changed", changed(now.damage)],
+    ["Text", alone ? "–" : sameText(now.same)],
   ];
 }
+
+const changed = (damage) =>
+  damage ? `${damage.changed} / ${damage.commits} (${short(damage.nats / Math.max(1, damage.commits))} nats)` : "–";
 
 /** Everything a reader may compare of a lane. */
 function everything({ trace, lane }) {

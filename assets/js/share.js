@@ -12,7 +12,7 @@ const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 const harmless = (text) => quoted(/^[=+\-@\t\r]/.test(text) ? `'${text}` : text);
 
 const COLUMNS =
-  "contestant,step,position,state,token,piece,computed,kl,confidence,step_seconds,step_flops,step_baseline_flops";
+  "contestant,step,position,state,token,piece,computed,kl,confidence,commit_error,step_seconds,step_flops,step_baseline_flops";
 
 /** One row per contestant, step and position, as a list of texts (a long run is too much for one). */
 export function toCsv(trace) {
@@ -27,7 +27,8 @@ export function toCsv(trace) {
 function csvRows(trace, lane, t, names) {
   const states = lane.row(t);
   const tokens = lane.tokens(t);
-  const { seconds, flops, baselineFlops } = lane.steps[t];
+  const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
+  const errors = lane.records[t].commit_error ?? [];
   const own = harmless(lane.name);
   return Array.from({ length: lane.n }, (_, p) => {
     const id = tokens[p];
@@ -36,9 +37,19 @@ function csvRows(trace, lane, t, names) {
     const at = t * lane.n + p;
     const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
     const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
-    return [own, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, seconds, flops, baselineFlops].join(
-      ",",
-    );
+    const error = errors[unmasked.indexOf(p)] ?? "";
+    return [
+      own,
+      t,
+      p,
+      STATES[states[p]].replace(",", ""),
+      ...token,
+      ...values,
+      error,
+      seconds,
+      flops,
+      baselineFlops,
+    ].join(",");
   });
 }
 

@@ -3,7 +3,7 @@
 import { Analysis } from "./analysis.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, sentence } from "./described.js";
-import { h, percent, perFrame, reducedMotion, setText, throttle } from "./dom.js";
+import { h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
@@ -382,11 +382,11 @@ export class Stage {
     const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;
     const told = others.map((lane) => {
       const now = trace.totals(lane, step);
-      const { flopsShare, locked, equal, both } = now;
+      const { flopsShare, locked, damage, same } = now;
       const beside = lane === trace.reference ? "computing every position" : trace.reference.name;
       return (
         `${lane.name}: ${locked} of ${trace.n} positions locked, ${percent(flopsShare)} of the computation of ${beside} so far, ` +
-        `${equal} of ${both} tokens equal.`
+        `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
       );
     });
     setText(this.summary, `Step ${step + 1} of ${trace.count}. ${told.join(" ")}`);

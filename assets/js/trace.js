@@ -107,6 +107,28 @@ export class Lane {
     this.steps.push({ masked, written, unmasked, locked, unlocked, ...counts, ...totals, ...this.#band(at, rows) });
     this.records.push(record); // as it came, for an export at the stream's precision
     this.count++;
+    if (record.commit_error) this.#scored(t);
+  }
+
+  /** What was measured when the run was over: for each step the commit errors, and the positions changed. */
+  score(errors, changed) {
+    for (let t = 0; t < this.count; t++) {
+      this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t] };
+      this.#scored(t);
+    }
+  }
+
+  /** Adds a step's commit errors to those before. */
+  #scored(t) {
+    const { unmasked, commit_error: errors, changed = [] } = this.records[t];
+    if (errors.length !== unmasked.length) throw damaged("a step has another number of commit errors than commits");
+    const before = t ? this.steps[t - 1].damage : { commits: 0, nats: 0, changed: 0 };
+    if (!before) return;
+    this.steps[t].damage = {
+      commits: before.commits + errors.length,
+      nats: before.nats + errors.reduce((sum, nats) => sum + (nats ?? 0), 0),
+      changed: before.changed + this.#checked(changed).length,
+    };
   }
 
   #checked(positions) {
@@ -358,17 +380,20 @@ export class Trace {
     return this.live && this.growing ? Math.max(...this.growing.map(({ count }) => count)) : this.count;
   }
 
-  /** Generated positions unmasked in both lanes after step t, and how many of them hold the same token. */
-  agreement(a, b, t) {
-    let both = 0;
-    let equal = 0;
+  /** The words that the texts of two lanes begin with alike after step t, and whether nothing else follows in either. */
+  sameText(a, b, t) {
+    const tokens = [];
+    let [mine, theirs] = [-1, -1];
     for (let p = this.promptLength; p < this.n; p++) {
-      const [mine, theirs] = [a.token(p, t), b.token(p, t)];
-      if (mine < 0 || theirs < 0) continue;
-      both++;
-      if (mine === theirs) equal++;
+      [mine, theirs] = [a.token(p, t), b.token(p, t)];
+      if (mine < 0 || mine !== theirs || mine === this.eosId) break;
+      tokens.push(mine);
     }
-    return { both, equal };
+    const words = this.pieces.text(tokens).split(/\s+/).filter(Boolean);
+    const whole = mine >= 0 && mine === theirs;
+    const next = [mine, theirs].filter((token) => !whole && token >= 0).map((token) => this.pieces.text([token]));
+    const cut = next.some((text) => /^[\p{L}\p{N}]/u.test(text)); // the last word goes on, in one of them at least
+    return { words: words.length - (cut && words.length ? 1 : 0), whole };
   }
 
   /** A lane's totals after step t beside the reference's, for gauges, tables and the summary; null before its first. */
@@ -384,7 +409,8 @@ export class Trace {
       speed: base && now.totalSeconds > 0 ? base.totalSeconds / now.totalSeconds : NaN,
       activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1)),
       steps: lane.clamp(t) + 1,
-      ...this.agreement(lane, this.reference, t),
+      damage: now.damage ?? null,
+      same: this.sameText(lane, this.reference, t),
     };
   }
 }

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from surelock.decoding.compute import BlockCache, Both, ComputeRule, DelayedCache, Everything, SelectRule
+from surelock.decoding.compute import BlockCache, Both, BudgetRule, ComputeRule, DelayedCache, Everything, SelectRule
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockByAge, LockRule
 from surelock.decoding.setting import Setting, described, from_plain, read_value, to_plain
@@ -32,7 +32,7 @@ from surelock.decoding.unmasking import (
 
 #: Every rule and every policy that can be named. A new one is a class in its file and a line here.
 COMPUTE: dict[str, type[ComputeRule]] = {
-    rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BlockCache, DelayedCache)
+    rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache)
 }
 UNMASK: dict[str, type[UnmaskPolicy]] = {
     policy.kind: policy for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound)

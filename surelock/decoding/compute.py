@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surelock.decoding.setting import check, setting
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
 ZERO_KL = 1e-9
+_FAR = 0.05  # what a change adds to the debt of rows however far they are
 
 
 @dataclass(slots=True)
@@ -161,6 +163,60 @@ class DelayedCache(ComputeRule):
         whole = (steps < 2) | (steps % self.refresh == 0)
         unseen = state.masked[active] | (state.visible[active] == 0)
         return active[unseen | whole[state.canvas.sequence[active]]]
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRule(ComputeRule):
+    """ceil(share * N) rows of a sequence of N positions in every step: those around which most has changed. Ours.
+
+    First come the rows that were never computed with the token that they have now; then, in at most a third of the
+    budget, the masked rows of the block that were most confident when last computed, so that there is something to
+    commit; then those with the largest debt. Each token that changes adds 1 / (1 + distance) + 0.05 to the debt of
+    every row, and a row's debt is paid when it is computed. Ties go to the lowest position; how far a posterior has
+    moved is not looked at. The first step under it computes all.
+    """
+
+    kind: ClassVar[str] = "budget"
+    label: ClassVar[str] = "Fixed budget"
+    sentence: ClassVar[str] = "Computes the same share of the positions in every step: where most has just changed."
+
+    share: float = setting(
+        "number",
+        0.4,
+        "Budget",
+        "Share of all positions that a step computes.",
+        low=0,
+        above=True,
+        high=1,
+        offered=(0.05, 1, 0.05),
+        flat="budget",
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        read, debt = state.kept("tokens of the last budget", -1), state.kept("debt", 0.0)
+        begins = read[0] == -1
+        debt[state.computed_at == state.step - 1] = 0
+        changed = np.flatnonzero(read != state.tokens)
+        read[:] = state.tokens
+        if begins:
+            return active
+        for slot in changed.tolist():
+            own = state.canvas.slots_of(int(state.canvas.sequence[slot]))
+            debt[own] += _FAR + 1 / (1 + np.abs(np.arange(own.start, own.stop) - slot))
+        parts = [self._chosen(state, b, active[part], debt) for b, part in enumerate(state.split(active))]
+        return np.concatenate(parts)
+
+    def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
+        """Of one sequence's active slots those that are worth most."""
+        count = math.ceil(self.share * int(state.canvas.lengths[b]) - 1e-9)
+        open_part, confidence = state.schedule.open(b), np.nan_to_num(state.confidence[slots])
+        masked = state.masked[slots] & (slots >= open_part.start) & (slots < open_part.stop)
+        candidates = np.flatnonzero(masked)
+        best = candidates[np.lexsort((candidates, -confidence[candidates]))][: math.ceil(count / 3)]
+        rank = np.full(len(slots), 2)
+        rank[best] = 1
+        rank[~state.masked[slots] & (state.visible[slots] == 0)] = 0
+        return np.sort(slots[np.lexsort((slots, -debt[slots], rank))][:count])
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ def percentile(values: NDArray, m: float) -> float:
     return float(np.partition(values, k)[k])
 
 
+_SMOOTHED = "smoothed KL"
 _NONE: Slots = np.empty(0, dtype=np.int64)
 
 
@@ -58,7 +59,7 @@ class UnlockRule:
         check(self)
 
 
-class _Locking(ComputeRule):
+class LockingRule(ComputeRule):
     """A rule that computes all that is not locked, and locks some of its candidates in every step."""
 
     __slots__ = ()
@@ -89,12 +90,13 @@ class _Locking(ComputeRule):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockRule(_Locking):
+class LockRule(LockingRule):
     """When a position locks for good (Algorithm 1, lines 18-24).
 
     epsilon: largest step-wise KL in nats; below 0 never locks. percentile: m of the confidence gate, 0-100, None turns
     the gate off. visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1
-    to the letter. unlock: an UnlockRule, None for the paper's permanent locks.
+    to the letter. smoothing: share of the past in the KL that epsilon is compared with (its exponential moving average
+    over the row's computations), 0 for the paper's. unlock: an UnlockRule, None for the paper's permanent locks.
     Prompt positions are candidates like any other: without that the paper's own active ratios cannot be reached.
     """
 
@@ -129,6 +131,16 @@ class LockRule(_Locking):
         low=0,
         offered=(0, 8, 1),
     )
+    smoothing: float = setting(
+        "number",
+        0.0,
+        "Smoothing",
+        "Share of the steps before in the KL that ε is compared with; 0 is the paper's.",
+        low=0,
+        high=0.99,
+        offered=(0, 0.95, 0.05),
+        advanced=True,
+    )
     unlock: UnlockRule | None = setting(
         "group",
         None,
@@ -149,12 +161,15 @@ class LockRule(_Locking):
         return np.union1d(active, probes) if len(probes) else active
 
     def after(self, state: State, reading: Reading) -> Changes:
+        if self.smoothing:
+            self._smooth(state, reading)
         unlocked = self._drifted(state, reading)
-        return Changes(locked=_Locking.after(self, state, reading).locked, unlocked=unlocked)
+        return Changes(locked=LockingRule.after(self, state, reading).locked, unlocked=unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         """Lines 21-23: D <= epsilon and, with the gate on, u <= theta."""
-        slots, kl = reading.slots[z], reading.kl[z]
+        slots = reading.slots[z]
+        kl = state.kept(_SMOOTHED, np.inf)[slots] if self.smoothing else reading.kl[z]
         passes = kl <= self.epsilon
         if self.percentile is not None:
             uncertainty = reading.uncertainty[z]
@@ -164,6 +179,14 @@ class LockRule(_Locking):
             again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
             passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
         return passes
+
+    def _smooth(self, state: State, reading: Reading) -> None:
+        """The average of what the step computed; it begins with the first finite KL, and anew after an infinite one."""
+        rows = ~reading.probed
+        slots, kl, average = reading.slots[rows], reading.kl[rows], state.kept(_SMOOTHED, np.inf)
+        before = average[slots]
+        mixed = self.smoothing * before + (1 - self.smoothing) * kl
+        average[slots] = np.where(np.isfinite(before), mixed, kl)
 
     def _probes(self, state: State) -> Slots:
         """The locked slots to probe in this step: the least recently probed first, then the lowest position."""
@@ -194,7 +217,7 @@ class LockRule(_Locking):
 
 
 @dataclass(frozen=True, slots=True)
-class LockByAge(_Locking):
+class LockByAge(LockingRule):
     """The control that every cleverer rule must beat: a position locks once it has been seen for so many passes.
 
     steps: forward passes that had the position's real token as input. Nothing of the posterior is looked at. Ours.

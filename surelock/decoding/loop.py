@@ -15,6 +15,7 @@ from surelock.decoding.compute import Changes, ComputeRule, Everything
 from surelock.decoding.ends import cut_at_eos
 from surelock.decoding.events import Event, Events, apply
 from surelock.decoding.flops import step_flops
+from surelock.decoding.guidance import guided_logits
 from surelock.decoding.noise import BatchNoise
 from surelock.decoding.posterior import PosteriorReader, Reading, StepRows
 from surelock.decoding.schedule import Schedule
@@ -38,9 +39,10 @@ class Step:
     probed: bool, after the step; False at pads. newly_unmasked: committed by the step; newly_masked, written: masked
     again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
-    computed and at pads. top_ids, top_probs: [B, N, top_k], None when top_k is 0. flops, baseline_flops: [B] float64,
-    algorithmic (Sec. 2.4), of the step and of one that computes every row. seconds: the step's own time, device
-    synchronised, observation excluded.
+    computed and at pads. top_ids, top_probs: [B, N, top_k], None when top_k is 0. commit_logits: [K, V] raw logits
+    that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when not kept. flops,
+    baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row. seconds: the
+    step's own time, device synchronised, observation excluded.
     """
 
     index: int
@@ -58,6 +60,7 @@ class Step:
     confidence: Tensor
     top_ids: Tensor | None
     top_probs: Tensor | None
+    commit_logits: Tensor | None
     flops: Tensor
     baseline_flops: Tensor
     seconds: float
@@ -73,12 +76,14 @@ def decode(
     events: Iterable[Event] = (),
     observe: bool = False,
     top_k: int = 0,
+    keep_logits: bool = False,
 ) -> Iterator[Step]:
     """Decode a batch of prompts step by step (Algorithm 1).
 
     prompts: texts or lists of token ids. compute: which rows a step computes; None is `Everything()`, LLaDA's sampler.
     unmask: which masked positions it commits; None is `LowConfidence()`. events: what a person does to the run.
     observe: compute the step-wise KL where neither needs it, too. top_k: also report each row's most likely tokens.
+    keep_logits: also report the logits of what is committed, for `surelock.commit_error`.
     What one sequence does never depends on the others of its batch.
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
@@ -94,7 +99,7 @@ def decode(
     if isinstance(unmask, Replay):
         unmask.check_against(canvas.batch, settings.gen_length, steps, vocab_size, lm.mask_id)
     checked = Events(events, canvas, steps, vocab_size, unmask)
-    return _Run(lm, canvas, settings, compute, unmask, checked, observe, top_k).steps()
+    return _Run(lm, canvas, settings, compute, unmask, checked, observe, top_k, keep_logits).steps()
 
 
 def generate(
@@ -136,6 +141,7 @@ class _Run:
         events: Events,
         observe: bool,
         top_k: int,
+        keep_logits: bool,
     ) -> None:
         network = lm.network
         self.lm, self.canvas, self.settings = lm, canvas, settings
@@ -145,14 +151,14 @@ class _Run:
         self.chooser = Chooser(lm, settings, policy)
         self.guided = settings.cfg_scale > 0
         self.passes = 2 if self.guided else 1
-        self.wide = torch.promote_types(network.dtype, torch.float32)
         self.watch = Stopwatch(lm.device)
         needs_kl = policy.needs_kl or any(rule.needs_kl for rule in (compute, *events.rules))
         self.reader = PosteriorReader(
             lm, canvas.total, remember=needs_kl or observe, observe=not needs_kl, top_k=top_k, watch=self.watch
         )
         self.cache = network.make_cache(canvas.total * self.passes)
-        self.top_k = top_k
+        self.top_k, self.keep_logits = top_k, keep_logits
+        self.hidden = torch.empty(0)  # of the step's rows: [passes, R, d_model]
 
     def steps(self) -> Iterator[Step]:
         for t in range(self.settings.total_steps):
@@ -211,14 +217,11 @@ class _Run:
         draws = self.policy.scores == "noise"
         noise = BatchNoise(self.canvas, self.schedule, self.settings, state.step, self.lm, draws)
         repeats = self.chooser.repeats(state, rows)
-        hidden = network.forward_rows(*self._pack(rows), self.cache) if count else torch.empty(0)
+        if count:
+            self.hidden = network.forward_rows(*self._pack(rows), self.cache).unflatten(0, (self.passes, count))
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
-            z = network.logits(hidden[start:stop], out)
-            if self.guided:
-                blind = network.logits(hidden[count + start : count + stop]).to(self.wide)
-                z.copy_(torch.add(blind, z.to(self.wide) - blind, alpha=self.settings.cfg_scale + 1))
-            return z
+            return self._logits(slice(start, stop), out)
 
         def choose(z: Tensor, p: Tensor, start: int) -> Tensor:
             return self.chooser.choose(z, p, start, rows, repeats, noise)
@@ -230,6 +233,26 @@ class _Run:
             reading.score = noise.uniforms(rows.slots[rows.choosers])
         state.visible[visible] += 1
         return reading
+
+    def _logits(self, rows: slice | Tensor, out: Tensor | None = None) -> Tensor:
+        """Logits of some rows of the step's forward, guided, in the network's dtype."""
+        z = self.lm.network.logits(self.hidden[0, rows], out)
+        if self.guided:
+            z.copy_(guided_logits(z, self.lm.network.logits(self.hidden[1, rows]), self.settings.cfg_scale))
+        return z
+
+    @torch.inference_mode()
+    def _commit_logits(self, rows: StepRows, unmasked: Slots) -> Tensor | None:
+        """What the tokens of this step were chosen by."""
+        if not self.keep_logits:
+            return None
+        network, known = self.lm.network, np.isin(unmasked, rows.slots)  # a `Replay` may commit what was not computed
+        found = torch.full((len(unmasked), network.config.vocab_size), torch.nan, dtype=network.dtype)
+        if known.any():
+            with self.watch.excluded():
+                at = torch.from_numpy(np.searchsorted(rows.slots, unmasked[known])).to(self.hidden.device)
+                found[torch.from_numpy(known)] = self._logits(at).cpu()
+        return found
 
     def _pack(self, rows: StepRows) -> tuple[Tensor, Rows]:
         """Tokens and places of the rows; with guidance a second time, behind, with every prompt token masked."""
@@ -316,6 +339,7 @@ class _Run:
             confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
             top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,
             top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if self.top_k else None,
+            commit_logits=self._commit_logits(rows, unmasked),
             flops=torch.from_numpy(flops),
             baseline_flops=torch.from_numpy(full),
             seconds=seconds,

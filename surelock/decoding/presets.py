@@ -66,6 +66,12 @@ PRESETS: dict[str, Preset] = {
             {"compute": "age"},
         ),
         Preset(
+            "budget",
+            "Fixed budget",
+            "Computes two fifths of the positions in every step: where most has just changed.",
+            {"compute": "budget"},
+        ),
+        Preset(
             "threshold",
             "Parallel threshold",
             "Writes all positions at once that are certain enough (Fast-dLLM).",

@@ -3,6 +3,7 @@
 Both are timed as the paper's appendix on runtime metrics defines them: E2E-TPS is unmasked tokens over the wall-clock
 time of the decoding calls. A step's time is its median over the repeats, so that outliers do not count.
 Beside each run the network's forward alone is timed on the same rows: what is left is the price of the rule.
+And in each repeat what the commit error of the locked run costs, beside the unlocked run.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.model.network import Network
+from surelock.quality.commit_error import commit_error
 
 SHAPES = {
     "llada-8b": LLADA_8B,
@@ -147,6 +149,7 @@ class DecodeBench:
         self.seconds: dict[str, list[list[float]]] = {
             name: [] for run in self.decoders for name in (run, f"{run} forward")
         }
+        self.commit_errors: list[float] = []
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
         self._cache = lm.network.make_cache(sum(self.lengths))
@@ -166,6 +169,8 @@ class DecodeBench:
         self.steps = steps
         for name, values in seconds.items():
             self.seconds[name].append(values)
+        kept = list(decode(self.lm, self.prompts, **self.decoders["locked"].keywords(), keep_logits=True))
+        self.commit_errors.append(self._timed(lambda: commit_error(self.lm, kept, self.settings))[0])
 
     def _timed(self, call: Callable[[], Any]) -> tuple[float, Any]:
         watch = Stopwatch(self.lm.device)
@@ -209,6 +214,7 @@ class DecodeBench:
             "forward_speedup": float(medians["baseline forward"].sum() / medians["locked forward"].sum()),
             "baseline_other_share": float(np.median(other["baseline"])),
             "locked_other_share": float(np.mean(other["locked"])),
+            "commit_error_over_baseline": float(np.median(self.commit_errors) / base.sum()),
             "locked_other_share_p90": float(np.quantile(other["locked"], 0.9)),
             **self._rooflines(),
             **self._memory(),

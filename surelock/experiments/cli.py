@@ -34,6 +34,8 @@ NAMES = (
     "unlock",
     "sampler",
     "arena",
+    "frontier",
+    "drift",
 )
 DATA = ("openings", "wikitext", "mt_bench", "humaneval")
 

@@ -17,7 +17,7 @@ class Estimate(NamedTuple):
     residuals: NDArray[np.float64]
 
 
-def mean(values: Sequence[float | None]) -> Estimate:
+def mean(values: Sequence[float | None] | NDArray[np.float64]) -> Estimate:
     """The mean; prompts without a value (None) do not count."""
     x = np.asarray(values, dtype=float)
     present = ~np.isnan(x)
@@ -27,7 +27,9 @@ def mean(values: Sequence[float | None]) -> Estimate:
     return _estimate(value, np.where(present, (x - value) * len(x) / present.sum(), 0.0))
 
 
-def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> Estimate:
+def ratio(
+    numerators: Sequence[float] | NDArray[np.float64], denominators: Sequence[float] | NDArray[np.float64]
+) -> Estimate:
     """sum(numerators) / sum(denominators), its error by linearisation."""
     over, under = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
     value = float(over.sum() / under.sum())

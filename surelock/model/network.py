@@ -20,6 +20,7 @@ from surelock.model.config import NetworkConfig
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Rotary = tuple[Tensor, Tensor]
+Pick = Callable[[Tensor], Tensor]
 
 
 class RMSNorm(nn.Module):
@@ -53,8 +54,12 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
         self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, attend: Attend) -> Tensor:
-        x = x + self.attn_out(attend(*self._project(self.attn_norm(x), rotary)).flatten(-2))
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
+        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
+        q, k, v = self._project(self.attn_norm(x), rotary)
+        if only is not None:
+            x, q = only(x), only(q)
+        x = x + self.attn_out(attend(q, k, v).flatten(-2))
         gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
         return x + self.ff_out(F.silu(gate) * up)
 
@@ -101,8 +106,11 @@ class Network(nn.Module):
         """Plain dense forward: tokens [B, N] int64 (no pads) -> logits [B, N, vocab_size] in the network's dtype."""
         return self.logits(self.hidden(tokens))
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """Hidden states after the last norm of the plain dense forward: [B, N] int64 -> [B, N, d_model]."""
+    def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Hidden states after the last norm of the plain dense forward: [B, N] int64 -> [B, N, d_model].
+
+        positions [B, C] int64: those alone, [B, C, d_model]; the last block then computes little more than them.
+        """
         gqa = self.config.n_heads != self.config.n_kv_heads
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -114,7 +122,11 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        return self._run(tokens, rotary, lambda layer: attend)
+        def pick(x: Tensor) -> Tensor:
+            assert positions is not None
+            return x[torch.arange(len(x), device=x.device)[:, None], positions.to(x.device)]
+
+        return self._run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
 
     def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
         """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
@@ -140,14 +152,20 @@ class Network(nn.Module):
         x = x.to(self.head_weight.device)
         return F.linear(x, self.head_weight) if out is None else torch.mm(x, self.head_weight.T, out=out)
 
-    def _run(self, tokens: Tensor, rotary: Callable[[torch.device], Rotary], attend: Callable[[int], Attend]) -> Tensor:
+    def _run(
+        self,
+        tokens: Tensor,
+        rotary: Callable[[torch.device], Rotary],
+        attend: Callable[[int], Attend],
+        only: Pick | None = None,
+    ) -> Tensor:
         x = self.embed(tokens.to(self.embed.weight.device))
-        factors, device = None, None
-        for layer, block in enumerate(self.layers):
+        factors, device, layers = None, None, self.layers
+        for layer, block in enumerate(layers):
             here = block.ff_out.weight.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here
-            x = block(x, factors, attend(layer))
+            x = block(x, factors, attend(layer), only if block is layers[-1] else None)
         return self.norm(x.to(self.norm.weight.device))
 
 

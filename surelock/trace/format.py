@@ -147,7 +147,7 @@ def _check_record(record: dict[str, Any], length: int) -> None:
     where = f"step {record['step']} of {record['contestant']!r}"
     rows = len(from_runs(record["computed"], length))
     named = [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
-    named += [p for key in ("locked", "unlocked", "probed", "masked") for p in record.get(key, ())]
+    named += [p for key in ("locked", "unlocked", "probed", "masked", "changed") for p in record.get(key, ())]
     if any(p >= length for p in named):
         raise TraceError(f"The trace is damaged: {where} names a position outside the sequence.")
     for key in ("kl", "confidence"):
@@ -156,6 +156,8 @@ def _check_record(record: dict[str, Any], length: int) -> None:
             raise TraceError(
                 f"The trace is damaged: {where} has another number of {key} values than computed positions."
             )
+    if len(record.get("commit_error", record["unmasked"])) != len(record["unmasked"]):
+        raise TraceError(f"The trace is damaged: {where} has another number of commit errors than commits.")
     if "top" in record:
         listed = TOP_K * len(from_runs(record["top"]["at"], length))
         if len(record["top"]["ids"]) != listed or len(decode_bytes(record["top"]["p"])) != listed:

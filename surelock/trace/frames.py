@@ -23,8 +23,8 @@ class Trace:
             decoder (a `surelock.Decoder`, with which the run can be repeated).
         steps: one row per contestant and step: seconds, flops, baseline_flops, and the numbers of rows computed, tokens
             unmasked, locked so far.
-        positions: one row per contestant and position: token, piece, prompt, unmask_step and lock_step, as they are at
-            the end (<NA> if never, or not any more).
+        positions: one row per contestant and position: token, piece, prompt, unmask_step, lock_step and commit_error
+            (nats), as they are at the end (<NA> if never, not any more, or not known).
         values: one row per contestant, step and computed position: kl (nats; inf where there was nothing to compare
             with) and confidence.
     """
@@ -86,12 +86,15 @@ def _positions(
     token: list[Any] = [*prompt, *[pd.NA] * (n - len(prompt))]
     unmasked: list[Any] = [pd.NA] * n
     locked: list[Any] = [pd.NA] * n
+    error: list[Any] = [pd.NA] * n
     for record in records:  # what events did comes before what the step did
         for position in record.get("masked", ()):
-            token[position] = unmasked[position] = pd.NA
+            token[position] = unmasked[position] = error[position] = pd.NA
         for position, identity in (*record.get("written", ()), *record["unmasked"]):
             unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
             token[position] = identity
+        for (position, _), nats in zip(record["unmasked"], record.get("commit_error", ()), strict=False):
+            error[position] = pd.NA if nats is None else nats
         for position in record.get("unlocked", ()):
             locked[position] = pd.NA
         for position in record["locked"]:
@@ -105,6 +108,7 @@ def _positions(
             "piece": [None if t is pd.NA else _text(pieces.get(str(t))) for t in token],
             "unmask_step": pd.array(unmasked, dtype="Int64"),
             "lock_step": pd.array(locked, dtype="Int64"),
+            "commit_error": pd.array(error, dtype="Float64"),
         }
     )
 

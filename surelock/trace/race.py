@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.loop import Step, decode
 from surelock.model.language_model import LanguageModel
+from surelock.quality.commit_error import CommitError, Shadow
 from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import TOP_K, unit_to_bytes
 
@@ -45,30 +46,54 @@ class Facts:
     baseline_flops: float
 
 
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What skipping rows changed in a contestant's whole run."""
+
+    contestant: str
+    commits: CommitError
+
+
+Told = Facts | Errors
+
+
 def race(
-    lm: LanguageModel, prompt: list[int], contestants: Sequence[Contestant], *, top: bool = True
-) -> Iterator[list[Facts]]:
+    lm: LanguageModel,
+    prompt: list[int],
+    contestants: Sequence[Contestant],
+    *,
+    top: bool = True,
+    errors: bool = False,
+) -> Iterator[list[Told]]:
     """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
 
-    top: likely tokens, too. They take turns in going first, so that none always finds the warmer machine. `seconds`
-    excludes what observing costs.
+    top: likely tokens, too. errors: when all have ended, the commit errors of each, one at a time. The contestants take
+    turns in going first, so that none always finds the warmer machine. `seconds` excludes what observing costs.
     Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
     check_field(contestants)
     top_k = min(TOP_K, lm.network.config.vocab_size) if top else 0
     runs = {
-        contestant.id: decode(lm, [prompt], **contestant.decoder.keywords(), observe=True, top_k=top_k)
+        contestant.id: decode(
+            lm, [prompt], **contestant.decoder.keywords(), observe=True, top_k=top_k, keep_logits=errors
+        )
         for contestant in contestants
     }
+    shadows = {contestant.id: Shadow(lm, contestant.decoder.settings) for contestant in contestants} if errors else {}
     ids, turn = list(runs), 0
     while True:
         first = turn % len(ids)
         steps = {own: next(runs[own], None) for own in ids[first:] + ids[:first]}
-        told = [facts(own, step) for own in ids if (step := steps[own]) is not None]
+        told: list[Told] = [facts(own, step) for own in ids if (step := steps[own]) is not None]
         if not told:
-            return
+            break
         yield told
+        for own, shadow in shadows.items():
+            if (step := steps[own]) is not None:
+                shadow.add(step)
         turn += 1
+    for own, shadow in shadows.items():
+        yield [Errors(own, shadow.result())]
 
 
 def facts(contestant: str, step: Step) -> Facts:

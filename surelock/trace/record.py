@@ -30,14 +30,13 @@ def record_run(
     name: str | None = None,
     exact: bool = True,
 ) -> dict[str, Any]:
-    """Run all contestants to the end and return the trace document (``exact``: full precision, else quantised and
-    smaller).
+    """Run all contestants to the end and return the trace document, with their commit errors (``exact``: full
+    precision, else quantised and smaller).
     """
     tokens = lm.encode(prompt)
     recorder = Recorder(make_header(lm, prompt, tokens, contestants, name=name), lm.tokenizer)
-    for told in race(lm, tokens, contestants):
-        for facts in told:
-            recorder.record(facts)
+    for told in race(lm, tokens, contestants, errors=True):
+        recorder.take(told)
     return recorder.document(exact=exact)
 
 

@@ -13,7 +13,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
 from surelock.trace.pieces import Pieces
-from surelock.trace.race import Facts
+from surelock.trace.race import Errors, Facts, Told
 
 _TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
 
@@ -59,7 +59,7 @@ def make_header(
 class Recorder:
     """Records one race (batch of one).
 
-    ``record`` gives the compact form that is streamed and keeps what the export needs beside it: full-precision KL and
+    ``take`` gives the compact form that is streamed and keeps what the export needs beside it: full-precision KL and
     confidence, and the likely tokens, stored only where they changed (by more than 1 %). ``document`` gives the whole
     trace so far, ``top`` the likely tokens of one position.
     """
@@ -77,6 +77,14 @@ class Recorder:
     def start(self) -> dict[str, Any]:
         """The opening of the stream: format, version, header and the pieces of the prompt."""
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
+
+    def take(self, told: list[Told]) -> dict[str, Any]:
+        """What the stream says of what a race told at once: {"records", "pieces"}, or {"errors"} when it is over."""
+        errors = [self._add_errors(each) for each in told if isinstance(each, Errors)]
+        if errors:
+            return {"errors": errors}
+        records = [self.record(each) for each in told if isinstance(each, Facts)]
+        return {"records": records, "pieces": self.fresh_pieces(records)}
 
     def record(self, facts: Facts) -> dict[str, Any]:
         """The record of one step in the stream's form (KL and confidence as bytes, no likely tokens)."""
@@ -101,6 +109,17 @@ class Recorder:
         self._exact.append({"kl": facts.kl, "confidence": facts.confidence})
         self._records.append(record)  # last: another thread may be making a document
         return record
+
+    def _add_errors(self, errors: Errors) -> dict[str, Any]:
+        """Write a contestant's commit errors into its records: those of each step, in the order of its `unmasked`."""
+        found = errors.commits
+        records = [record for record in self._records if record["contestant"] == errors.contestant]
+        for record in records:
+            own = found.step == record["step"]
+            record["commit_error"] = [nats if math.isfinite(nats) else None for nats in short_floats(found.error[own])]
+            record["changed"] = found.position[own & found.changed].tolist()
+        parts = {name: [record[name] for record in records] for name in ("commit_error", "changed")}
+        return {"contestant": errors.contestant, **parts}
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """The pieces that these records are the first of the stream to use."""

@@ -20,10 +20,10 @@ from surelock.ui.models import Models
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
-    from surelock.trace.race import Facts
+    from surelock.trace.race import Told
 
 ZERO_GPU_SECONDS = 120
-Decoder = Callable[[Job, bool], Iterator[list["Facts"]]]
+Decoder = Callable[[Job, bool, bool], Iterator[list["Told"]]]
 
 
 def on_zero_gpu() -> bool:
@@ -32,22 +32,24 @@ def on_zero_gpu() -> bool:
 
 
 def make_decoder(models: Models) -> Decoder:
-    """The function that runs a job's contestants: (job, with likely tokens?) -> facts, see ``surelock.trace.race``."""
+    """The function that runs a job's contestants: (job, with likely tokens?, with commit errors?) -> see
+    ``surelock.trace.race``.
+    """
 
-    def decode_facts(job: Job, top: bool) -> Generator[list[Facts]]:
+    def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
         from surelock.trace.race import race
 
-        yield from race(models.get(job.label), job.tokens, job.contestants, top=top)
+        yield from race(models.get(job.label), job.tokens, job.contestants, top=top, errors=errors)
 
     if on_zero_gpu():
         import spaces  # pyright: ignore[reportMissingImports]
 
         return spaces.GPU(duration=ZERO_GPU_SECONDS)(decode_facts)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
-    return lambda job, top: _advanced_by(thread, decode_facts(job, top))
+    return lambda job, top, errors: _advanced_by(thread, decode_facts(job, top, errors))
 
 
-def _advanced_by(thread: ThreadPoolExecutor, items: Generator[list[Facts]]) -> Iterator[list[Facts]]:
+def _advanced_by(thread: ThreadPoolExecutor, items: Generator[list[Told]]) -> Iterator[list[Told]]:
     """The same items, each of them computed in that thread."""
     try:
         while (item := thread.submit(next, items, None).result()) is not None:

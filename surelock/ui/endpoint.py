@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 
@@ -25,6 +25,9 @@ from surelock.trace.contestants import Contestant
 from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_EVENTS, Job, read_job
+
+if TYPE_CHECKING:
+    from surelock.quality.commit_error import CommitError
 
 #: In the order of the first edition, for positional callers; every other setting follows.
 _FIRST = (
@@ -49,7 +52,7 @@ def make_endpoint(models: Models, decoder: RunsJobs, most: int) -> Callable[...,
             job = read_job(
                 lm, label, given["prompt"], bool(given["chat"]), [own], min(most, lm.network.config.max_length)
             )
-            yield from _steps(lm, job, decoder)
+            yield from _steps(lm, job, decoder, bool(given["commit_error"]))
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
 
@@ -66,7 +69,8 @@ def description() -> str:
         f"compute: which rows a step computes ({', '.join(COMPUTE)}, or two as in lock+select). unmask: which masked "
         f"positions it commits ({', '.join(UNMASK)}); remasking is its former name. events: what a person does, "
         'as {"step": 5, "kind": "lock", "position": 12}. model: empty for the server\'s first. '
-        "0 steps or block_length mean gen_length; epsilon below 0 never locks.",
+        "0 steps or block_length mean gen_length; epsilon below 0 never locks. commit_error: measure, when the run is "
+        "over, what skipping rows changed; the last object then has it, position by position.",
     ]
     for flat, each in flat_settings().items():
         owner = f" ({each.kind})" if each.kind else ""
@@ -76,8 +80,9 @@ def description() -> str:
 
 def _parameters() -> list[inspect.Parameter]:
     settings = flat_settings()
-    others = {"remasking": "", "chat": False, "model": ""}
-    names = [*_FIRST, "compute", "unmask", "events", *(name for name in settings if name not in _FIRST)]
+    others = {"remasking": "", "chat": False, "model": "", "commit_error": False}
+    late = [name for name in settings if name not in _FIRST]
+    names = [*_FIRST, "compute", "unmask", "events", *late, "commit_error"]
     made = [_parameter("prompt", str)]
     for name in names:
         if name in settings:
@@ -112,11 +117,17 @@ def _read(given: Mapping[str, Any]) -> Decoder:
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))
 
 
-def _steps(lm: Any, job: Job, decoder: RunsJobs) -> Iterator[dict[str, Any]]:
+def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[str, Any]]:
+    from surelock.trace.race import Errors  # torch: only once somebody decodes
+
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
-    for (facts,) in decoder(job, False):
+    last = {}
+    for (facts,) in decoder(job, False, errors):
+        if isinstance(facts, Errors):
+            last["commit_error"] = _plain_errors(facts.commits)
+            continue
         for position in facts.masked.tolist():
             canvas[position] = lm.mask_id
         for positions, tokens in ((facts.written, facts.written_tokens), (facts.unmasked, facts.tokens)):
@@ -146,4 +157,16 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs) -> Iterator[dict[str, Any]]:
         "flops": total["flops"],
         "flops_ratio": total["flops"] / total["baseline_flops"],
         "active_ratio": total["rows"] / (length * total["steps"]),
+        **last,
+    }
+
+
+def _plain_errors(commits: CommitError) -> dict[str, Any]:
+    """Their mean (nats) and number, how many most likely tokens differ, and each: step, position, nats, changed."""
+    columns = {name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")}
+    return {
+        "mean": float(commits.error.mean()),
+        "commits": len(commits.error),
+        "changed": int(commits.changed.sum()),
+        "each": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
     }

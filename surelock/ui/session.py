@@ -16,7 +16,7 @@ from surelock.ui.device import Decoder
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
-    from surelock.trace.race import Facts
+    from surelock.trace.race import Told
     from surelock.trace.recorder import Recorder
 
 IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
@@ -33,7 +33,7 @@ class Run:
     a run; ``pause`` and ``stop`` may come from any other and take effect after the present step.
     """
 
-    def __init__(self, owner: str, job: Job, recorder: Recorder, facts: Iterator[list[Facts]], pausable: bool) -> None:
+    def __init__(self, owner: str, job: Job, recorder: Recorder, told: Iterator[list[Told]], pausable: bool) -> None:
         self.id = secrets.token_urlsafe(18)
         self.owner = owner
         self.recorder = recorder
@@ -41,7 +41,7 @@ class Run:
         self.touched = time.monotonic()
         self.log: list[str] = []
         self._skip = job.skip
-        self._facts: Iterator[list[Facts]] | None = facts
+        self._told: Iterator[list[Told]] | None = told
         self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
         self._lock = threading.Lock()
         self._append({"open": recorder.start(), "label": job.label, "pausable": pausable})
@@ -98,30 +98,34 @@ class Run:
                     self._end("stopped")
 
     def _advance(self) -> str:
-        """Compute one step of each contestant and return its message; the last message says how the run ended."""
+        """Compute one step of each contestant and return its message; after the steps come the commit errors, and the
+        last message says how the run ended.
+        """
         self.touched = time.monotonic()
-        facts, problem = self._next()
-        if facts is None:
+        told, problem = self._next()
+        if told is None:
             return self._end("failed" if problem else "finished", problem)
-        records = [self.recorder.record(each) for each in facts]
-        sent = [each for each in records if each["step"] >= self._skip.get(each["contestant"], 0)]
-        return self._append({"records": sent, "pieces": self.recorder.fresh_pieces(records)})
+        message = self.recorder.take(told)
+        if "records" in message:
+            new = [each for each in message["records"] if each["step"] >= self._skip.get(each["contestant"], 0)]
+            message["records"] = new
+        return self._append(message)
 
     def _end(self, how: str, problem: str | None = None) -> str:
         """Free what the decoders hold and close the log. ``how``: finished, stopped or failed."""
         self.state = ENDED
-        close = getattr(self._facts, "close", None)
-        self._facts = None
+        close = getattr(self._told, "close", None)
+        self._told = None
         if close is not None:
             close()
         return self._append({"end": how, "problem": problem})
 
-    def _next(self) -> tuple[list[Facts] | None, str | None]:
-        """The next facts, or None and what went wrong, if anything did."""
-        if self._facts is None:
+    def _next(self) -> tuple[list[Told] | None, str | None]:
+        """What the race tells next, or None and what went wrong, if anything did."""
+        if self._told is None:
             return None, None
         try:
-            return next(self._facts, None), None
+            return next(self._told, None), None
         except MemoryError:
             return None, "This run needs more memory than the machine has; try a shorter one."
         except (ArithmeticError, ValueError) as error:
@@ -155,8 +159,8 @@ class Sessions:
 
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
         """A new run for a visitor; their older ones stop, and only the latest few are kept."""
-        facts = self._decoder(job, True)
-        run = Run(owner, job, recorder, facts, self._pausable)
+        told = self._decoder(job, True, True)
+        run = Run(owner, job, recorder, told, self._pausable)
         with self._lock:
             self._runs[run.id] = run
             mine = [other for other in self._runs.values() if other.owner == owner]

@@ -6,9 +6,11 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from urllib.parse import urlencode
 
 from playwright.sync_api import Page, sync_playwright
 
+from surelock.decoding.presets import PRESETS
 from surelock.trace.replay import replay_html
 from tests.browser.actions import seek, until, wait_for_run
 from tests.browser.server import ROOT, launch, serve, wait_for_model
@@ -51,6 +53,20 @@ def live(page: Page, url: str, folder: Path) -> None:
     page.screenshot(path=folder / "dark.png")
 
 
+def four(page: Page, url: str, folder: Path) -> None:
+    """Four decoders beside each other, two thirds of the way."""
+    names = ("everything", "surelock", "dual-cache", "klass")
+    plain = {name: PRESETS[name].decoder({}).to_plain() for name in names}
+    lanes = [{"name": PRESETS[name].name} | {key: plain[name][key] for key in ("compute", "unmask")} for name in names]
+    page.goto(f"{url}/?{urlencode({'contestants': json.dumps(lanes)})}")
+    page.wait_for_timeout(3000)
+    page.click("#sl-run")
+    page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
+    seek(page, 84)
+    settle(page)
+    page.screenshot(path=folder / "four.png")
+
+
 def replay(page: Page, folder: Path) -> None:
     """The recorded run as a file opened from disk."""
     document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
@@ -73,6 +89,7 @@ def main() -> None:
         wait_for_model(app)
         browser = launch(playwright)
         live(browser.new_page(viewport=WIDE), app.url, folder)
+        four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
         phone = browser.new_page(viewport=PHONE, device_scale_factor=2)
         phone.goto(app.url)

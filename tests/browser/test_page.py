@@ -75,9 +75,12 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     first, second = trace.contestants.contestant
     flops = trace.steps.groupby("contestant").flops.sum()
     assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
-    tokens = [trace.positions[trace.positions.contestant == own].token.tolist() for own in (first, second)]
-    equal = sum(a == b for a, b in zip(*(line[-24:] for line in tokens), strict=True))
-    assert f"{equal} of 24" in page.inner_text(".sl-gauge >> nth=3")
+    records = [record for record in document["records"] if record["contestant"] == second]
+    changed = sum(len(record["changed"]) for record in records)
+    nats = sum(nats for record in records for nats in record["commit_error"]) / 24
+    damage = page.inner_text(".sl-gauge >> nth=3")
+    assert f"{changed} of 24" in damage and " text" in damage
+    assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
 
 
 def test_pause_step_resume_and_stop(page: Page, app: App) -> None:

@@ -12,16 +12,25 @@ test("the table has a row per contestant, step and position, under the names sho
   assert.equal(lines.length, 1 + 2 * 3 * 4 + 1); // the head, and what follows the last line's end
   const rows = lines.filter((line) => line.startsWith(`"'=Locks",1,`) || line.startsWith(`"All",0,3`));
   assert.deepEqual(rows, [
-    `"All",0,3,masked,,,1,inf,0,1,100,100`,
-    `"'=Locks",1,0,resting,10,"Once",0,,,0.5,80,100`,
-    `"'=Locks",1,1,locked,11," upon",1,0.5,0.5,0.5,80,100`,
-    `"'=Locks",1,2,active,12,"'=a",1,0.5,0.5,0.5,80,100`,
-    `"'=Locks",1,3,active,14,"A9",1,0.5,0.5,0.5,80,100`,
+    `"All",0,3,masked,,,1,inf,0,,1,100,100`,
+    `"'=Locks",1,0,resting,10,"Once",0,,,,0.5,80,100`,
+    `"'=Locks",1,1,locked,11," upon",1,0.5,0.5,,0.5,80,100`,
+    `"'=Locks",1,2,active,12,"'=a",1,0.5,0.5,,0.5,80,100`,
+    `"'=Locks",1,3,active,14,"A9",1,0.5,0.5,,0.5,80,100`,
   ]);
   const resting = table(byHand())
     .split("\n")
     .find((line) => line.startsWith(`"By hand",1,2,`));
-  assert.equal(resting, `"By hand",1,2,masked not computed,,,0,,,0.5,60,100`);
+  assert.equal(resting, `"By hand",1,2,masked not computed,,,0,,,,0.5,60,100`);
+});
+
+test("a commit error stands in the row of its commit", () => {
+  const document = small();
+  for (const record of document.records) record.commit_error = record.unmasked.map(() => 0.125);
+  const filled = table(document)
+    .split("\n")
+    .filter((line) => line.split(",").at(-4) === "0.125");
+  assert.equal(filled.length, document.records.flatMap(({ unmasked }) => unmasked).length);
 });
 
 test("no cell is a formula, and quotes are doubled", () => {

@@ -67,17 +67,67 @@ test("the band of a step leaves out infinite values", () => {
   assert.deepEqual(band(all.steps[0]), [NaN, NaN, NaN]);
 });
 
-test("agreement counts what both have unmasked, totals are beside the reference", () => {
-  const agreement = [-1, 0, 1].map((t) => Object.values(trace.agreement(locks, all, t)));
-  assert.deepEqual(joined(agreement), ["0 0", "1 1", "2 1"]);
+test("totals are beside the reference", () => {
   const shared = { locked: 3, seconds: 2, activeRatio: 9 / 12, steps: 3 };
-  const end = { flopsShare: 0.8, everyShare: 0.8, ...shared, speed: 1.5, both: 2, equal: 1 };
+  const end = {
+    flopsShare: 0.8,
+    everyShare: 0.8,
+    ...shared,
+    speed: 1.5,
+    damage: null,
+    same: { words: 1, whole: false },
+  };
   assert.deepEqual([trace.totals(locks, 2), trace.totals(locks, -1)], [end, null]);
   trace.reference = locks;
   const { flopsShare, everyShare, speed } = trace.totals(all, 2);
   assert.deepEqual([flopsShare, everyShare, speed, trace.totals(locks, 2).flopsShare], [300 / 240, 1, 2 / 3, 0.8]);
   assert.equal(trace.toDocument().header.reference, "b");
   trace.reference = all;
+});
+
+test("what two texts share is counted in words", () => {
+  const same = (mine, theirs) => {
+    const pieces = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog" };
+    const header = { ...small().header, prompt_tokens: [], length: 4, eos_id: 0 };
+    const of = (tokens) => ({ token: (p) => tokens[p] ?? -1 });
+    return Object.values(new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0));
+  };
+  assert.deepEqual(same([1, 2, 4, 5], [1, 2, 4, 5]), [3, true]);
+  assert.deepEqual(same([1, 2, 0, 5], [1, 2, 0, 1]), [2, true]);
+  assert.deepEqual(same([1, 2, 4, 5], [1, 2, 5, 1]), [2, false]);
+  assert.deepEqual(same([1, 2, 3, 5], [1, 2, 5, 1]), [1, false]);
+  assert.deepEqual(same([1, 2, 0], [1, 2, 3]), [1, false]);
+  assert.deepEqual(
+    [same([1, 5], [2, 5]), same([], []), same([1], [1])],
+    [
+      [0, false],
+      [0, false],
+      [1, false],
+    ],
+  );
+});
+
+test("commit errors come with the records or after them, and add up from step to step", () => {
+  const document = small();
+  const errors = (lane) =>
+    document.records.filter(({ contestant: own }) => own === lane).map(({ unmasked }) => unmasked.map(() => 0.25));
+  const later = Trace.parse(document);
+  assert.equal(later.totals(later.lane("b"), 2).damage, null);
+  later.lane("b").score(errors("b"), [[2], [], []]);
+  const told = [0, 2].map((t) => later.totals(later.lane("b"), t).damage);
+  const count = document.records
+    .filter(({ contestant: own }) => own === "b")
+    .flatMap(({ unmasked }) => unmasked).length;
+  assert.deepEqual(told[1], { commits: count, nats: count / 4, changed: 1 });
+  assert.equal(told[0].changed, 1);
+  const again = Trace.parse(later.toDocument());
+  assert.deepEqual(
+    [0, 2].map((t) => again.totals(again.lane("b"), t).damage),
+    told,
+  );
+  const damaged = later.toDocument();
+  damaged.records.find(({ commit_error: list }) => list?.length).commit_error.push(1);
+  assert.throws(() => Trace.parse(damaged), /commit errors/);
 });
 
 test("a trace knows its document, its sizes and what locks", () => {

@@ -1,0 +1,310 @@
+"""Ours: what skipping rows costs, rule by rule, at the same share of rows."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import plotly.express as px
+from numpy.typing import NDArray
+from plotly.graph_objects import Figure
+
+from surelock.decoding.choices import Decoder, from_flat, read_compute
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.locking import LockingRule
+from surelock.decoding.loop import decode
+from surelock.experiments import estimates
+from surelock.experiments.grid import Cell
+from surelock.experiments.lab import Lab
+from surelock.experiments.runner import Record, in_batches
+from surelock.experiments.text_quality import text_figures
+from surelock.quality.commit_error import Shadow
+
+TITLE = "The frontier: what skipping rows costs, rule by rule"
+NOTE = """\
+rows: share of the rows that a run computes (probes count). error: commit error, KL(shadow || run) in nats, the mean
+over openings with its standard error; median: over openings. large: share of the commits above .1 nats; changed: whose
+most likely token is another one. At a target share of rows a rule is a mixture of two of its thresholds, weighted so
+that the other half of the openings has that share: nothing that is reported chose anything. over_paper: ratio to the
+paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age: by a paired difference at the
+95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per character;
+bits_change: paired with the unlocked run's."""
+
+TARGETS = (0.52, 0.56, 0.60, 0.65)
+_PAPER, _AGE, _EVERY = "the paper's rule", "by age", "every position"
+_BATCH = 8
+_LOOKED_AT = 2  # of so many steps the shadow looks at one
+
+
+@dataclass(frozen=True, slots=True)
+class LockByChance(LockingRule):
+    """A control of this experiment: each candidate locks with the same probability in each step."""
+
+    kind: ClassVar[str] = "chance"
+
+    probability: float = 0.1
+
+    @property
+    def wait(self) -> int:
+        return 1
+
+    def converged(self, state: Any, reading: Any, z: Any) -> NDArray[np.bool_]:
+        drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
+        return np.array(drawn) < self.probability
+
+
+def _lock(**settings: Any) -> list[Record]:
+    """One rule for each value of the setting that is a list."""
+    (name, values), *_ = [item for item in settings.items() if isinstance(item[1], list)]
+    return [{"kind": "lock", **settings, name: value} for value in values]
+
+
+#: Rule -> its thresholds, from dear to cheap.
+RULES: dict[str, list[Record]] = {
+    _EVERY: [{"kind": "everything"}],
+    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0),
+    "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=1),
+    "no gate": _lock(epsilon=[5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
+    "no gate, smoothed": _lock(epsilon=[2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
+    _AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
+    "by chance": [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
+    "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
+    "dual cache": [{"kind": "block_cache", "dual": True}],
+    "delayed cache": [{"kind": "delayed_cache"}],
+}
+
+_SAMPLER = {"gen_length": 128, "temperature": 0.5, "unmask": "entropy", "no_repeat_ngram_size": 5}
+#: The page's settings, and what else a decoder is asked for.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "page": _SAMPLER | {"block_length": 32},
+    "whole canvas": _SAMPLER,
+    "greedy": {"gen_length": 128, "unmask": "low_confidence", "block_length": 32},
+    "greedy, whole canvas": {"gen_length": 128, "unmask": "low_confidence"},
+    "temperature 1": _SAMPLER | {"temperature": 1.0, "block_length": 32},
+    "temperature 1, whole canvas": _SAMPLER | {"temperature": 1.0},
+    "256 tokens": _SAMPLER | {"gen_length": 256, "block_length": 32},
+    "256 tokens, whole canvas": _SAMPLER | {"gen_length": 256},
+}
+
+
+def _cells(settings: Sequence[str], choosing: tuple[int, int], reporting: tuple[int, int], each: int) -> list[Cell]:
+    """(first opening, how many) of the two halves; a cell for each few openings, all rules on the same few in turn."""
+    cells = []
+    for setting in settings:
+        for half, (skip, count) in (("choose", choosing), ("report", reporting)):
+            for start in range(skip, skip + count, each):
+                for rule, thresholds in RULES.items():
+                    if half == "choose" and len(thresholds) == 1:
+                        continue
+                    for compute in thresholds:
+                        cell = {"source": "openings", "prompts": min(each, skip + count - start), "skip": start}
+                        told = {"half": half, "setting": setting, "sampler": SETTINGS[setting], "rule": rule}
+                        cells.append({**cell, "seed": 0, **told, "compute": compute})
+    return cells
+
+
+GRIDS: dict[str, list[Cell]] = {
+    "stories": _cells(list(SETTINGS)[:2], (0, 16), (48, 48), 16),
+    "paper": [
+        cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
+        for cell in _cells(["256 tokens"], (40, 40), (0, 40), 8)
+    ],
+    "quick": [
+        cell | {"sampler": {"gen_length": 12}}
+        for cell in _cells(["page"], (2, 2), (0, 2), 2)
+        if cell["rule"] in (_EVERY, _PAPER, _AGE, "fixed budget")
+    ],
+}
+
+
+def measure(lab: Lab, cell: Cell) -> Record:
+    """Of each opening: rows and positions; in the half that is reported also the commit errors and the text's figures.
+
+    The shadow looks at every other step, which halves its cost and biases nothing.
+    """
+    prompts, found = lab.prompts(cell), defaultdict(list)
+    for start, batch in in_batches(prompts, _BATCH):
+        seeds = [cell["seed"] + cell["skip"] + start + number for number in range(len(batch))]
+        decoder = frontier_decoder(cell["sampler"], _read(cell["compute"]), seeds)
+        ids = [prompt.ids for prompt in batch]
+        for name, values in _run(lab, ids, decoder, cell["half"] == "report").items():
+            found[name] += values
+    if cell["half"] == "report":
+        found |= text_figures(lab, prompts, found["tokens"])
+    return dict(found)
+
+
+def frontier_decoder(sampler: Record, compute: ComputeRule, seeds: list[int]) -> Decoder:
+    """The decoder of a batch: sampler is of the flat form."""
+    decoder = from_flat(sampler | {"compute": "everything"})
+    return replace(decoder, compute=compute, settings=replace(decoder.settings, seed=seeds))
+
+
+def _read(plain: Record) -> ComputeRule:
+    if plain["kind"] == LockByChance.kind:
+        return LockByChance(plain["probability"])
+    return read_compute(plain)
+
+
+def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict[str, list[Any]]:
+    shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
+    for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report):
+        rows += (step.computed.sum(dim=1) + step.probed.sum(dim=1)).numpy()
+        if report and step.index % _LOOKED_AT == 0:
+            shadow.add(step)
+    assert step is not None
+    length = decoder.settings.gen_length
+    told = {"rows": rows.tolist(), "positions": [(len(own) + length) * (step.index + 1) for own in ids]}
+    if not report:
+        return told
+    errors = shadow.result()
+    for name in ("commits", "error", "large", "changed"):
+        told[name] = []
+    for b in range(len(ids)):
+        own = errors.of(b)
+        told["commits"].append(len(own.error))
+        told["error"].append(float(own.error.mean()))
+        told["large"].append(int((own.error > 0.1).sum()))
+        told["changed"].append(int(own.changed.sum()))
+    return told | {"tokens": step.tokens[:, -length:].tolist()}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+#: Columns that only the rows of a target have.
+_COMPARED = dict.fromkeys(
+    ("target", "over_paper", "over_paper_se", "minus_paper", "minus_paper_se", "minus_age", "minus_age_se")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. errors: nats, by opening."""
+
+    rows: estimates.Estimate
+    errors: NDArray[np.float64]
+
+
+def table(records: list[Record]) -> pd.DataFrame:
+    rows = []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
+        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in RULES}
+        rows += [{"setting": setting, **row} for row in _setting(rules)]
+    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
+    tried = int(frame[["minus_paper", "minus_age"]].notna().sum().sum())
+    z = NormalDist().inv_cdf(1 - 0.05 / max(1, tried) / 2)
+    for other in ("paper", "age"):
+        difference, error = frame.pop(f"minus_{other}"), frame.pop(f"minus_{other}_se")
+        told = np.where(difference + z * error < 0, "yes", np.where(difference - z * error > 0, "worse", "no"))
+        frame[f"beats_{other}"] = np.where(difference.notna(), told, "")
+    return frame
+
+
+def _is(record: Record, setting: str, rule: str) -> bool:
+    return (record["cell"]["setting"], record["cell"]["rule"]) == (setting, rule)
+
+
+def _thresholds(records: list[Record]) -> dict[str, dict[str, Record]]:
+    """Of each threshold both halves, their openings joined."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in records:
+        halves = found.setdefault(_threshold(record["cell"]["compute"]), {})
+        half = halves.setdefault(record["cell"]["half"], defaultdict(list))
+        for name, values in record["result"].items():
+            half[name] += values
+    return found
+
+
+def _threshold(compute: Record) -> str:
+    return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
+
+
+def _setting(rules: dict[str, dict[str, dict[str, Record]]]) -> Iterator[Record]:
+    """Every threshold as it is, then every rule at every target."""
+    (every,) = rules[_EVERY].values()
+    for rule, thresholds in rules.items():
+        for threshold, halves in thresholds.items():
+            yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
+    for target in TARGETS:
+        points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != _EVERY}
+        yield from _beside({rule: point for rule, point in points.items() if point is not None}, target)
+
+
+def _figures(own: Record, every: Record) -> Record:
+    error, rows = estimates.mean(own["error"]), estimates.ratio(own["rows"], own["positions"])
+    bits, bits_every = (
+        estimates.ratio([nats / math.log(2) for nats in each["nats"]], each["characters"]) for each in (own, every)
+    )
+    change = estimates.difference(bits, bits_every)
+    commits = sum(own["commits"])
+    return {
+        "rows": rows.value,
+        "error": error.value,
+        "error_se": error.error,
+        "median": float(np.median(own["error"])),
+        "large": sum(own["large"]) / commits,
+        "changed": sum(own["changed"]) / commits,
+        "bits": bits.value,
+        "bits_change": change.value,
+        "bits_change_se": change.error,
+        "repeats": estimates.mean(own["repeats"]).value,
+    }
+
+
+def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | None:
+    """The mixture of two neighbouring thresholds that has this share of rows in the choosing half; None outside it."""
+    shares = {}
+    for threshold, halves in thresholds.items():
+        if "choose" in halves:
+            shares[threshold] = sum(halves["choose"]["rows"]) / sum(halves["choose"]["positions"])
+    order = sorted(shares, key=lambda threshold: shares[threshold])
+    for low, high in pairwise(order):
+        if shares[low] <= target <= shares[high]:
+            weight = (target - shares[low]) / (shares[high] - shares[low])
+            cheap, dear = (thresholds[each]["report"] for each in (low, high))
+            mixed = {name: _mix(cheap[name], dear[name], weight) for name in ("rows", "error")}
+            return Point(estimates.ratio(mixed["rows"], cheap["positions"]), mixed["error"])
+    return None
+
+
+def _mix(cheap: list[float], dear: list[float], weight: float) -> NDArray[np.float64]:
+    return (1 - weight) * np.asarray(cheap, dtype=float) + weight * np.asarray(dear, dtype=float)
+
+
+def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
+    for rule, point in points.items():
+        error = estimates.mean(point.errors)
+        row = {"rule": rule, "target": target, "rows": point.rows.value}
+        row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
+        for short, name in (("paper", _PAPER), ("age", _AGE)):
+            if name not in points or name == rule:
+                continue
+            difference = estimates.difference(error, estimates.mean(points[name].errors))
+            row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
+            if short == "paper":
+                ratio = estimates.ratio(point.errors, points[name].errors)
+                row |= {"over_paper": ratio.value, "over_paper_se": ratio.error}
+        yield row
+
+
+def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    points = frame[frame["target"].isna() & (frame["error"] > 0)]
+    return px.line(
+        points,
+        "rows",
+        "error",
+        error_y="error_se",
+        color="rule",
+        facet_col="setting",
+        hover_data=["threshold", "median", "changed", "bits_change"],
+        markers=True,
+        log_y=True,
+    )

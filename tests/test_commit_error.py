@@ -1,0 +1,178 @@
+"""The commit error: by hand, without locks, beside others in a batch, of a trace. The oracle's tests hold it, too."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import surelock
+from surelock import BlockCache, DecodeSettings, Event, LanguageModel, LockByAge, LockRule, SelectRule, UnlockRule
+from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
+from surelock.decoding.compute import ComputeRule
+from surelock.quality import commit_error as module
+from surelock.quality.commit_error import CommitError, Shadow, commit_error
+from surelock.trace.contestants import Contestant
+from surelock.trace.record import record_run
+
+PROMPTS = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
+SETTINGS = DecodeSettings(gen_length=12, block_length=6, temperature=0.7, seed=5)
+LOOSE = LockRule(epsilon=0.5, percentile=None)
+
+
+def errors(
+    lm: LanguageModel, settings: DecodeSettings = SETTINGS, prompts: Any = PROMPTS, **decoder: Any
+) -> CommitError:
+    return commit_error(lm, surelock.decode(lm, prompts, settings, keep_logits=True, **decoder), settings)
+
+
+@dataclass(frozen=True)
+class Steals(ComputeRule):
+    """Computes everything, but for one slot in one step."""
+
+    step: int = 0
+    slot: int = 0
+
+    def rows(self, state, active):
+        return active[active != self.slot] if state.step == self.step else active
+
+
+def test_an_update_that_was_stolen_by_hand(lm: LanguageModel) -> None:
+    """What the step after a commit would see of it is masked keys and values: a forward with these, and one without."""
+    settings = DecodeSettings(gen_length=4)
+    first, second, *_ = surelock.decode(lm, [[5, 9]], settings, unmask=surelock.LowConfidence())
+    (stolen,), (next_one,) = (np.flatnonzero(step.newly_unmasked[0]) for step in (first, second))
+    found = errors(lm, settings, [[5, 9]], compute=Steals(1, int(stolen)))
+    before = torch.where(first.masked, lm.mask_id, first.tokens)  # what the second step reads
+    true = lm.network(before)[0, next_one].double().log_softmax(-1)
+    stale = _forward_with_masked_row(lm, before, int(stolen))[next_one].double().log_softmax(-1)
+    by_hand = float((true.exp() * (true - stale)).sum())
+    assert by_hand > 1e-9
+    assert found.position[1] == next_one and found.error[1] == pytest.approx(by_hand, abs=1e-12)
+    assert found.changed[1] == bool(true.argmax() != stale.argmax())
+    np.testing.assert_array_equal(found.error[[0, 2, 3]], 0)
+
+
+def _forward_with_masked_row(lm: LanguageModel, tokens: torch.Tensor, row: int) -> torch.Tensor:
+    """Logits [N, V] where all others see the keys and values that `row` had as a mask, in the opening pass."""
+    network, config = lm.network, lm.network.config
+    opening = torch.tensor([[5, 9, *[lm.mask_id] * 4]])
+    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def watch(of: Any, inputs: Any, output: Any) -> Any:
+        kept.append((of, output))
+
+    def projections(sequence: torch.Tensor) -> list[torch.Tensor]:
+        kept.clear()
+        handles = [layer.qkv.register_forward_hook(watch) for layer in network.layers]
+        network(sequence)
+        for handle in handles:
+            handle.remove()
+        return [output for _, output in kept]
+
+    width = config.n_heads * config.head_size
+    stale = iter(projections(opening))
+
+    def swap(of: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        output[0, row, width:] = next(stale)[0, row, width:]
+        return output
+
+    handles = [layer.qkv.register_forward_hook(swap) for layer in network.layers]
+    logits = network(tokens)[0]
+    for handle in handles:
+        handle.remove()
+    return logits
+
+
+@pytest.mark.parametrize("cfg_scale", [0.0, 0.7])
+def test_without_locks_it_is_zero(lm: LanguageModel, cfg_scale: float) -> None:
+    settings = dataclasses.replace(SETTINGS, cfg_scale=cfg_scale)
+    shadow = Shadow(lm, settings, always=True)
+    for step in surelock.decode(lm, PROMPTS, settings, keep_logits=True):
+        shadow.add(step)
+    found = shadow.result()
+    assert len(found.error) == 3 * 12 and not found.changed.any()
+    assert 0 <= found.error.min() <= found.error.max() < 1e-12
+    assert errors(lm, settings).error.max() == 0
+
+
+@pytest.mark.parametrize("compute", [LOOSE, LockByAge(2), SelectRule(0.4), BlockCache(), LOOSE & SelectRule(0.5)])
+def test_what_is_skipped_shows_and_batch_mates_do_not(lm: LanguageModel, compute: ComputeRule) -> None:
+    settings = dataclasses.replace(SETTINGS, seed=[5, 6, 7])
+    together = errors(lm, settings, compute=compute)
+    assert together.error.max() > 1e-6
+    for b, prompt in enumerate(PROMPTS):
+        alone = errors(lm, dataclasses.replace(SETTINGS, seed=5 + b), [prompt], compute=compute)
+        own = together.of(b)
+        np.testing.assert_array_equal(own.position, alone.position)
+        np.testing.assert_allclose(own.error, alone.error, rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(own.changed, alone.changed)
+
+
+def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = errors(lm, compute=LOOSE)
+    monkeypatch.setattr(module, "_ROWS", {"cpu": 1})
+    monkeypatch.setattr(module, "_HELD_BYTES", 1)
+    np.testing.assert_allclose(errors(lm, compute=LOOSE).error, whole.error, rtol=0, atol=1e-12)
+
+
+def test_unlocking_and_events_are_replayed_with_the_run(lm: LanguageModel) -> None:
+    rule = LockRule(epsilon=0.5, percentile=None, unlock=UnlockRule(period=2, epsilon_unlock=1e-6, min_interval=0))
+    events = [Event(4, "write", 5, 17), Event(6, "mask", 3), Event(7, "rule", compute=LockByAge(0))]
+    found = errors(lm, prompts=[[5, 9, 3]], compute=rule, events=events)
+    assert len(found.error) == 12 + 1 and found.error.max() > 0  # what was masked again is committed twice
+
+
+def test_a_commit_that_was_not_computed_has_no_error(lm: LanguageModel) -> None:
+    """A `Replay` commits what it is told to, whatever the rule computes."""
+    unmask = surelock.Replay([[(i // 2, i, 2 + i) for i in range(12)]])
+    settings = DecodeSettings(gen_length=12)
+    found = errors(lm, settings, [[5]], compute=SelectRule(0.2), unmask=unmask)
+    assert np.isnan(found.error).any() and not np.isnan(found.error).all()
+    assert not found.changed[np.isnan(found.error)].any()
+
+
+def test_what_cannot_be_measured_is_refused(lm: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="keep_logits"):
+        commit_error(lm, surelock.decode(lm, PROMPTS, SETTINGS))
+    with pytest.raises(ValueError, match="begin with the first, not with step 2"):
+        commit_error(lm, list(surelock.decode(lm, PROMPTS, SETTINGS, keep_logits=True))[2:])
+    assert len(commit_error(lm, []).error) == 0
+
+
+def test_of_a_trace(stories: LanguageModel) -> None:
+    settings = DecodeSettings(gen_length=16, block_length=8, seed=3)
+    field = [
+        Contestant(id="every", name="All", decoder=Decoder(settings=settings)),
+        Contestant(id="age", name="Age", decoder=Decoder(settings=settings, compute=LockByAge(1))),
+    ]
+    document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
+    found = commit_error(stories, document)
+    own = errors(stories, settings, ["Once upon a time"], compute=LockByAge(1))
+    np.testing.assert_array_equal(found.of(0).error, np.zeros(16))
+    np.testing.assert_array_equal(found.of(1).error, own.error)
+    assert own.error.mean() > 1e-4
+    records = [record for record in document["records"] if record["contestant"] == "age"]
+    np.testing.assert_allclose([nats for r in records for nats in r["commit_error"]], own.error, rtol=1e-6)
+    assert [p for r in records for p in r["changed"]] == own.position[own.changed].tolist()
+    positions = surelock.read_trace(document).positions
+    column = positions[(positions.contestant == "age") & ~positions.prompt].commit_error
+    by_position = own.error[np.argsort(own.position)]
+    np.testing.assert_allclose(column.astype(float), by_position, rtol=1e-6)
+    document["records"][-1]["unmasked"][0][1] += 1
+    with pytest.raises(ValueError, match="step 16 of 'Age' is another one"):
+        commit_error(stories, document)
+    with pytest.raises(ValueError, match="version 2, not 1"):
+        commit_error(stories, document | {"version": 1})
+
+
+def test_every_rule_and_policy_can_be_measured(lm: LanguageModel) -> None:
+    for compute in COMPUTE.values():
+        for unmask in UNMASK.values():
+            assert np.isfinite(errors(lm, compute=compute(), unmask=unmask()).error).all()
