@@ -25,4 +25,7 @@ from .decoding.unmasking import UnmaskPolicy as UnmaskPolicy
 from .model.families import CheckpointError as CheckpointError
 from .model.language_model import LanguageModel as LanguageModel
 from .model.loading import load as load
+from .quality.judge import Judge as Judge
+from .quality.judge import Score as Score
+from .quality.judge import score as score
 from .trace.frames import read_trace as read_trace
