@@ -356,7 +356,7 @@ def test_two_processes_score_what_one_does(epsilon, judge, stories, tmp_path):
         score_texts(judge, pairs, tmp_path / "two", rank=rank, world=2)
     merge_scores(judge, pairs, tmp_path / "two")
     score_texts(judge, pairs, tmp_path / "one")
-    two, one = (list(read_scores(lab, pairs, tmp_path / name))[0].scores for name in ("two", "one"))
+    two, one = (next(read_scores(lab, pairs, tmp_path / name)).scores for name in ("two", "one"))
     assert one == two and all(one)
 
 

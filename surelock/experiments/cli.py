@@ -131,6 +131,8 @@ def _judges(experiment: Any, lab: Lab, records: list[Record], directory: Path) -
     sections = []
     for judged in read_scores(lab, pairs_of(lab, experiment.texts, records), directory):
         frame = experiment.judge_table(records, judged.scores)
+        if frame.empty:  # the baseline has no score
+            continue
         write_csv(judged.folder / "table.csv", frame)
         heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(**judged.setup)
         sections += [heading, markdown(frame), experiment.JUDGE_NOTE]

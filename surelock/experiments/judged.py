@@ -106,10 +106,8 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
         results = {each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup}
         judged = Judged(folder, setup, [_scores(lab, own, results) for own in pairs])
         if missing := sum(len(own) > len(scores) for own, scores in zip(pairs, judged.scores, strict=True)):
-            told = (
-                f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are now"
-            )
-            print(f"{told}: they are left out of its table; --judge scores them", file=sys.stderr)
+            told = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
+            print(f"{told} now: its table leaves them out, --judge scores them", file=sys.stderr)
         if any(judged.scores):
             yield judged
 

@@ -153,7 +153,10 @@ class Judge:
 
 
 def score(judge: Judge | str, prompt: str, text: str) -> Score:
-    """What a judge makes of `text` after `prompt`. judge: a loaded one, or what `Judge.load` takes. Raises ValueError."""
+    """What a judge makes of `text` after `prompt`. judge: a loaded one, or a name as `Judge.load` takes it.
+
+    Raises ValueError where it cannot be loaded, and for a text longer than its context.
+    """
     return (Judge.load(judge) if isinstance(judge, str) else judge).scores([(prompt, text)])[0]
 
 
