@@ -373,6 +373,10 @@ def test_a_judge_of_cells_without_texts_is_refused_before_the_work(path, tmp_pat
     assert not (tmp_path / "flops").exists()
 
 
+def without(scores: Scores, prompt: int) -> Scores:
+    return Scores(*([value for i, value in enumerate(values) if i != prompt] for values in scores))
+
+
 def test_a_tables_figures_are_paired_and_their_errors_the_jackknifes():
     rng = np.random.default_rng(0)
     hard = rng.uniform(0.5, 2.0, 60)
@@ -382,20 +386,36 @@ def test_a_tables_figures_are_paired_and_their_errors_the_jackknifes():
         for _ in range(2)
     )
 
-    def figures(kept: list[int]) -> dict[str, float]:
-        some, some_base = (Scores(*([values[i] for i in kept] for values in each)) for each in (own, base))
-        return beside([some], some_base)
-
-    row = figures(list(range(60)))
+    row = beside([own], base)
+    assert math.isnan(row["bits_change_even"]), "repeats are the same everywhere"
     assert row["gen_ppl"] == pytest.approx(math.exp(sum(own.nats) / sum(tokens)))
     assert row["gen_ppl_ratio"] == pytest.approx(row["gen_ppl"] / row["gen_ppl_base"])
     assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
     assert row["bits_repeats"] > 0.9 and row["repeats_change"] == row["repeats_change_se"] == 0
     assert row["gen_ppl_ratio_se"] < row["gen_ppl_se"] / row["gen_ppl"] / 2, "paired: what is hard in both cancels"
-    left_out = [figures([i for i in range(60) if i != out]) for out in range(60)]
+    left_out = [beside([without(own, out)], without(base, out)) for out in range(60)]
     for name in ("bits", "bits_change", "gen_ppl", "gen_ppl_ratio"):
         jackknife = math.sqrt(59 * np.var([each[name] for each in left_out]))
         assert row[f"{name}_se"] == pytest.approx(jackknife, rel=0.1), name
+
+
+def test_the_change_at_equal_repeats_is_told_from_the_liking_for_repeats():
+    rng = np.random.default_rng(0)
+    n = 80
+    repeats, base_repeats = rng.uniform(0, 0.5, (3, n)), rng.uniform(0.2, 0.7, n)
+    own_effect = rng.normal(0, 0.05, n)  # of a prompt: the same in all settings
+
+    def scores(repeats: np.ndarray, bits: np.ndarray) -> Scores:
+        return Scores((bits * 100 * math.log(2)).tolist(), [25] * n, [100] * n, repeats.tolist())
+
+    base = scores(base_repeats, 1 - 0.6 * base_repeats)
+    own = [scores(each, 1.02 - 0.6 * each + own_effect + rng.normal(0, 0.01, n)) for each in repeats]
+    row = beside(own, base)
+    assert row["bits_change"] == pytest.approx(0.02 + 0.6 * 0.2, abs=0.02)
+    assert row["bits_change_even"] == pytest.approx(0.02, abs=0.02)
+    left_out = [beside([without(each, out) for each in own], without(base, out)) for out in range(n)]
+    jackknife = math.sqrt((n - 1) * np.var([each["bits_change_even"] for each in left_out]))
+    assert row["bits_change_even_se"] == pytest.approx(jackknife, rel=0.05) and jackknife > 0.05 / n**0.5
 
 
 def test_settings_are_pooled_over_epsilon():

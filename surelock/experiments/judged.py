@@ -29,8 +29,9 @@ NOTE = """\
 bits: bits per character of the generated text given its prompt, by the judge; gen_ppl: its perplexity per token of its
 own, all texts together. bits_change, gen_ppl_ratio: beside the baseline's on the same prompts, paired; the ratio's
 error is that of the logarithms' difference, by the delta method. repeats: 4-grams that occurred before. bits_repeats:
-rank correlation of the two over the texts; where it is negative, the judge likes what repeats itself. `_se`: standard
-error over prompts."""
+rank correlation of the two over the texts; where it is negative, the judge likes what repeats itself. bits_change_even:
+the change where repeats do not change, by a straight line through the texts' changes. `_se`: standard error over
+prompts."""
 
 #: Continuations of a cell's prompts, by the name of the decoder; "" where one wrote all of them.
 Texts = dict[str, list[str]]
@@ -151,6 +152,7 @@ def beside(own: Sequence[Scores], base: Scores | None = None) -> Record:
             "bits_base": bits_base,
             "bits": bits,
             "bits_change": estimates.difference(bits, bits_base),
+            "bits_change_even": _change_at_equal_repeats(own, base),
             "gen_ppl_base": _exp(log_ppl_base),
             "gen_ppl": _exp(log_ppl),
             "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
@@ -179,7 +181,17 @@ def _exp(estimate: estimates.Estimate) -> estimates.Estimate:
     return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)
 
 
+def _per_text(scores: Scores) -> pd.DataFrame:
+    """Bits per character and repeats of each text, NaN where there is none."""
+    texts = pd.DataFrame(scores._asdict(), dtype=float)
+    return pd.DataFrame({"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]})
+
+
+def _change_at_equal_repeats(own: Sequence[Scores], base: Scores) -> estimates.Estimate:
+    changes = [_per_text(each) - _per_text(base) for each in own]
+    return estimates.intercept(*([each[name].tolist() for each in changes] for name in ("repeats", "bits")))
+
+
 def _preference(own: Sequence[Scores]) -> float:
-    texts = pd.concat([pd.DataFrame(each._asdict(), dtype=float) for each in own])
-    known = texts[texts["characters"] > 0].dropna()
-    return float((known["nats"] / known["characters"]).rank().corr(known["repeats"].rank()))
+    known = pd.concat([_per_text(each) for each in own]).dropna()
+    return float(known["bits"].rank().corr(known["repeats"].rank()))
