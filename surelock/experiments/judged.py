@@ -194,4 +194,4 @@ def _change_at_equal_repeats(own: Sequence[Scores], base: Scores) -> estimates.E
 
 def _preference(own: Sequence[Scores]) -> float:
     known = pd.concat([_per_text(each) for each in own]).dropna()
-    return float(known["bits"].rank().corr(known["repeats"].rank()))
+    return float(known.rank().corr().to_numpy()[0, 1])

@@ -60,9 +60,10 @@ class Judge:
         try:
             tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
-            model, told = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
+            loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
         except (OSError, ValueError, KeyError, ImportError) as error:
             raise _refused(name, first_line(error)) from error
+        model, told = loaded
         if told["missing_keys"]:
             raise _refused(name, f"it has no weights for {min(told['missing_keys'])}")
         judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
