@@ -16,7 +16,7 @@ from surelock.decoding.ends import cut_at_eos
 from surelock.decoding.loop import decode
 from surelock.decoding.presets import PRESETS, Preset
 from surelock.decoding.totals import TotalsCounter
-from surelock.experiments import estimates
+from surelock.experiments import estimates, judged
 from surelock.experiments.faults import clean, count_faults, shares
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
@@ -45,6 +45,8 @@ _MORE = {
     "SureLock and KLASS": {"compute": "lock", "unmask": "klass"},
     "Bounded entropy": {"compute": "everything", "unmask": "entropy_bound"},
 }
+
+JUDGE_NOTE = f"{judged.NOTE}\nThe baseline is the first contestant."
 
 #: What the page starts with: the embedded model's generation_config.json.
 PAGE = {
@@ -124,6 +126,10 @@ def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
     }
 
 
+def texts(lab: Lab, record: Record) -> judged.Texts:
+    return {name: record["result"][name]["texts"] for name in record["cell"]["contestants"]}
+
+
 def table(records: list[Record]) -> pd.DataFrame:
     runs = {name: _joined(records, name) for name in records[0]["cell"]["contestants"]}
     every = runs[_EVERY]
@@ -144,6 +150,14 @@ def table(records: list[Record]) -> pd.DataFrame:
         change = estimates.difference(*(estimates.mean(clean(each["faults"])) for each in (own, every)))
         rows.append(row | {"clean_change": change.value, "clean_change_se": change.error})
     return pd.DataFrame(rows)
+
+
+def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    """Of the contestants that all cells have scores of, beside the first."""
+    read = [name for name in records[0]["cell"]["contestants"] if all(name in own for own in scores)]
+    runs = {name: judged.joined([own[name] for own in scores]) for name in read}
+    every = runs.get(_EVERY)
+    return pd.DataFrame([{"contestant": name} | judged.beside([own], every) for name, own in runs.items()])
 
 
 def _joined(records: list[Record], name: str) -> dict[str, list[Any]]:

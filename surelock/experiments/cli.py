@@ -12,15 +12,17 @@ from typing import Any
 
 import torch
 
-from surelock.experiments.gen_ppl import Judge
 from surelock.experiments.grid import Cell
+from surelock.experiments.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import data_file
-from surelock.experiments.runner import merge, run_cells
+from surelock.experiments.runner import Record, finished, key_of, merge, run_cells
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
+from surelock.quality.judge import Judge
 
-#: Each is a module of this package: GRIDS by preset, measure(lab, cell), table(records), picture(frame, records).
+#: Each is a module of this package: GRIDS by preset, measure(lab, cell), table(records), picture(frame, records); where
+#: the cells keep what was generated also texts(lab, record), judge_table(records, scores), JUDGE_NOTE.
 NAMES = (
     "flops",
     "dynamics",
@@ -49,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
     add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
     add("--category", action="append", default=[], help="of MT-Bench, instead of all; repeatable")
-    add("--judge", metavar="MODEL", help="a causal model (directory or hub id) for Gen.-PPL")
+    add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
     add(
         "--out",
         type=Path,
@@ -81,18 +83,26 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     experiment = import_module(f"surelock.experiments.{arguments.name}")
+    if arguments.judge is not None and not hasattr(experiment, "texts"):
+        raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
     data = parse_data(arguments.data)
     cells = with_data(experiment.GRIDS["quick" if arguments.quick else arguments.preset], data)
     lm = load(arguments.model, device=arguments.device or processes.device, dtype=told_dtype(arguments))
-    lab = Lab(lm, data, arguments.category, arguments.judge)
+    lab = Lab(lm, data, arguments.category)
     for cell in {cell["source"]: cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
-    if lab.judge is not None:
-        Judge.load(lab.judge, lm.device)
+    judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
     directory, setup = arguments.out / arguments.name, lab.setup()
     rank, world = processes.process_index, processes.num_processes
     run_cells(cells, lambda cell: experiment.measure(lab, cell), directory, setup, rank=rank, world=world)
     processes.wait_for_everyone()
+    if judge is not None:
+        done = finished(directory)
+        pairs = pairs_of(lab, experiment.texts, [done[key_of(setup, cell)] for cell in cells])
+        score_texts(judge, pairs, directory, rank=rank, world=world)
+        processes.wait_for_everyone()
+        if rank == 0:
+            merge_scores(judge, pairs, directory)
     return _report(arguments, experiment, lab, cells, directory) if rank == 0 else None
 
 
@@ -104,13 +114,31 @@ def _report(
     records = merge(cells, directory, lab.setup())
     frame = experiment.table(records)
     figure = experiment.picture(frame, records)
-    write_report(directory, experiment.TITLE, experiment.NOTE, command(arguments), lab.setup(), frame, figure)
+    told = (experiment.TITLE, experiment.NOTE, command(arguments), lab.setup())
+    write_report(directory, *told, frame, figure, _judges(experiment, lab, records, directory))
     if arguments.png and not arguments.quick:
         write_png(figure, directory / "picture.png")
     if hasattr(experiment, "artifacts"):
         experiment.artifacts(lab, records, directory)
     print(markdown(frame), file=sys.stderr)
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
+
+
+def _judges(experiment: Any, lab: Lab, records: list[Record], directory: Path) -> list[str]:
+    """The end of table.md: what each judge made of the texts; its own folder has that as CSV."""
+    from surelock.experiments.report import markdown, write_csv
+
+    if not hasattr(experiment, "texts"):
+        return []
+    sections = []
+    for judged in read_scores(lab, pairs_of(lab, experiment.texts, records), directory):
+        frame = experiment.judge_table(records, judged.scores)
+        if frame.empty:  # the baseline has no score
+            continue
+        write_csv(judged.folder / "table.csv", frame)
+        heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(**judged.setup)
+        sections += [heading, markdown(frame), experiment.JUDGE_NOTE]
+    return sections
 
 
 def parse_data(given: list[str]) -> dict[str, Path]:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from surelock.experiments import estimates
-from surelock.experiments.gen_ppl import perplexity
+from surelock.experiments import estimates, judged
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab, decode_cell
 from surelock.experiments.runner import Record
@@ -21,6 +20,7 @@ bits, bits_base: upper bound on the bits per character of the generated text giv
 bits_change: of the same prompts, paired. equal: tokens equal to the baseline's up to the later first EOS. repeats:
 4-grams that occurred before. Each `_se` is a standard error over prompts. None of them shows that a text is good: the
 model's own bound favours what it is prone to write, repetition included; unequal tokens may be as good or better."""
+JUDGE_NOTE = f"{judged.NOTE}\nA row without epsilon is of all its values together."
 _RULE = ("epsilon", "percentile", "visible_steps", "unlock_period")
 
 
@@ -43,6 +43,23 @@ def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def judge_table(
+    records: Sequence[Record], scores: Sequence[dict[str, judged.Scores]], settings: Sequence[str]
+) -> pd.DataFrame:
+    """What a judge makes of each locked cell, beside its baseline; then of all values of epsilon together."""
+    told = [(record["cell"], own[""]) for record, own in zip(records, scores, strict=True) if own]
+    baselines = {_sampler(cell): own for cell, own in told if cell["epsilon"] is None}
+    alone, together = [], {}
+    for cell, own in told:
+        if cell["epsilon"] is not None and (base := baselines.get(_sampler(cell))):
+            shown = {name: cell[name] for name in settings}
+            alone.append(shown | judged.beside([own], base))
+            rule = json.dumps(cell | {"epsilon": None}, sort_keys=True)
+            together.setdefault(rule, (shown | {"epsilon": None}, base, []))[2].append(own)
+    pooled = [shown | judged.beside(group, base) for shown, base, group in together.values() if len(group) > 1]
+    return pd.DataFrame(alone + pooled)
+
+
 def _sampler(cell: Cell) -> str:
     return json.dumps({name: value for name, value in cell.items() if name not in _RULE}, sort_keys=True)
 
@@ -63,9 +80,6 @@ def _beside(result: Record, base: Record) -> dict[str, Any]:
         ("repeats", repeats),
     ):
         row |= {name: estimate.value, f"{name}_se": estimate.error}
-    if "judge_nats" in result:
-        ppl_base, ppl = (perplexity(r["judge_nats"], r["judge_tokens"]) for r in (base, result))
-        row |= {"gen_ppl_base": ppl_base, "gen_ppl": ppl, "gen_ppl_ratio": ppl / ppl_base}
     return row
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
 from surelock.experiments import compare
 from surelock.experiments.grid import PAPER, grid
+from surelock.experiments.judged import texts_of_tokens
 from surelock.experiments.runner import Record
 
 TITLE = "Quality against epsilon (Experiment 6)"
@@ -18,11 +21,13 @@ GRIDS = {
     "paper": grid(source="wikitext", prompts=120, gen_length=64, epsilon=_EPSILONS, **PAPER),
     "quick": grid(gen_length=12, epsilon=[None, 5e-4, 5e-2], prompts=2),
 }
-measure = compare.measure
+measure, texts = compare.measure, texts_of_tokens
+_SETTINGS = ("gen_length", "epsilon")
+judge_table, JUDGE_NOTE = partial(compare.judge_table, settings=_SETTINGS), compare.JUDGE_NOTE
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    return compare.table(records, ("gen_length", "epsilon"))
+    return compare.table(records, _SETTINGS)
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

@@ -41,6 +41,23 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
     return _estimate(first.value - second.value, first.residuals - second.residuals)
 
 
+def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Estimate:
+    """Of the straight line through all (x, y), least squares. Each sequence has a value for every prompt, NaN for none.
+
+    The error holds where the values of one prompt hang together: residuals are summed over each prompt's.
+    """
+    over, under = np.asarray(y, dtype=float), np.asarray(x, dtype=float)
+    present = ~np.isnan(over + under)
+    design = np.stack([present, np.where(present, under, 0.0)], axis=-1)  # [sequences, prompts, 2]
+    over = np.where(present, over, 0.0)
+    moments = np.einsum("spi,spj->ij", design, design)
+    if np.linalg.matrix_rank(moments) < 2:  # the line may have any slope
+        return Estimate(np.nan, np.nan, np.zeros(over.shape[1]))
+    line = np.linalg.solve(moments, np.einsum("spi,sp->i", design, over))
+    scores = np.einsum("spi,sp->pi", design, over - design @ line)
+    return _estimate(float(line[0]), np.linalg.solve(moments, scores.T)[0] * over.shape[1])
+
+
 def _estimate(value: float, residuals: NDArray[np.float64]) -> Estimate:
     count = len(residuals)
     error = float(np.sqrt((residuals**2).sum() / (count * (count - 1)))) if count > 1 else np.nan

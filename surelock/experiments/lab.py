@@ -1,4 +1,4 @@
-"""What an experiment measures with: the model, the data, a judge; and the decoding of a cell's prompts."""
+"""What an experiment measures with: the model and the data; and the decoding of a cell's prompts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ from surelock.model.language_model import LanguageModel
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """data: files by source. categories: of MT-Bench, none for all. judge: a causal model for Gen.-PPL, by name."""
+    """data: files by source. categories: of MT-Bench, none for all."""
 
     lm: LanguageModel
     data: dict[str, Path] = field(default_factory=dict)
     categories: Sequence[str] = ()
-    judge: str | None = None
 
     def prompts(self, cell: Cell) -> list[Prompt]:
         return load_prompts(self.lm, cell, self.data, self.categories)
@@ -45,7 +44,6 @@ class Lab:
             "dtype": str(self.lm.network.dtype).removeprefix("torch."),
             "data": hashes,
             "categories": list(self.categories),
-            "judge": self.judge,
         }
 
 

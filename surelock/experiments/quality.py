@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +12,7 @@ from plotly.graph_objects import Figure
 from surelock.experiments import compare
 from surelock.experiments.grid import PAPER, Cell, grid
 from surelock.experiments.judge_files import write_judge_files
+from surelock.experiments.judged import texts_of_tokens
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record
 
@@ -18,8 +20,7 @@ TITLE = "Quality and cost (Experiment 3)"
 NOTE = (
     compare.NOTE
     + """
-gen_ppl: micro-averaged perplexity of the continuations by the given judge. MT-Bench scores and HumanEval's Pass@1 come
-from their own judges, run on the files written beside this table."""
+MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the files written beside this table."""
 )
 _EPSILONS = [None, 5e-4, 5e-3]
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
@@ -39,12 +40,14 @@ GRIDS = {
     + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
     "quick": _sized([(12, 6), (12, 12)], prompts=2),
 }
-measure = compare.measure
+measure, texts = compare.measure, texts_of_tokens
+_SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+_SETTINGS = ("source", "gen_length", "steps", *_SAMPLER, "epsilon")
+judge_table, JUDGE_NOTE = partial(compare.judge_table, settings=_SETTINGS), compare.JUDGE_NOTE
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    sampler = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
-    return compare.table(records, ("source", "gen_length", "steps", *sampler, "epsilon"))
+    return compare.table(records, _SETTINGS)
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

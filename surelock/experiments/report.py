@@ -15,16 +15,27 @@ from surelock.model.errors import first_line
 
 
 def write_report(
-    directory: Path, title: str, note: str, command: str, setup: Record, frame: pd.DataFrame, figure: Figure
+    directory: Path,
+    title: str,
+    note: str,
+    command: str,
+    setup: Record,
+    frame: pd.DataFrame,
+    figure: Figure,
+    sections: Sequence[str] = (),
 ) -> None:
-    """table.csv, table.md, picture.html; raises OSError when one cannot be written."""
-    write_text(directory / "table.csv", frame.to_csv(index=False, lineterminator="\n"))
+    """table.csv, table.md, picture.html; raises OSError when one cannot be written. sections: what ends table.md."""
+    write_csv(directory / "table.csv", frame)
     ran = ", ".join(f"{name} {_plain(value)}" for name, value in setup.items() if value)
-    write_text(
-        directory / "table.md", f"# {title}\n\n`{command}`\n\nWith {ran}.\n\n{markdown(frame)}\n\n{note.strip()}\n"
-    )
+    parts = [f"# {title}", f"`{command}`", f"With {ran}.", markdown(frame), note.strip(), *sections]
+    write_text(directory / "table.md", "\n\n".join(parts) + "\n")
     figure.update_layout(title=title, template="plotly_white")
     write_text(directory / "picture.html", figure.to_html(include_plotlyjs="cdn"))
+
+
+def write_csv(file: Path, frame: pd.DataFrame) -> None:
+    """All digits of a table."""
+    write_text(file, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def write_png(figure: Figure, file: Path) -> None:

@@ -21,8 +21,11 @@ Record = dict[str, Any]
 
 
 def key_of(setup: Record, cell: Cell) -> str:
-    """What makes two cells the same: their settings, and the setup (model, data) they ran with."""
-    return json.dumps([setup, cell], sort_keys=True)
+    """What makes two cells the same: their settings, and the setup (model, data) they ran with.
+
+    The setup of older records names a judge. What was decoded never depended on it.
+    """
+    return json.dumps([{name: value for name, value in setup.items() if name != "judge"}, cell], sort_keys=True)
 
 
 def finished(directory: Path) -> dict[str, Record]:

@@ -9,7 +9,7 @@ import plotly.express as px
 from plotly.graph_objects import Figure
 
 from surelock.decoding.ends import cut_at_eos
-from surelock.experiments import estimates
+from surelock.experiments import estimates, judged
 from surelock.experiments.faults import count_faults, shares
 from surelock.experiments.grid import PAPER, Cell, grid
 from surelock.experiments.lab import Lab, decode_cell
@@ -24,6 +24,7 @@ word said twice in a row, or a string four times. clean: none of these. trigrams
 trigrams that are new in it. seed: of the first opening; what leads with one seed is flattered and needs another. The
 counting is by rule (`surelock/experiments/faults.py`): it finds what is plainly wrong, not what is dull, and strangers
 mean something in stories only."""
+JUDGE_NOTE = judged.NOTE
 _SETTINGS = ("temperature", "remasking", "block_length", "no_repeat_ngram_size", "seed")
 
 _SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
@@ -69,10 +70,21 @@ def measure(lab: Lab, cell: Cell) -> Record:
     return {"texts": texts, "faults": count_faults(lm, [prompt.text for prompt in lab.prompts(cell)], texts)}
 
 
+def texts(lab: Lab, record: Record) -> judged.Texts:
+    return {"": record["result"]["texts"]}
+
+
 def table(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(
         [{name: r["cell"][name] for name in _SETTINGS} | _shares(**r["result"]) for r in records]
     ).sort_values("clean", ascending=False, ignore_index=True)
+
+
+def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    told = [(record["cell"], own[""]) for record, own in zip(records, scores, strict=True) if own]
+    return pd.DataFrame(
+        [{name: cell[name] for name in _SETTINGS} | judged.beside([own]) for cell, own in told]
+    ).sort_values("bits", ignore_index=True)
 
 
 def _shares(texts: list[str], faults: list[Record]) -> Record:

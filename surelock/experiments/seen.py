@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
 from surelock.experiments import compare
 from surelock.experiments.grid import PAPER, Cell, grid
+from surelock.experiments.judged import texts_of_tokens
 from surelock.experiments.runner import Record
 
 TITLE = "Lock only what the others have seen: visible_steps"
@@ -33,11 +36,13 @@ GRIDS = {
     ),
     "quick": _frontier([5e-2], temperature=[1.0], gen_length=12, prompts=2),
 }
-measure = compare.measure
+measure, texts = compare.measure, texts_of_tokens
+_SETTINGS = ("temperature", "visible_steps", "epsilon")
+judge_table, JUDGE_NOTE = partial(compare.judge_table, settings=_SETTINGS), compare.JUDGE_NOTE
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    return compare.table(records, ("temperature", "visible_steps", "epsilon"))
+    return compare.table(records, _SETTINGS)
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

@@ -1,6 +1,6 @@
-"""What can be said of generated text without an outside judge; and Gen.-PPL where there is one.
+"""What can be said of generated text without an outside judge.
 
-None of the first three shows that a text is good. The bound is the model's own: it likes what it is prone to write,
+None of this shows that a text is good. The bound is the model's own: it likes what it is prone to write,
 repetition most of all. Tokens equal to the baseline's show how far locking changes the outcome, not for the worse or
 the better. Repeated 4-grams show one way of being bad only.
 """
@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from surelock.decoding.ends import cut_at_eos
-from surelock.experiments.gen_ppl import Judge
 from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import Prompt
 from surelock.model.bound import conditional_bound
@@ -25,11 +24,11 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
     """Figures of each prompt's continuation, up to its first EOS.
 
     ends: tokens before the first EOS; nats: the bound on -log p(continuation | prompt), EOS included; characters: of
-    its text; repeats: share of its 4-grams that are not new. With a judge also judge_nats and judge_tokens.
+    its text; repeats: share of its 4-grams that are not new.
     """
     kept = [cut_at_eos(ids, lab.lm.eos_id) for ids in tokens]
     texts = [lab.lm.decode(ids) for ids in kept]
-    figures: dict[str, list[Any]] = {
+    return {
         "ends": [len(ids) for ids in kept],
         "nats": [
             _bound(lab, prompt.ids, ids[: len(part) + 1], number)
@@ -38,11 +37,6 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
         "characters": [len(text) for text in texts],
         "repeats": [repeated(ids) for ids in kept],
     }
-    if lab.judge is not None:
-        judge = Judge.load(lab.judge, lab.lm.device)
-        pairs = [judge.nats(prompt.text, text) for prompt, text in zip(prompts, texts, strict=True)]
-        figures |= {"judge_nats": [nats for nats, _ in pairs], "judge_tokens": [count for _, count in pairs]}
-    return figures
 
 
 def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:

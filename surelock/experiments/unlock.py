@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
 from surelock.experiments import compare
 from surelock.experiments.grid import PAPER, Cell, grid
+from surelock.experiments.judged import texts_of_tokens
 from surelock.experiments.runner import Record
 
 TITLE = "Optional unlocking (appendix)"
@@ -25,11 +28,13 @@ GRIDS = {
     "paper": _grid([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
     "quick": _grid([5e-2], [None, 2], gen_length=12, prompts=2),
 }
-measure = compare.measure
+measure, texts = compare.measure, texts_of_tokens
+_SETTINGS = ("epsilon", "unlock_period")
+judge_table, JUDGE_NOTE = partial(compare.judge_table, settings=_SETTINGS), compare.JUDGE_NOTE
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    return compare.table(records, ("epsilon", "unlock_period"))
+    return compare.table(records, _SETTINGS)
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

@@ -1,0 +1,440 @@
+"""The outside judge: what it counts, what it refuses, and how it reads cells that were decoded before.
+
+Where the environment variable SURELOCK_JUDGE names a real judge (a hub id, a directory, a GGUF file), that is tested
+too: SURELOCK_JUDGE=SmolLM2-135M-Instruct.Q4_1.gguf python tests/run.py -k judge
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers.processors import TemplateProcessing
+from transformers import (
+    BertConfig,
+    BertLMHeadModel,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+)
+
+import surelock
+from surelock.__main__ import main
+from surelock.experiments import compare, judged
+from surelock.experiments.cli import NAMES
+from surelock.experiments.judged import Scores, beside, merge_scores, pairs_of, read_scores, score_texts
+from surelock.experiments.lab import Lab
+from surelock.experiments.prompts import OPENINGS
+from surelock.experiments.runner import finished, key_of
+from surelock.quality.judge import Judge
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "assets" / "results"
+CONTEXT = 64
+PAIRS = [
+    ("Tom found a key. He", " put it in his pocket and ran home."),
+    ("The old dog slept by the door", " all day."),
+    ("Once", " upon a time there was a little girl who had a red ball and a big cat."),
+    ("A", " a"),
+    ("", "The sun was warm."),
+    ("", "The"),
+    ("Tom", ""),
+    ("", ""),
+]
+
+
+def tokenizer() -> PreTrainedTokenizerFast:
+    """The embedded model's."""
+    return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / "assets" / "stories" / "tokenizer.json"))
+
+
+def small_llama(spread: float) -> LlamaForCausalLM:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    return LlamaForCausalLM(
+        LlamaConfig(vocab_size=len(tokenizer()), max_position_embeddings=CONTEXT, initializer_range=spread, **shape)
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a small causal model of random weights, as transformers saves one."""
+    path = tmp_path_factory.mktemp("judges") / "random-1.5B"
+    small_llama(0.5).save_pretrained(path)
+    tokenizer().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def judge(path: Path) -> Judge:
+    return Judge.load(str(path), torch.device("cpu"))
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Judge:
+    """One that has read what the embedded model wrote in the committed cells of `sampler`: seconds on one core."""
+    model, words = small_llama(0.02), tokenizer()
+    cells = [json.loads(line) for line in (RESULTS / "sampler" / "cells.jsonl").read_text().splitlines()]
+    texts = [text for cell in cells for text in cell["result"]["texts"]]
+    ids = torch.tensor([token for text in texts[:1000] for token in words(text)["input_ids"]])
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(100):
+        starts = torch.randint(len(ids) - 32, (16, 1), generator=generator)
+        batch = ids[starts + torch.arange(32)]
+        loss = model(input_ids=batch, labels=batch).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return Judge("fitted", model.eval(), words)
+
+
+@pytest.fixture(scope="module")
+def real() -> Judge:
+    name = os.environ.get("SURELOCK_JUDGE")
+    if not name:
+        pytest.skip("SURELOCK_JUDGE names no judge")
+    return Judge.load(name, torch.device("cpu"))
+
+
+def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
+    """The sum of transformers' own loss over the text's tokens, one text at a time, and their number."""
+    given, own = judge.tokenizer(prompt)["input_ids"], judge.tokenizer(text, add_special_tokens=False)["input_ids"]
+    ids = torch.tensor([given + own])
+    labels = ids.clone()
+    labels[0, : max(1, len(given))] = -100
+    counted = int((labels != -100).sum())
+    with torch.no_grad():
+        return float(judge.model(input_ids=ids, labels=labels).loss) * counted, counted
+
+
+def test_the_sum_is_transformers_own_loss(judge):
+    for prompt, text in PAIRS[:5]:
+        score, (nats, counted) = surelock.score(judge, prompt, text), loss(judge, prompt, text)
+        assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == len(score.tokens) == counted
+
+
+def test_every_token_is_what_a_hand_computes(judge):
+    given, own = (judge.tokenizer(text)["input_ids"] for text in PAIRS[0])
+    with torch.no_grad():
+        logits = judge.model(torch.tensor([given + own])).logits[0].double()
+    expected = [-float(logits[len(given) + i - 1].log_softmax(-1)[token]) for i, token in enumerate(own)]
+    score = surelock.score(judge, *PAIRS[0])
+    assert score.nats == pytest.approx(expected, rel=1e-5)
+    assert "".join(score.tokens) == PAIRS[0][1] and score.characters == len(PAIRS[0][1])
+    assert score.bits_per_character == pytest.approx(sum(expected) / math.log(2) / len(PAIRS[0][1]))
+
+
+def test_padding_on_the_left_and_other_texts_change_nothing(judge, monkeypatch):
+    together, alone = judge.scores(PAIRS), [judge.scores([pair])[0] for pair in PAIRS]
+    monkeypatch.setattr("surelock.quality.judge._BATCH_TOKENS", {"cpu": 40})
+    for scores in (together, judge.scores(PAIRS), judge.scores(PAIRS[::-1])[::-1]):
+        for one, other in zip(alone, scores, strict=True):
+            assert one.nats == pytest.approx(other.nats, rel=1e-4) and one.tokens == other.tokens
+
+
+def test_padding_changes_nothing_where_positions_are_learnt():
+    torch.manual_seed(0)
+    config = GPT2Config(vocab_size=len(tokenizer()), n_positions=CONTEXT, n_embd=32, n_layer=1, n_head=2)
+    judge = Judge("gpt", GPT2LMHeadModel(config).eval(), tokenizer())
+    for pair, score in zip(PAIRS, judge.scores(PAIRS), strict=True):
+        assert surelock.score(judge, *pair).nats == pytest.approx(score.nats, rel=1e-4)
+
+
+def test_one_token_and_none(judge):
+    alone = surelock.score(judge, "", "The")
+    assert alone.nats == alone.tokens == () and alone.characters == 0 and math.isnan(alone.bits_per_character)
+    empty = surelock.score(judge, "Tom", "")
+    assert empty.nats == () and math.isnan(empty.bits_per_character)
+    after = surelock.score(judge, "Tom", " ran")
+    assert len(after.nats) == 1 and sum(after.nats) == pytest.approx(loss(judge, "Tom", " ran")[0], rel=1e-5)
+    assert judge.scores([]) == []
+
+
+def test_the_first_token_counts_where_something_stands_before_it(judge):
+    without = surelock.score(judge, "", "The sun was warm.")
+    assert without.tokens[0] == " sun" and without.characters == len(" sun was warm.")
+    begins = tokenizer()
+    begins.add_special_tokens({"bos_token": "<|endoftext|>"})
+    special = [("<|endoftext|>", begins.convert_tokens_to_ids("<|endoftext|>"))]
+    begins.backend_tokenizer.post_processor = TemplateProcessing("<|endoftext|> $A", special_tokens=special)
+    score = surelock.score(Judge("begins", judge.model, begins), "", "The sun was warm.")
+    assert score.tokens[0] == "The" and score.characters == len("The sun was warm.")
+    assert score.nats[1:] != pytest.approx(without.nats)
+
+
+def test_a_long_prompt_loses_its_beginning_and_a_long_text_is_refused(judge):
+    words = judge.tokenizer
+    text = PAIRS[0][1]
+    room = CONTEXT - len(words(text)["input_ids"])
+    ids = words("The cat ran. " * 40)["input_ids"]
+    long, cut = words.decode(ids), words.decode(ids[-room:])
+    assert words(cut)["input_ids"] == ids[-room:], "the cut must not fall into a word"
+    assert surelock.score(judge, long, text).nats == pytest.approx(surelock.score(judge, cut, text).nats, rel=1e-5)
+    with pytest.raises(ValueError, match=f"'random-1.5B' reads {CONTEXT} tokens at most, the text has 161"):
+        surelock.score(judge, "", long)
+
+
+def test_a_judge_is_named_as_its_place_is(judge, path, monkeypatch):
+    assert judge.name == "random-1.5B" and judge.setup()["dtype"] == "float32"
+    assert surelock.score(str(path), *PAIRS[0]).nats == pytest.approx(surelock.score(judge, *PAIRS[0]).nats)
+    other = Judge("random-1.5B", GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2)), judge.tokenizer)
+    assert other.setup()["weights"] != judge.setup()["weights"]
+    monkeypatch.chdir(path)
+    assert Judge.load(".", torch.device("cpu")).name == "random-1.5B"
+
+
+def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch):
+    def refused(name: Path, why: str) -> None:
+        said = re.escape(f"judge {str(name)!r} cannot be loaded as a causal language model: ") + why
+        with pytest.raises(ValueError, match=said) as caught:
+            Judge.load(str(name), torch.device("cpu"))
+        assert "\n" not in str(caught.value)
+
+    refused(tmp_path / "nowhere.gguf", "there is no such file")
+    refused(tmp_path / "nowhere", ".")
+    refused(tmp_path, ".")
+    refused(ROOT / "assets" / "stories", ".")
+    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    looks_ahead = BertLMHeadModel(BertConfig(vocab_size=len(tokenizer()), **shape))
+    looks_ahead.save_pretrained(tmp_path / "ahead")
+    tokenizer().save_pretrained(tmp_path / "ahead")
+    refused(tmp_path / "ahead", "a token's logits depend on those after it")
+    looks_ahead.bert.save_pretrained(tmp_path / "headless")
+    tokenizer().save_pretrained(tmp_path / "headless")
+    refused(tmp_path / "headless", "it has no weights for cls")
+    (tmp_path / "spoilt.gguf").write_bytes(b"GGUF but not really")
+    monkeypatch.setattr("surelock.quality.judge.find_spec", lambda name: None)
+    refused(tmp_path / "spoilt.gguf", r"a GGUF file needs the package gguf \(pip install gguf\)")
+
+
+def test_asking_for_the_judge_is_what_imports_torch():
+    code = "import surelock, sys; assert 'score' in dir(surelock); assert 'torch' not in sys.modules; surelock.Judge"
+    code += "; assert 'torch' in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+
+
+def shuffled_apart(judge: Judge, stories: list[str]) -> list[float]:
+    """Of each story: bits per character of its words in another order, less those of the story; same characters."""
+    rng = random.Random(0)
+    texts = [" " + story for story in stories]
+    mixed = [" " + " ".join(rng.sample(story.split(), len(story.split()))) for story in stories]
+    told, untold = (judge.scores([("", text) for text in each]) for each in (texts, mixed))
+    return [b.bits_per_character - a.bits_per_character for a, b in zip(told, untold, strict=True)]
+
+
+def separates(judge: Judge) -> None:
+    differences = np.array(shuffled_apart(judge, OPENINGS.read_text("utf-8").splitlines()))
+    assert (differences > 0).mean() > 0.95
+    assert differences.mean() > 10 * differences.std(ddof=1) / len(differences) ** 0.5
+
+
+def test_stories_are_told_from_their_words_shuffled(fitted):
+    separates(fitted)
+
+
+def test_a_judge_without_knowledge_does_not_tell_them(judge):
+    with pytest.raises(AssertionError):
+        separates(judge)
+
+
+def test_the_real_judge_tells_stories_from_their_words_shuffled(real):
+    separates(real)
+
+
+def test_the_real_judges_sum_is_transformers_own_loss(real):
+    for pair, score in zip(PAIRS[:5], real.scores(PAIRS[:5]), strict=True):
+        nats, counted = loss(real, *pair)
+        assert sum(score.nats) == pytest.approx(nats, rel=1e-4) and len(score.nats) == counted
+
+
+# What exists is scored without decoding it again.
+
+
+def experiment(name: str, out: Path, *flags: str) -> int:
+    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])
+
+
+@pytest.fixture
+def epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished experiment, in a place where nothing can be decoded."""
+    assert experiment("epsilon", tmp_path) == 0
+    monkeypatch.setattr("surelock.experiments.epsilon.measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("surelock.experiments.lab.decode", lambda *_, **__: pytest.fail("decoded again"))
+    return tmp_path / "epsilon"
+
+
+def lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, stories, monkeypatch):
+    before = (epsilon / "cells.jsonl").read_bytes()
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert (epsilon / "cells.jsonl").read_bytes() == before
+    folder = epsilon / "judge-random-1.5B"
+    assert {file.name for file in folder.iterdir()} == {"cells.jsonl", "table.csv"}
+    record = lines(epsilon / "cells.jsonl")[0]
+    prompts = [prompt.text for prompt in Lab(stories).prompts(record["cell"])]
+    pairs = list(zip(prompts, map(stories.decode, record["result"]["tokens"]), strict=True))
+    first = lines(folder / "cells.jsonl")[0]
+    assert first["setup"] == judge.setup()
+    assert first["result"]["nats"] == pytest.approx([loss(judge, *pair)[0] for pair in pairs], rel=1e-4)
+    assert first["result"]["characters"] == [len(text) for _, text in pairs]
+    table = (epsilon / "table.md").read_text()
+    assert "## By the judge random-1.5B" in table and "gen_ppl_ratio_se" in table and "bits_repeats" in table
+    monkeypatch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert experiment("epsilon", epsilon.parent) == 0
+    assert (epsilon / "table.md").read_text() == table.replace(f" --judge {path}", "")
+
+
+def test_cells_of_the_time_when_a_judge_was_part_of_them_are_still_finished(epsilon):
+    records = lines(epsilon / "cells.jsonl")
+    for number, record in enumerate(records):
+        record["setup"]["judge"] = [None, "gpt2-large"][number % 2]
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (epsilon / "cells.jsonl").write_text(text)
+    assert experiment("epsilon", epsilon.parent) == 0
+    assert (epsilon / "cells.jsonl").read_text() == text
+
+
+def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsys):
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    scored = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
+    records = lines(epsilon / "cells.jsonl")
+    records[-1]["result"]["tokens"][0][:3] = records[-1]["result"]["tokens"][0][5:8]
+    (epsilon / "cells.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    capsys.readouterr()
+    assert experiment("epsilon", epsilon.parent) == 0
+    said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
+    assert said in capsys.readouterr().err
+    assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2  # the other, by itself
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert said not in capsys.readouterr().err
+    again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
+    assert again != scored and len(again.splitlines()) == len(scored.splitlines())
+
+
+def test_an_interrupted_scoring_goes_on_to_the_same_table(epsilon, path, monkeypatch):
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    folder = epsilon / "judge-random-1.5B"
+    finished_table, finished_cells = (folder / "table.csv").read_text(), (folder / "cells.jsonl").read_text()
+    (folder / "cells.jsonl").unlink()
+    scores, calls = Judge.scores, []
+
+    def interrupted(self: Judge, pairs: list[tuple[str, str]]) -> list[surelock.Score]:
+        calls.append(pairs)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return scores(self, pairs)
+
+    monkeypatch.setattr(Judge, "scores", interrupted)
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 130
+    assert (folder / "cells.jsonl").read_text() == finished_cells.splitlines(keepends=True)[0]
+    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert (folder / "table.csv").read_text() == finished_table
+    assert len(calls) == 2 + len(finished_cells.splitlines()) - 1
+
+
+def test_two_processes_score_what_one_does(epsilon, judge, stories, tmp_path):
+    lab = Lab(stories)
+    pairs = pairs_of(lab, judged.texts_of_tokens, lines(epsilon / "cells.jsonl"))
+    for rank in (1, 0):
+        score_texts(judge, pairs, tmp_path / "two", rank=rank, world=2)
+    merge_scores(judge, pairs, tmp_path / "two")
+    score_texts(judge, pairs, tmp_path / "one")
+    two, one = (next(read_scores(lab, pairs, tmp_path / name)).scores for name in ("two", "one"))
+    assert one == two and all(one)
+
+
+@pytest.mark.parametrize("name", ["quality", "seen", "unlock", "sampler", "arena"])
+def test_every_experiment_with_texts_can_be_scored(name, path, tmp_path):
+    assert experiment(name, tmp_path, "--judge", str(path)) == 0
+    header, *rows = (tmp_path / name / "judge-random-1.5B" / "table.csv").read_text().splitlines()
+    assert "gen_ppl" in header and rows
+
+
+def test_a_judge_of_cells_without_texts_is_refused_before_the_work(path, tmp_path, capsys):
+    assert experiment("flops", tmp_path, "--judge", str(path)) == 2
+    assert "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
+    assert not (tmp_path / "flops").exists()
+
+
+def without(scores: Scores, prompt: int) -> Scores:
+    return Scores(*([value for i, value in enumerate(values) if i != prompt] for values in scores))
+
+
+def test_a_tables_figures_are_paired_and_their_errors_the_jackknifes():
+    rng = np.random.default_rng(0)
+    hard = rng.uniform(0.5, 2.0, 60)
+    tokens = rng.integers(20, 80, 60)
+    base, own = (
+        Scores((hard * tokens * rng.normal(1, 0.1, 60)).tolist(), tokens.tolist(), (tokens * 4).tolist(), list(hard))
+        for _ in range(2)
+    )
+
+    row = beside([own], base)
+    assert math.isnan(row["bits_change_even"]), "repeats are the same everywhere"
+    assert row["gen_ppl"] == pytest.approx(math.exp(sum(own.nats) / sum(tokens)))
+    assert row["gen_ppl_ratio"] == pytest.approx(row["gen_ppl"] / row["gen_ppl_base"])
+    assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
+    assert row["bits_repeats"] > 0.9 and row["repeats_change"] == row["repeats_change_se"] == 0
+    assert row["gen_ppl_ratio_se"] < row["gen_ppl_se"] / row["gen_ppl"] / 2, "paired: what is hard in both cancels"
+    left_out = [beside([without(own, out)], without(base, out)) for out in range(60)]
+    for name in ("bits", "bits_change", "gen_ppl", "gen_ppl_ratio"):
+        jackknife = math.sqrt(59 * np.var([each[name] for each in left_out]))
+        assert row[f"{name}_se"] == pytest.approx(jackknife, rel=0.1), name
+
+
+def test_the_change_at_equal_repeats_is_told_from_the_liking_for_repeats():
+    rng = np.random.default_rng(0)
+    n = 80
+    repeats, base_repeats = rng.uniform(0, 0.5, (3, n)), rng.uniform(0.2, 0.7, n)
+    own_effect = rng.normal(0, 0.05, n)  # of a prompt: the same in all settings
+
+    def scores(repeats: np.ndarray, bits: np.ndarray) -> Scores:
+        return Scores((bits * 100 * math.log(2)).tolist(), [25] * n, [100] * n, repeats.tolist())
+
+    base = scores(base_repeats, 1 - 0.6 * base_repeats)
+    own = [scores(each, 1.02 - 0.6 * each + own_effect + rng.normal(0, 0.01, n)) for each in repeats]
+    row = beside(own, base)
+    assert row["bits_change"] == pytest.approx(0.02 + 0.6 * 0.2, abs=0.02)
+    assert row["bits_change_even"] == pytest.approx(0.02, abs=0.02)
+    left_out = [beside([without(each, out) for each in own], without(base, out)) for out in range(n)]
+    jackknife = math.sqrt((n - 1) * np.var([each["bits_change_even"] for each in left_out]))
+    assert row["bits_change_even_se"] == pytest.approx(jackknife, rel=0.05) and jackknife > 0.05 / n**0.5
+
+
+def test_settings_are_pooled_over_epsilon():
+    cells = [{"epsilon": epsilon, "seed": 0} for epsilon in (None, 5e-4, 5e-2)]
+    told = [Scores([10.0, 20.0], [5, 5], [30, 30], [None, 0.5]), Scores([12.0, 20.0], [5, 6], [30, 35], [0.1, 0.5])]
+    scores = [{"": told[0]}, {"": told[1]}, {"": told[0]}]
+    frame = compare.judge_table([{"cell": cell} for cell in cells], scores, ("epsilon",))
+    assert frame["epsilon"].isna().tolist() == [False, False, True]
+    pooled = frame.iloc[2]
+    assert pooled["bits"] == pytest.approx((32 + 30) / math.log(2) / (65 + 60))
+    assert pooled["repeats"] == pytest.approx((0.1 + 0.5) / 2)
+    assert frame["bits_change"][1] == frame["bits_change_se"][1] == 0
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if (RESULTS / name / "cells.jsonl").is_file()])
+def test_committed_cells_are_finished_and_their_scores_are_of_their_texts(name, stories, capsys):
+    module, lab = import_module(f"surelock.experiments.{name}"), Lab(stories)
+    done = finished(RESULTS / name)
+    records = [done[key_of(lab.setup(), cell)] for cell in module.GRIDS["stories"]]
+    if list((RESULTS / name).glob("judge-*/")):
+        judges = list(read_scores(lab, pairs_of(lab, module.texts, records), RESULTS / name))
+        assert judges and capsys.readouterr().err == ""
