@@ -159,10 +159,15 @@ def test_gen_ppl_is_what_a_hand_computes(judge):
 
 
 def test_the_quality_table_has_the_perplexity_when_there_is_a_judge(stories, judge):
-    cells = grid(prompts=2, gen_length=6, epsilon=[None, 5e-2])
+    cells = grid(prompts=2, gen_length=24, temperature=1.0, percentile=None, epsilon=[None, 5.0])
     lab = Lab(stories, judge=str(judge))
     records = [{"cell": cell, "result": json.loads(json.dumps(compare.measure(lab, cell)))} for cell in cells]
+    base, ours = (record["result"] for record in records)
+    assert base["tokens"] != ours["tokens"] and base["judge_nats"] != ours["judge_nats"]
     (row,) = compare.table(records, ("epsilon",)).to_dict("records")
+    assert row["gen_ppl"] == pytest.approx(math.exp(sum(ours["judge_nats"]) / sum(ours["judge_tokens"])))
+    assert row["gen_ppl_base"] == pytest.approx(math.exp(sum(base["judge_nats"]) / sum(base["judge_tokens"])))
+    assert row["gen_ppl"] != row["gen_ppl_base"] and row["bits_change"] != 0
     assert row["gen_ppl"] == pytest.approx(row["gen_ppl_base"] * row["gen_ppl_ratio"])
     assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
     assert 0 <= row["equal"] <= 1
