@@ -106,11 +106,11 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     """Three prompts in batches of two, beside runs of each prompt alone, counted position by position."""
     prompts = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
     cell = grid(
-        prompts=3, batch=2, gen_length=8, steps=4, remasking="entropy", temperature=1.0, epsilon=0.5, percentile=80.0,
-        seed=3,
+        prompts=3, batch=2, gen_length=8, steps=4, remasking="entropy", temperature=1.0, epsilon=5.0, percentile=80.0,
+        visible_steps=0, seed=3,
     )[0]  # fmt: skip
     settings = DecodeSettings(gen_length=8, steps=4, temperature=1.0)
-    rule = LockRule(epsilon=0.5, percentile=80.0)
+    rule = LockRule(epsilon=5.0, percentile=80.0, visible_steps=0)
     runs = [
         list(surelock.decode(lm, [ids], replace(settings, seed=3 + i), compute=rule, unmask=Entropy()))
         for i, ids in enumerate(prompts)
@@ -161,14 +161,14 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
     lm, own = stories, Lab(stories)
     prompts = [Prompt(i, text, lm.encode(text)) for i, text in enumerate(("Tom had", "Mia saw", "A dog"))]
     story = lm.encode(" a red ball. He had a red ball. He")
-    assert len(story) == 10 and lm.eos_id == 0
-    tokens = [[*story[:5], 0, *story[5:9]], story, [0, *story[:9]]]
+    assert lm.decode(story[:4]) == " a red ball." and len(story) == 11 and lm.eos_id == 0
+    tokens = [[*story[:4], 0, *story[4:10]], story, [0, *story[:10]]]
     told = text_figures(own, prompts, tokens)
-    assert told["ends"] == [5, 10, 0]
+    assert told["ends"] == [4, 11, 0]
     assert told["characters"] == [len(" a red ball."), len(" a red ball. He had a red ball. He"), 0]
     assert told["repeats"] == [
         0.0,
-        pytest.approx(1 - len({*zip(*(story[i:] for i in range(4)), strict=False)}) / 7),
+        pytest.approx(1 - len({*zip(*(story[i:] for i in range(4)), strict=False)}) / 8),
         None,
     ]
     expected = [
@@ -176,13 +176,13 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
             lm.network, np.array([*prompt.ids, *ids]), len(prompt.ids), draws=16,
             rng=np.random.default_rng([0, number]), mask_id=lm.mask_id,
         ).mean()
-        for number, (prompt, ids) in enumerate(zip(prompts, [tokens[0][:6], story, [0]], strict=True))
+        for number, (prompt, ids) in enumerate(zip(prompts, [tokens[0][:5], story, [0]], strict=True))
     ]  # fmt: skip
     assert told["nats"] == pytest.approx(expected)
     # The last one is EOS alone: -log p(EOS | prompt, one mask), exactly.
     logits = lm.network(torch.tensor([[*prompts[2].ids, lm.mask_id]]))[0, -1].double()
     assert told["nats"][2] == pytest.approx(float(logits.logsumexp(0) - logits[0]), rel=1e-5)
-    other = [[*story[:5], 0, 0, 0, 7, 7], story, [0] * 10]
+    other = [[*story[:4], 0, 0, 0, 7, 7, 7, 7], story, [0] * 11]
     assert text_figures(own, prompts, other) == told
 
 

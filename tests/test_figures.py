@@ -51,7 +51,7 @@ def rows() -> dict[str, str]:
     found = {}
     for line in section(README, "Results").splitlines():
         if re.match(r"\| [^-|]", line):
-            name, _, here, why = (part.strip() for part in line.strip("|").split(" | "))
+            name, _, here, why = (part.strip() for part in line[1:].removesuffix("|").split("|"))
             found[name.split()[-1].strip("`")] = f"{here} | {why}"
     return found
 

@@ -30,6 +30,7 @@ stories only."""
 _SETTINGS = ("temperature", "remasking", "block_length", "no_repeat_ngram_size")
 #: Seeds of the first opening with which the embedded model's sampler was chosen.
 _CHOICE = (0, 1000)
+_BOTH = " and ".join(map(str, _CHOICE))
 
 _SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
 _ENTROPY = _SIZES | {"remasking": "entropy"}
@@ -84,7 +85,7 @@ def table(records: list[Record]) -> pd.DataFrame:
         settings.setdefault(own, {})[seed] = record["result"]
     for own, runs in settings.items():
         if runs.keys() >= set(_CHOICE):
-            rows.append((own, " and ".join(map(str, _CHOICE)), [runs[seed] for seed in _CHOICE]))
+            rows.append((own, _BOTH, [runs[seed] for seed in _CHOICE]))
     frame = pd.DataFrame(
         [dict(zip(_SETTINGS, own, strict=True)) | {"seed": seed} | _shares(runs) for own, seed, runs in rows]
     )
@@ -97,9 +98,8 @@ def _shares(runs: list[Record]) -> Record:
     trigrams = estimates.mean(np.ma.masked_invalid(new).mean(axis=0).filled(np.nan).tolist())
     faults = [fault for run in runs for fault in run["faults"]]
     counts = {"prompts": new.size, "sentences": sum(fault["sentences"] for fault in faults)}
-    return (
-        counts | shares(*(run["faults"] for run in runs)) | {"trigrams": trigrams.value, "trigrams_se": trigrams.error}
-    )
+    counts |= shares(*(run["faults"] for run in runs))
+    return counts | {"trigrams": trigrams.value, "trigrams_se": trigrams.error}
 
 
 def _new_trigrams(text: str) -> float | None:
@@ -108,7 +108,7 @@ def _new_trigrams(text: str) -> float | None:
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    frame = frame.assign(block_length=frame["block_length"].astype(str))
+    frame = frame[frame["seed"] != _BOTH].assign(block_length=lambda rows: rows["block_length"].astype(str))
     hover = ["no_repeat_ngram_size", "clean"]
     figure = px.scatter(
         frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data=hover

@@ -18,7 +18,7 @@ from surelock.training.options import TrainOptions
 from surelock.training.state import read_summary, write_summary
 from surelock.training.trainer import Trainer
 
-_DEFAULTS = {field.name: field.default for field in fields(TrainOptions)}
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(TrainOptions)}
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
