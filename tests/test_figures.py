@@ -351,7 +351,7 @@ def seen() -> list[str]:
     pooled = together(fewer_steps(*own, 0, 1) for own in settings)
     every = together(visibility().values())
     return [
-        f"literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at {cost[1]}, "
+        f"at temperature 1, ε 5e-2: literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at {cost[1]}, "
         f"`2` {at[2]} at {cost[2]}",
         f"Paired, literal costs {dot(literal.value)} ({dot(literal.error)}) more than `1` there, but that is the third "
         f"largest of {len(compared)} such comparisons; over all nine settings it is {signed(pooled.value, 4)} "
@@ -424,10 +424,7 @@ ROWS: dict[str, Callable[[], list[str]]] = {
 #: Figures that no cell holds, and why.
 ELSEWHERE: dict[str, dict[str, str]] = {
     "HumanEval": {"20.3": "the paper's", "14": "20.3 % of 69", "69": "20.3 % is 14 of them", "70": "the paper's"},
-    "runtime": {"28": "two measurements on one machine, November 2026; the first was not kept"},
-    "contraction": {"2": "of A2"},
-    "seen": {"1": "temperature", "5e-2": "the setting", "1.": "Algorithm"},
-    "quality": {},
+    "runtime": {"28": "beside a second measurement, which is not kept"},
 }
 
 
