@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labs import IdsLab
 
 import surelock
 from surelock.decoding.choices import Decoder
@@ -87,7 +88,7 @@ def test_every_experiment_has_a_grid_for_each_preset():
 
 def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
     cell = grid(prompts=2, batch=2, gen_length=8, epsilon=0.5)[0]
-    lab = FixedLab(lm, [[5, 6, 7, 8], [9, 3]])
+    lab = IdsLab(lm, ids=[[5, 6, 7, 8], [9, 3]])
     decoded = decode_cell(lab, cell)
     lengths = [12, 10]
     c = lm.network.config
@@ -103,19 +104,8 @@ def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
     assert 0 < decoded.figures["flops_ratio"] < 1
 
 
-class FixedLab(Lab):
-    """A lab whose prompts are given token ids, for a model without a tokenizer."""
-
-    def __init__(self, lm: surelock.LanguageModel, ids: list[list[int]]) -> None:
-        super().__init__(lm)
-        object.__setattr__(self, "ids", ids)
-
-    def prompts(self, cell: dict) -> list[Prompt]:
-        return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]
-
-
 def test_seeds_do_not_depend_on_the_batch(lm):
-    lab = FixedLab(lm, [[5, 6], [7], [8, 9, 3]])
+    lab = IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]])
     cells = grid(prompts=3, batch=[1, 3], gen_length=8, temperature=1.0, epsilon=0.1)
     alone, together = (decode_cell(lab, cell) for cell in cells)
     assert alone.tokens == together.tokens

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from labs import IdsLab
 from numpy.typing import NDArray
 
 import surelock
@@ -40,17 +41,6 @@ from surelock.model.bound import conditional_bound
 
 LN2 = math.log(2)
 SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
-
-
-class IdsLab(Lab):
-    """A lab whose prompts are given token ids, for a model without a tokenizer."""
-
-    def __init__(self, lm: surelock.LanguageModel, ids: list[list[int]]) -> None:
-        super().__init__(lm)
-        object.__setattr__(self, "ids", ids)
-
-    def prompts(self, cell: Cell) -> list[Prompt]:
-        return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]  # type: ignore[attr-defined]
 
 
 # --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
@@ -93,7 +83,7 @@ def test_a_lab_gives_its_files_and_categories_to_its_prompts(
 
 def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
     cell = grid(batch=2, gen_length=4, seed=5, temperature=0.5)[0]
-    batches = list(IdsLab(lm, [[5, 6], [7], [8, 9]]).batches(cell))
+    batches = list(IdsLab(lm, ids=[[5, 6], [7], [8, 9]]).batches(cell))
     assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [([[5, 6], [7]], 5), ([[8, 9]], 7)]
 
 
@@ -128,7 +118,7 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
     baseline = sum(4 * n * c for n, c in zip(lengths, costs, strict=True))
     padded = 4 * (2 * 12 * row_cost(12) + 11 * row_cost(11))
 
-    decoded = decode_cell(IdsLab(lm, prompts), cell)
+    decoded = decode_cell(IdsLab(lm, ids=prompts), cell)
     assert decoded.tokens == texts
     assert decoded.figures == pytest.approx(
         {
@@ -329,7 +319,7 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
     """Against the dense network on the canvas of every step; the cell's lock rule plays no part."""
     prompts = [[5, 6, 7], [8, 9]]
     cell = grid(prompts=2, gen_length=6, temperature=1.0, seed=4, epsilon=10.0)[0]
-    runs = list(theory.drifts(IdsLab(lm, prompts), cell, jumps=True))
+    runs = list(theory.drifts(IdsLab(lm, ids=prompts), cell, jumps=True))
     for number, (ids, run) in enumerate(zip(prompts, runs, strict=True)):
         steps = list(surelock.decode(lm, [ids], DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)))
         fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(step.tokens for step in steps[:-1])]

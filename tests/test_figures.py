@@ -351,8 +351,8 @@ def seen() -> list[str]:
     pooled = together(fewer_steps(*own, 0, 1) for own in settings)
     every = together(visibility().values())
     return [
-        f"at temperature 1, ε 5e-2: literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at {cost[1]}, "
-        f"`2` {at[2]} at {cost[2]}",
+        f"at temperature 1, ε 5e-2: literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at "
+        f"{cost[1]}, `2` {at[2]} at {cost[2]}",
         f"Paired, literal costs {dot(literal.value)} ({dot(literal.error)}) more than `1` there, but that is the third "
         f"largest of {len(compared)} such comparisons; over all nine settings it is {signed(pooled.value, 4)} "
         f"({dot(pooled.error, 4)}): no clear difference",
