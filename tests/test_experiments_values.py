@@ -401,6 +401,19 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["settled"] == pytest.approx(4 / 27)
 
 
+def test_one_fit_of_three_is_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = np.arange(12.0)
+    kl = np.stack([0.8**s, 0.9**s, 1.1**s], axis=1)
+    run = Drift(kl, np.ones_like(kl, dtype=bool), np.ones_like(kl))
+    for experiment in (contraction, bound):
+        monkeypatch.setattr(experiment, "drifts", lambda *_, **__: iter([run]))
+    monkeypatch.setattr(Lab, "prompts", lambda *_: [1])
+    monkeypatch.setattr(bound, "locked_positions", lambda *_: {"kl": np.array([0.5])})
+    for experiment in (contraction, bound):
+        told = experiment.measure(Lab.__new__(Lab), DEFAULTS | {"fit_prompts": 1})
+        assert told["rho_above_1"] == pytest.approx(1 / 3) and told["rho"] == pytest.approx(0.9)
+
+
 def test_the_contraction_table_leaves_the_curve_out() -> None:
     record = {"cell": DEFAULTS | {"temperature": 1.0, "prompts": 4}, "result": {"mean_kl": [1.0], "rho": 0.5}}
     (row,) = contraction.table([record]).to_dict("records")
