@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -20,6 +21,20 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
 
 def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
+
+
+COMMANDS = [["decode"], ["flops"], ["bench", "decode"], ["experiment"], ["train"], ["evaluate"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_names_the_defaults(command, monkeypatch):
+    """Of every option that has one and takes a value."""
+    asked = []
+    monkeypatch.setattr(argparse.ArgumentParser, "print_help", lambda parser, file=None: asked.append(parser))
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    options = [each for each in asked[0]._actions if each.option_strings and each.default and each.const is None]
+    assert [each.dest for each in options if "(default: " not in (each.help or "")] == ["help"]
 
 
 FLOPS = ["--d-model", "4096", "--layers", "32", "--heads", "32", "--kv-heads", "32", "--ffn", "12288"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from labs import IdsLab
 
 import surelock
 from surelock.decoding.choices import Decoder
@@ -86,7 +87,7 @@ def test_every_experiment_has_a_grid_for_each_preset():
 
 def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
     cell = grid(prompts=2, batch=2, gen_length=8, epsilon=0.5)[0]
-    lab = FixedLab(lm, [[5, 6, 7, 8], [9, 3]])
+    lab = IdsLab(lm, ids=[[5, 6, 7, 8], [9, 3]])
     decoded = decode_cell(lab, cell)
     lengths = [12, 10]
     c = lm.network.config
@@ -102,28 +103,19 @@ def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
     assert 0 < decoded.figures["flops_ratio"] < 1
 
 
-class FixedLab(Lab):
-    """A lab whose prompts are given token ids, for a model without a tokenizer."""
-
-    def __init__(self, lm: surelock.LanguageModel, ids: list[list[int]]) -> None:
-        super().__init__(lm)
-        object.__setattr__(self, "ids", ids)
-
-    def prompts(self, cell: dict) -> list[Prompt]:
-        return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]
-
-
 def test_seeds_do_not_depend_on_the_batch(lm):
-    lab = FixedLab(lm, [[5, 6], [7], [8, 9, 3]])
+    lab = IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]])
     cells = grid(prompts=3, batch=[1, 3], gen_length=8, temperature=1.0, epsilon=0.1)
     alone, together = (decode_cell(lab, cell) for cell in cells)
     assert alone.tokens == together.tokens
 
 
 def test_bits_per_character_are_compared_prompt_by_prompt(stories):
-    cells = grid(prompts=2, gen_length=6, epsilon=[None, 5e-2])
+    cells = grid(prompts=2, gen_length=24, temperature=1.0, percentile=None, epsilon=[None, 5.0])
     records = [{"cell": cell, "result": json.loads(json.dumps(compare.measure(Lab(stories), cell)))} for cell in cells]
+    base, ours = (record["result"] for record in records)
     (row,) = compare.table(records, ("epsilon",)).to_dict("records")
+    assert base["tokens"] != ours["tokens"] and row["bits_change"] != 0
     assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
     assert 0 <= row["equal"] <= 1
 

@@ -29,6 +29,7 @@ from surelock.decoding.posterior import kl_divergence
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.totals import TotalsCounter
+from surelock.experiments.lab import fingerprint
 from surelock.experiments.lock_schedule import record, stretch
 from surelock.experiments.roofline import Roofline
 from surelock.experiments.timing import device_name
@@ -57,21 +58,18 @@ OPENINGS = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_flags(parser)
-    parser.add_argument("--shape", choices=SHAPES, help="a network of this shape instead of a model")
-    parser.add_argument("--random-weights", action="store_true", help="required with --shape: its weights are random")
-    parser.add_argument("--gen-length", type=int, default=256)
-    parser.add_argument("--steps", type=int, help="(default: gen-length)")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape")
-    parser.add_argument("--epsilon", type=float, default=5e-4)
-    parser.add_argument("--repeats", type=int, default=3, help="runs of each sampler (default: %(default)s)")
-    parser.add_argument("--threads", type=int, help="CPU threads (default: torch's)")
-    parser.add_argument(
-        "--record-locks", type=Path, metavar="FILE", help="keep when each position was unmasked and locked"
-    )
-    parser.add_argument(
-        "--replay-locks", type=Path, metavar="FILE", help="unmask and lock as recorded, stretched to this length"
-    )
+    add = parser.add_argument
+    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
+    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
+    add("--gen-length", type=int, default=256, help="positions to generate (default: %(default)s)")
+    add("--steps", type=int, help="denoising steps (default: gen-length)")
+    add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
+    add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
+    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
+    add("--repeats", type=int, default=3, help="runs of each sampler (default: %(default)s)")
+    add("--threads", type=int, help="CPU threads (default: torch's)")
+    add("--record-locks", type=Path, metavar="FILE", help="keep when each position was unmasked and locked")
+    add("--replay-locks", type=Path, metavar="FILE", help="unmask and lock as recorded, stretched to this length")
     parser.set_defaults(run=run)
 
 
@@ -96,6 +94,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "benchmark": "decode",
         "model": lm.name,
+        "weights": fingerprint(lm),
         "device": device_name(lm.device),
         "threads": torch.get_num_threads(),
         "dtype": str(lm.network.dtype).removeprefix("torch."),

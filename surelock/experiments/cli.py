@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
     add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
     add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
-    add("--category", action="append", default=[], help="of MT-Bench, instead of all; repeatable")
+    add("--category", action="append", default=[], help="of MT-Bench; repeatable (default: all)")
     add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
     add(
         "--out",
@@ -59,7 +59,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="results go to OUT/NAME, shared by all processes (default: %(default)s)",
     )
     add("--threads", type=int, help="CPU threads of each process (default: torch's)")
-    add("--png", action=argparse.BooleanOptionalAction, default=True, help="a PNG too, where kaleido can make one")
+    add(
+        "--png",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="a PNG too, where kaleido can make one (default: --png)",
+    )
     parser.set_defaults(run=run)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from surelock.experiments import estimates
 from surelock.model.language_model import LanguageModel
 
@@ -80,11 +82,14 @@ def clean(faults: Sequence[dict[str, Any]]) -> list[bool]:
     return [not any(fault[kind] for kind in ("again", "strangers", "stuck")) for fault in faults]
 
 
-def shares(faults: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Of the continuations, with standard errors over them (`_se`): those with a fault of each kind, and clean ones."""
+def shares(*runs: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Shares of the continuations with a fault of each kind, and of clean ones; `_se`: standard errors over openings.
+
+    Several runs are of the same openings: an opening counts once, with its mean.
+    """
     row = {}
-    kinds = {kind: [bool(fault[kind]) for fault in faults] for kind in ("again", "strangers", "stuck")}
-    for name, values in {**kinds, "clean": clean(faults)}.items():
-        estimate = estimates.mean(values)
+    kinds = {kind: [[bool(fault[kind]) for fault in run] for run in runs] for kind in ("again", "strangers", "stuck")}
+    for name, values in {**kinds, "clean": [clean(run) for run in runs]}.items():
+        estimate = estimates.mean(np.mean(values, axis=0).tolist())
         row |= {name: estimate.value, f"{name}_se": estimate.error}
     return row

@@ -40,14 +40,14 @@ class Lab:
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
         return {
             "model": Path(self.lm.name).name,
-            "weights": _fingerprint(self.lm),
+            "weights": fingerprint(self.lm),
             "dtype": str(self.lm.network.dtype).removeprefix("torch."),
             "data": hashes,
             "categories": list(self.categories),
         }
 
 
-def _fingerprint(lm: LanguageModel) -> str:
+def fingerprint(lm: LanguageModel) -> str:
     """Tells one checkpoint from another of the same name: a hash of its norms and of some embeddings."""
     digest = hashlib.sha256()
     for name, parameter in lm.network.named_parameters():

@@ -17,16 +17,16 @@ tps_ratio_min, tps_ratio_max: of single repeats. step_ratio_first, step_ratio_la
 the last eighth of the steps. efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run it in one
 process on a quiet machine."""
 GRIDS = {
-    "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=1),
+    "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=2),
     "paper": grid(
         **PAPER | {"batch": [1, 2, 4, 8]},
         source="mt_bench_subset",
         gen_length=[64, 256, 1024],
         epsilon=5e-3,
         prompts=32,
-        repeats=1,
+        repeats=2,
     ),
-    "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=1),
+    "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=2),
 }
 measure = compare_speed
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
@@ -21,11 +23,15 @@ NOTE = """\
 Shares of the continuations, each with its standard error over prompts, under the default lock rule. again: at least one
 sentence is said twice; strangers: a name that neither the opening nor the text introduced, or a broken one; stuck: a
 word said twice in a row, or a string four times. clean: none of these. trigrams: share of a continuation's word
-trigrams that are new in it. seed: of the first opening; what leads with one seed is flattered and needs another. The
-counting is by rule (`surelock/experiments/faults.py`): it finds what is plainly wrong, not what is dull, and strangers
-mean something in stories only."""
+trigrams that are new in it. seed: of the first opening; what leads with one seed is flattered and needs another. Rows
+of two seeds are both together, an opening counting once; seed 2000 had no part in the choice. The counting is by rule
+(`surelock/experiments/faults.py`): it finds what is plainly wrong, not what is dull, and strangers mean something in
+stories only."""
 JUDGE_NOTE = judged.NOTE
-_SETTINGS = ("temperature", "remasking", "block_length", "no_repeat_ngram_size", "seed")
+_SETTINGS = ("temperature", "remasking", "block_length", "no_repeat_ngram_size")
+#: Seeds of the first opening with which the embedded model's sampler was chosen.
+_CHOICE = (0, 1000)
+_BOTH = " and ".join(map(str, _CHOICE))
 
 _SIZES = {"prompts": 96, "batch": 24, "gen_length": 96, "epsilon": 5e-4}
 _ENTROPY = _SIZES | {"remasking": "entropy"}
@@ -35,6 +41,7 @@ GRIDS: dict[str, list[Cell]] = {
     + grid(temperature=0.6, block_length=16, no_repeat_ngram_size=[4, 6, 8], **_ENTROPY)
     + grid(temperature=0.8, block_length=16, no_repeat_ngram_size=[0, 5], **_ENTROPY)
     + grid(temperature=[0.5, 0.6], block_length=[8, 16, 32], no_repeat_ngram_size=5, seed=1000, **_ENTROPY)
+    + grid(temperature=0.5, block_length=32, no_repeat_ngram_size=[0, 5], seed=2000, **_ENTROPY)
     + grid(temperature=0.4, block_length=[32, 16], no_repeat_ngram_size=5, seed=[0, 1000], **_ENTROPY)
     + grid(temperature=0.3, block_length=32, no_repeat_ngram_size=5, seed=[0, 1000], **_ENTROPY)
     + grid(temperature=[0.6, 0.7], remasking="margin", block_length=16, **_SIZES)
@@ -75,22 +82,36 @@ def texts(lab: Lab, record: Record) -> judged.Texts:
 
 
 def table(records: list[Record]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [{name: r["cell"][name] for name in _SETTINGS} | _shares(**r["result"]) for r in records]
-    ).sort_values("clean", ascending=False, ignore_index=True)
+    settings: dict[tuple[Any, ...], dict[int, Record]] = {}
+    rows = []
+    for record in records:
+        own, seed = tuple(record["cell"][name] for name in _SETTINGS), record["cell"]["seed"]
+        rows.append((own, seed, [record["result"]]))
+        settings.setdefault(own, {})[seed] = record["result"]
+    for own, runs in settings.items():
+        if runs.keys() >= set(_CHOICE):
+            rows.append((own, _BOTH, [runs[seed] for seed in _CHOICE]))
+    frame = pd.DataFrame(
+        [dict(zip(_SETTINGS, own, strict=True)) | {"seed": seed} | _shares(runs) for own, seed, runs in rows]
+    )
+    return frame.sort_values("clean", ascending=False, ignore_index=True)
 
 
 def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
     told = [(record["cell"], own[""]) for record, own in zip(records, scores, strict=True) if own]
     return pd.DataFrame(
-        [{name: cell[name] for name in _SETTINGS} | judged.beside([own]) for cell, own in told]
+        [{name: cell[name] for name in (*_SETTINGS, "seed")} | judged.beside([own]) for cell, own in told]
     ).sort_values("bits", ignore_index=True)
 
 
-def _shares(texts: list[str], faults: list[Record]) -> Record:
-    trigrams = estimates.mean([_new_trigrams(text) for text in texts])
-    counts = {"prompts": len(texts), "sentences": sum(fault["sentences"] for fault in faults)}
-    return counts | shares(faults) | {"trigrams": trigrams.value, "trigrams_se": trigrams.error}
+def _shares(runs: list[Record]) -> Record:
+    """Of one run over the openings, or of several."""
+    new = np.array([[_new_trigrams(text) for text in run["texts"]] for run in runs], dtype=float)
+    trigrams = estimates.mean(np.ma.masked_invalid(new).mean(axis=0).filled(np.nan).tolist())
+    faults = [fault for run in runs for fault in run["faults"]]
+    counts = {"prompts": new.size, "sentences": sum(fault["sentences"] for fault in faults)}
+    counts |= shares(*(run["faults"] for run in runs))
+    return counts | {"trigrams": trigrams.value, "trigrams_se": trigrams.error}
 
 
 def _new_trigrams(text: str) -> float | None:
@@ -99,7 +120,7 @@ def _new_trigrams(text: str) -> float | None:
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    frame = frame.assign(block_length=frame["block_length"].astype(str))
+    frame = frame[frame["seed"] != _BOTH].assign(block_length=lambda rows: rows["block_length"].astype(str))
     hover = ["no_repeat_ngram_size", "clean"]
     figure = px.scatter(
         frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data=hover

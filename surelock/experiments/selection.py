@@ -27,9 +27,9 @@ def _grid(**fixed: object) -> list[Cell]:
 
 
 GRIDS = {
-    "stories": _grid(gen_length=[64, 256], prompts=8, batch=4, repeats=1),
-    "paper": _grid(source="mt_bench_subset", gen_length=256, prompts=32, repeats=1, **PAPER),
-    "quick": _grid(gen_length=12, prompts=2, repeats=1),
+    "stories": _grid(gen_length=[64, 256], prompts=8, batch=4, repeats=2),
+    "paper": _grid(source="mt_bench_subset", gen_length=256, prompts=32, repeats=2, **PAPER),
+    "quick": _grid(gen_length=12, prompts=2, repeats=2),
 }
 measure = compare_speed
 

@@ -18,7 +18,7 @@ from surelock.training.options import TrainOptions
 from surelock.training.state import read_summary, write_summary
 from surelock.training.trainer import Trainer
 
-_DEFAULTS = {field.name: field.default for field in fields(TrainOptions)}
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(TrainOptions)}
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,17 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     add("--resume", action="store_true", help="continue the interrupted run in --out")
     add("--minutes", type=float, help="lay a complete schedule into this much time")
     add("--steps", type=int, help="lay a complete schedule into this many steps")
-    add("--windows", type=int, nargs="+", help="lengths of the training windows, one per step in turn")
-    add("--device", help="cpu or cuda; CUDA if there is one")
-    add("--dtype", choices=("bfloat16", "float32"), help="of the matrix products (weights stay float32)")
+    what = (
+        f"lengths of the training windows, one per step in turn (default: {' '.join(map(str, _DEFAULTS['windows']))})"
+    )
+    add("--windows", type=int, nargs="+", help=what)
+    add("--device", help="cpu or cuda (default: CUDA if there is one)")
+    what = "of the matrix products; weights stay float32 (default: %(default)s)"
+    add("--dtype", choices=("bfloat16", "float32"), help=what)
     add("--compile", action="store_true", help="compile forward and backward (needs a C++ compiler; a minute to start)")
     for name, kind, text in _NUMBERS:
-        add(f"--{name.replace('_', '-')}", type=kind, help=text)
+        named = text if "default" in text else f"{text} (default: %(default)s)"
+        add(f"--{name.replace('_', '-')}", type=kind, help=named)
     parser.set_defaults(run=train, **{k: v for k, v in _DEFAULTS.items() if k not in ("data", "valid", "out")})
 
 
@@ -55,11 +60,11 @@ _NUMBERS: tuple[tuple[str, Any, str], ...] = (
     ("weight_decay", float, "decoupled decay of the matrices per unit of learning rate"),
     ("warm_up", float, "share of the schedule in which the learning rate rises"),
     ("seed", int, "of weights, order and masks"),
-    ("threads", int, "threads of each process"),
+    ("threads", int, "threads of each process (default: torch's)"),
     ("processes", int, "processes on the CPU, each with its share of every batch"),
-    ("evaluate_minutes", float, "time between validations"),
+    ("evaluate_minutes", float, "minutes between validations"),
     ("evaluate_draws", int, "masks per window in a validation"),
-    ("save_minutes", float, "time between saved states"),
+    ("save_minutes", float, "minutes between saved states"),
 )
 
 
@@ -85,11 +90,13 @@ def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_model_flags(parser)
     add("--text", type=Path, required=True, help="a text file of stories, each closed by <|endoftext|>")
-    add("--window", type=int, default=256, help="longer stories are cut into equal parts of at most so many tokens")
-    add("--draws", type=int, default=16, help="masks per window; the standard error falls with their root")
-    add("--seed", type=int, default=0)
-    add("--stories", type=int, help="only the first so many stories")
-    add("--threads", type=int)
+    what = "longer stories are cut into equal parts of at most so many tokens (default: %(default)s)"
+    add("--window", type=int, default=256, help=what)
+    what = "masks per window; the standard error falls with their root (default: %(default)s)"
+    add("--draws", type=int, default=16, help=what)
+    add("--seed", type=int, default=0, help="of the masks (default: %(default)s)")
+    add("--stories", type=int, help="only the first so many stories (default: all)")
+    add("--threads", type=int, help="CPU threads (default: torch's)")
     add("--json", action="store_true", help="print one JSON object on the last line too")
     parser.set_defaults(run=evaluate_text)
 

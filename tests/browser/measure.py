@@ -168,7 +168,9 @@ def main() -> None:
     """Everything, once; the last line is JSON."""
     parser = argparse.ArgumentParser(description="Measure the page against its budgets.")
     parser.add_argument("--plain", type=json.loads, metavar="JSON", help="only the two runs without the page")
-    parser.add_argument("--repeat", type=int, default=2, help="the fastest of this many runs counts")
+    parser.add_argument(
+        "--repeat", type=int, default=2, help="the fastest of this many runs counts (default: %(default)s)"
+    )
     given = parser.parse_args()
     if given.plain is not None:
         return plain(given.plain)

@@ -1,0 +1,504 @@
+"""The experiments' figures: each beside what a hand computes, or code that shares nothing with it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from labs import IdsLab
+from numpy.typing import NDArray
+
+import surelock
+from surelock import DecodeSettings, Entropy, Everything, LockRule, Margin, SelectRule
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Both
+from surelock.decoding.locking import UnlockRule
+from surelock.experiments import (
+    bound,
+    compare,
+    contraction,
+    dynamics,
+    epsilon,
+    estimates,
+    flops,
+    lab,
+    quality,
+    sampler,
+    seen,
+    theory,
+    unlock,
+)
+from surelock.experiments.grid import DEFAULTS, Cell, grid
+from surelock.experiments.lab import Lab, decode_cell, decoder_of
+from surelock.experiments.prompts import Prompt
+from surelock.experiments.text_quality import text_figures
+from surelock.experiments.theory import Drift
+from surelock.model.bound import conditional_bound
+
+LN2 = math.log(2)
+SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+
+
+# --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
+
+EVERY_SETTING: Cell = DEFAULTS | {
+    "gen_length": 24,
+    "steps": 12,
+    "block_length": 8,
+    "remasking": "margin",
+    "temperature": 0.7,
+    "no_repeat_ngram_size": 3,
+    "epsilon": 0.02,
+    "percentile": 35.0,
+    "visible_steps": 2,
+    "select_fraction": 0.6,
+    "unlock_period": 5,
+    "seed": 11,
+}
+
+
+def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
+    settings = DecodeSettings(gen_length=24, steps=12, block_length=8, temperature=0.7, no_repeat_ngram_size=3, seed=14)
+    rule = LockRule(epsilon=0.02, percentile=35.0, visible_steps=2, unlock=UnlockRule(period=5))
+    locked = Decoder(settings=settings, compute=Both(rule, SelectRule(0.6)), unmask=Margin())
+    assert decoder_of(EVERY_SETTING, 3) == locked
+    ungated = decoder_of(EVERY_SETTING | {"percentile": None, "unlock_period": None, "select_fraction": 1.0})
+    assert ungated.compute == LockRule(epsilon=0.02, percentile=None, visible_steps=2)
+    assert decoder_of(EVERY_SETTING | {"epsilon": None, "select_fraction": 1.0}, 3) == replace(
+        locked, compute=Everything()
+    )
+
+
+def test_a_lab_gives_its_files_and_categories_to_its_prompts(
+    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(lab, "load_prompts", lambda *given: given)
+    own = Lab(lm, {"mt_bench": tmp_path}, ["math"])
+    assert own.prompts(DEFAULTS) == (lm, DEFAULTS, {"mt_bench": tmp_path}, ["math"])
+
+
+def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
+    cell = grid(batch=2, gen_length=4, seed=5, temperature=0.5)[0]
+    batches = list(IdsLab(lm, ids=[[5, 6], [7], [8, 9]]).batches(cell))
+    assert [(ids, decoder.settings.seed) for ids, decoder in batches] == [([[5, 6], [7]], 5), ([[8, 9]], 7)]
+
+
+def row_cost(length: int) -> int:
+    """FLOPs of a row of the tiny model (Sec. 2.4): d 32, two blocks, four heads of 8, two of keys, d_ff 48."""
+    return 2 * (4 * length * 32 + 2 * 32 * 32 + 2 * 32 * 32 + 4 * 32 * 2 * 8 + 6 * 32 * 48)
+
+
+def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) -> None:
+    """Three prompts in batches of two, beside runs of each prompt alone, counted position by position."""
+    prompts = [[5, 6, 7, 8], [9, 3], [4, 4, 4]]
+    cell = grid(
+        prompts=3, batch=2, gen_length=8, steps=4, remasking="entropy", temperature=1.0, epsilon=5.0, percentile=80.0,
+        visible_steps=0, seed=3,
+    )[0]  # fmt: skip
+    settings = DecodeSettings(gen_length=8, steps=4, temperature=1.0)
+    rule = LockRule(epsilon=5.0, percentile=80.0, visible_steps=0)
+    runs = [
+        list(surelock.decode(lm, [ids], replace(settings, seed=3 + i), compute=rule, unmask=Entropy()))
+        for i, ids in enumerate(prompts)
+    ]
+    texts = [run[-1].tokens[0, -8:].tolist() for run in runs]
+    lm = replace(lm, eos_id=texts[1][4])  # a token of the second text, so that something comes behind an end
+    ends = [text.index(lm.eos_id) if lm.eos_id in text else 8 for text in texts]
+    lengths = [12, 10, 11]
+    counted = [min(n, n - 8 + end + 1) for n, end in zip(lengths, ends, strict=True)]  # up to the EOS and with it
+    assert counted != lengths
+    rows = [[int(step.computed.sum()) for step in run] for run in runs]
+    rows_to_eos = [sum(int(step.computed[0, :n].sum()) for step in run) for run, n in zip(runs, counted, strict=True)]
+    costs = [row_cost(n) for n in lengths]
+    spent = sum(sum(r) * c for r, c in zip(rows, costs, strict=True))
+    baseline = sum(4 * n * c for n, c in zip(lengths, costs, strict=True))
+    padded = 4 * (2 * 12 * row_cost(12) + 11 * row_cost(11))
+
+    decoded = decode_cell(IdsLab(lm, ids=prompts), cell)
+    assert decoded.tokens == texts
+    assert decoded.figures == pytest.approx(
+        {
+            "active_ratio": sum(map(sum, rows)) / (4 * 33),
+            "active_ratio_to_eos": sum(rows_to_eos) / (4 * sum(counted)),
+            "f_base": baseline / 33,
+            "f_base_padded": padded / (2 * 12 + 11),
+            "f_locked": spent / 33,
+            "flops_ratio": spent / baseline,
+            "flops_ratio_padded": spent / padded,
+            "flops_ratio_to_eos": sum(r * c for r, c in zip(rows_to_eos, costs, strict=True))
+            / sum(4 * n * c for n, c in zip(counted, costs, strict=True)),
+            "locked": sum(int(run[-1].locked.sum()) for run in runs) / 33,
+        }
+    )
+    assert 0.2 < decoded.figures["active_ratio"] < 0.9
+    by_step = list(zip(*rows, strict=True))
+    assert decoded.curve["active"] == [sum(step) for step in by_step]
+    assert decoded.curve["present"] == [33] * 4
+    assert decoded.curve["flops"] == pytest.approx(
+        [sum(r * c for r, c in zip(step, costs, strict=True)) for step in by_step]
+    )
+    assert decoded.curve["baseline_flops"] == pytest.approx([baseline / 4] * 4)
+
+
+# --- texts and their comparison ---------------------------------------------------------------------------------------
+
+
+def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
+    lm, own = stories, Lab(stories)
+    prompts = [Prompt(i, text, lm.encode(text)) for i, text in enumerate(("Tom had", "Mia saw", "A dog"))]
+    story = lm.encode(" a red ball. He had a red ball. He")
+    assert lm.decode(story[:4]) == " a red ball." and len(story) == 11 and lm.eos_id == 0
+    tokens = [[*story[:4], 0, *story[4:10]], story, [0, *story[:10]]]
+    told = text_figures(own, prompts, tokens)
+    assert told["ends"] == [4, 11, 0]
+    assert told["characters"] == [len(" a red ball."), len(" a red ball. He had a red ball. He"), 0]
+    assert told["repeats"] == [
+        0.0,
+        pytest.approx(1 - len({*zip(*(story[i:] for i in range(4)), strict=False)}) / 8),
+        None,
+    ]
+    expected = [
+        conditional_bound(
+            lm.network, np.array([*prompt.ids, *ids]), len(prompt.ids), draws=16,
+            rng=np.random.default_rng([0, number]), mask_id=lm.mask_id,
+        ).mean()
+        for number, (prompt, ids) in enumerate(zip(prompts, [tokens[0][:5], story, [0]], strict=True))
+    ]  # fmt: skip
+    assert told["nats"] == pytest.approx(expected)
+    # The last one is EOS alone: -log p(EOS | prompt, one mask), exactly.
+    logits = lm.network(torch.tensor([[*prompts[2].ids, lm.mask_id]]))[0, -1].double()
+    assert told["nats"][2] == pytest.approx(float(logits.logsumexp(0) - logits[0]), rel=1e-5)
+    other = [[*story[:4], 0, 0, 0, 7, 7, 7, 7], story, [0] * 11]
+    assert text_figures(own, prompts, other) == told
+
+
+def texts_of(nats: list[float], ends: list[int], tokens: list[list[int]], repeats: list[float | None]) -> dict:
+    """The result of a cell of two texts of ten characters; nats in units of ln 2."""
+    costs = {"active_ratio": 0.5, "flops_ratio": 0.6, "flops_ratio_to_eos": 0.7}
+    figures = {"nats": [n * LN2 for n in nats], "characters": [10, 10], "ends": ends, "repeats": repeats}
+    return costs | figures | {"tokens": tokens}
+
+
+@pytest.fixture
+def compared() -> list[dict]:
+    """Two samplers, each with its baseline behind it. Bits per character: 4 beside 2 at temperature 0, 1 beside 8."""
+    base = [[5, 0, 0, 0], [5, 6, 7, 8]]
+    ours = [[5, 6, 0, 9], [5, 6, 7, 8]]
+    rule = {"epsilon": 5e-3, "percentile": 40.0, "visible_steps": 2, "unlock_period": 4}
+    return [
+        {"cell": DEFAULTS | {"temperature": 1.0} | rule, "result": texts_of([10, 10], [4, 4], base, [0.0, 0.0])},
+        {"cell": DEFAULTS | {"temperature": 0.0} | rule, "result": texts_of([20, 60], [2, 4], ours, [0.5, None])},
+        {"cell": DEFAULTS | {"temperature": 1.0}, "result": texts_of([80, 80], [1, 4], base, [0.2, 0.4])},
+        {"cell": DEFAULTS | {"temperature": 0.0}, "result": texts_of([10, 30], [1, 4], base, [0.2, 0.4])},
+    ]
+
+
+def test_changes_are_against_the_same_samplers_baseline(compared: list[dict]) -> None:
+    hot, cold = compare.table(compared, ("temperature", "epsilon", "unlock_period")).to_dict("records")
+    assert (hot["temperature"], cold["temperature"], cold["epsilon"], cold["unlock_period"]) == (1.0, 0.0, 5e-3, 4)
+    assert (hot["bits"], hot["bits_base"], hot["bits_change"]) == pytest.approx((1, 8, -7))
+    assert (cold["bits"], cold["bits_base"], cold["bits_change"]) == pytest.approx((4, 2, 2))
+    # residuals per text -2, 2 and -1, 1; of the difference -1, 1
+    assert (cold["bits_se"], cold["bits_base_se"], cold["bits_change_se"]) == pytest.approx((2, 1, 1))
+    # up to the later end and with it: 5 6 0 beside 5 0 0, then all four
+    assert cold["equal"] == pytest.approx((2 / 3 + 1) / 2)
+    assert cold["equal_se"] == pytest.approx(1 / 6)
+    assert (cold["repeats"], cold["repeats_base"]) == pytest.approx((0.5, 0.3))
+    assert (cold["active_ratio"], cold["flops_ratio"], cold["flops_ratio_to_eos"]) == (0.5, 0.6, 0.7)
+    assert cold["prompts"] == 2 and "gen_ppl" not in cold
+
+
+def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> None:
+    for record, nats in zip(compared, (1, 2, 3, 1), strict=True):
+        record["result"] |= {"judge_nats": [nats * LN2 * 4, nats * LN2 * 6], "judge_tokens": [4, 6]}
+    hot, cold = compare.table(compared, ("temperature",)).to_dict("records")
+    assert (cold["gen_ppl"], cold["gen_ppl_base"], cold["gen_ppl_ratio"]) == pytest.approx((4, 2, 2))
+    assert (hot["gen_ppl"], hot["gen_ppl_base"], hot["gen_ppl_ratio"]) == pytest.approx((2, 8, 1 / 4))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "settings"),
+    [
+        (epsilon, ["gen_length", "epsilon"]),
+        (unlock, ["epsilon", "unlock_period"]),
+        (seen, ["temperature", "visible_steps", "epsilon"]),
+        (
+            quality,
+            ["source", "gen_length", "steps", *SAMPLER, "epsilon"],
+        ),
+    ],
+)
+def test_tables_of_comparisons_begin_with_what_was_varied(
+    experiment: Any, settings: list[str], compared: list[dict]
+) -> None:
+    frame = experiment.table(compared)
+    assert frame.columns[: frame.columns.get_loc("active_ratio")].tolist() == settings
+    assert frame["bits_change"].tolist() == pytest.approx([-7, 2])
+    assert frame["epsilon"].tolist() == [5e-3] * 2
+
+
+def test_estimates_beside_the_jackknife() -> None:
+    """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
+    assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(math.sqrt(2 * 1.5**2 / (3 * 2)))
+    rng = np.random.default_rng(1)
+    under = rng.integers(80, 120, 400).astype(float)
+    over = under * rng.normal(0.5, 0.1, 400)
+    left_out = (over.sum() - over) / (under.sum() - under)
+    error = math.sqrt(399 / 400 * ((left_out - left_out.mean()) ** 2).sum())
+    found = estimates.ratio(over.tolist(), under.tolist())
+    assert found.value == pytest.approx(over.sum() / under.sum())
+    assert found.error == pytest.approx(error, rel=0.01)
+    other = estimates.ratio((over + 10).tolist(), under.tolist())
+    assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
+
+
+def test_the_samplers_two_seeds_make_one_row_more() -> None:
+    """Four continuations of two openings: clean 1 and 1, 0 and 1; the error is that of the openings' 1 and .5."""
+    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
+    cell = DEFAULTS | {"temperature": 0.5}
+    first = {"texts": ["a b c", "a b c a b c"], "faults": [none, none | {"again": 1}]}
+    second = {"texts": ["a b c", "a b c"], "faults": [none, none]}
+    third = {"texts": ["a"] * 2, "faults": [none | {"stuck": ["a a"]}] * 2}
+    seeds = {0: first, 1000: second, 2000: third}
+    frame = sampler.table([{"cell": cell | {"seed": seed}, "result": result} for seed, result in seeds.items()])
+    rows = {row["seed"]: row for row in frame.to_dict("records")}
+    assert list(rows) == [1000, "0 and 1000", 0, 2000]
+    both = rows["0 and 1000"]
+    assert (both["prompts"], both["sentences"], both["temperature"]) == (4, 12, 0.5)
+    assert (both["clean"], both["again"], both["stuck"]) == (0.75, 0.25, 0)
+    assert both["clean_se"] == both["again_se"] == pytest.approx(0.25)
+    assert both["trigrams"] == pytest.approx((1 + (1 + 0.75) / 2) / 2)
+
+
+# --- tables of single runs --------------------------------------------------------------------------------------------
+
+
+def test_the_flops_table_takes_each_figure_from_its_cell() -> None:
+    names = ["active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"]
+    names += ["flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"]
+    result = {name: float(i) for i, name in enumerate(names)}
+    (row,) = flops.table([{"cell": DEFAULTS | {"epsilon": 5e-4}, "result": result}]).to_dict("records")
+    assert row == {"gen_length": 64, "epsilon": 5e-4, **result}
+
+
+def test_the_dynamics_table_by_hand() -> None:
+    """Eight steps: a quarter is the second, a half the fourth. One rise, from .3 to .4."""
+    ratio = [1.0, 0.9, 0.8, 0.3, 0.4, 0.2, 0.1, 0.1]
+    record = {"cell": DEFAULTS | {"epsilon": 5e-3}, "result": {"flops_ratio": ratio, "active_ratio": ratio}}
+    (row,) = dynamics.table([record]).to_dict("records")
+    assert {name: row[name] for name in ("at_25", "at_50", "at_75", "at_100", "rises")} == {
+        "at_25": 0.9,
+        "at_50": 0.3,
+        "at_75": 0.2,
+        "at_100": 0.1,
+        "rises": 1,
+    }
+    assert row["mean"] == pytest.approx(3.8 / 8)
+
+
+def test_dynamics_are_each_steps_share_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    curve = {"flops": [8.0, 3.0], "baseline_flops": [8.0, 12.0], "active": [4.0, 1.0], "present": [4.0, 5.0]}
+    monkeypatch.setattr(dynamics, "decode_cell", lambda *_: lab.Decoded([], {}, curve))
+    assert dynamics.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25], "active_ratio": [1, 0.2]}
+
+
+# --- Theorem 1 and its assumptions ------------------------------------------------------------------------------------
+
+
+def column(kl: list[float], jump: list[float] | None = None, first: int = 0) -> Drift:
+    """A run of one position whose tail begins with step `first`."""
+    steps = np.arange(len(kl))[:, None]
+    return Drift(np.array([kl]).T, steps >= first, np.array([jump or [np.nan] * len(kl)]).T)
+
+
+def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None:
+    """Against the dense network on the canvas of every step; the cell's lock rule plays no part."""
+    prompts = [[5, 6, 7], [8, 9]]
+    cell = grid(prompts=2, gen_length=6, temperature=1.0, seed=4, epsilon=10.0)[0]
+    runs = list(theory.drifts(IdsLab(lm, ids=prompts), cell, jumps=True))
+    for number, (ids, run) in enumerate(zip(prompts, runs, strict=True)):
+        steps = list(surelock.decode(lm, [ids], DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)))
+        fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(step.tokens for step in steps[:-1])]
+        logits = [lm.network(tokens)[0] for tokens in fed]
+        log_p = [z.log_softmax(-1) for z in logits]
+        assert run.kl.shape == run.tail.shape == run.jump.shape == (6, len(ids) + 6)
+        assert np.isinf(run.kl[0]).all() and np.isnan(run.jump[0]).all()
+        for s in range(1, 6):
+            kl = (log_p[s].exp() * (log_p[s] - log_p[s - 1])).sum(-1)
+            assert run.kl[s] == pytest.approx(kl.numpy(), rel=1e-6, abs=1e-14)
+            assert run.jump[s] == pytest.approx((logits[s] - logits[s - 1]).square().sum(-1).sqrt().numpy())
+        unmasked = {int(i): s.index for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]}
+        for i in range(len(ids) + 6):
+            # unmasked in step u, first seen in u + 1, first compared with itself in u + 2: pairs from u + 3 on
+            assert run.tail[:, i].tolist() == [s >= unmasked.get(i, 0) + 3 for s in range(6)]
+
+
+def test_only_whole_numbers_are_seeds() -> None:
+    assert (theory.prompt_seed(DEFAULTS, 7), theory.prompt_seed(DEFAULTS, "HumanEval/7")) == (7, 0)
+
+
+def test_ratios_are_each_step_over_the_one_before() -> None:
+    run = column([8.0, 4.0, 2.0, 3.0, 0.3, 1e-11, 5.0], first=3)
+    assert theory.ratios(run) == pytest.approx([1.5, 0.1, 1e-11 / 0.3])  # not 5 over what may be rounding
+
+
+def test_smoothness_is_over_the_root_of_the_kl_before() -> None:
+    run = column([np.inf, 4.0, 9.0, 1e-11, 4.0], [np.nan, 6.0, 10.0, 12.0, 7.0])
+    assert theory.smoothness(run) == pytest.approx([10 / 2, 12 / 3])
+
+
+def test_a_positions_rho_is_fitted_to_its_tail() -> None:
+    """3 * .8^s from step 3 on; what comes before and what is below the floor do not count; seven points are too few."""
+    falling = 3 * 0.8 ** np.arange(12.0)
+    early = np.concatenate(([50.0, 1e-5, 7.0], falling[3:]))
+    assert theory.position_rhos(column(early.tolist(), first=3)) == pytest.approx([0.8])
+    assert len(theory.position_rhos(column(early[:10].tolist(), first=3))) == 0
+    assert theory.position_rhos(column([*early.tolist(), 1e-12], first=3)) == pytest.approx([0.8])
+
+
+def test_a_fit_of_rho_is_least_squares_on_logarithms() -> None:
+    steps, kl = np.array([1, 2, 4, 7]), np.array([1.0, 0.9, 0.2, 0.3])
+    x, y = steps - steps.mean(), np.log(kl) - np.log(kl).mean()
+    assert theory.fit_rho(steps, kl) == pytest.approx(math.exp((x * y).sum() / (x * x).sum()))
+
+
+def test_the_tails_constant_by_hand() -> None:
+    """rho .49: roots of .7, so 1 + .7 + .49 for three steps and 1 / .3 for all."""
+    assert theory.tail_constant(0.49, 2.0) == pytest.approx(math.sqrt(2) * 2 / 0.3)
+    sums = theory.tail_constant(0.49, 2.0, np.array([0, 1, 3]))
+    assert sums == pytest.approx(math.sqrt(2) * 2 * np.array([0, 1, 1 + 0.7 + 0.49]))
+
+
+def drift_of_three() -> Drift:
+    """Twelve steps, tails from the third: one falls by half until it is below the floor, one by a fifth, one rises."""
+    s = np.arange(12.0)
+    kl = np.stack([1.5e-8 * 0.5**s, 0.2 * 0.8**s, 0.02 * 1.1**s], axis=1)
+    return Drift(kl, np.broadcast_to(s[:, None] >= 3, kl.shape).copy(), np.full_like(kl, np.nan))
+
+
+def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = drift_of_three()
+    monkeypatch.setattr(contraction, "drifts", lambda *_: iter([run]))
+    told = contraction.measure(Lab.__new__(Lab), DEFAULTS)
+    curve = run.kl[1:].mean(axis=1)
+    assert told["mean_kl"] == pytest.approx(curve)
+    x, y = np.arange(11) - 5, np.log(curve)
+    assert told["rho_mean"] == pytest.approx(math.exp((x * y).sum() / (x * x).sum()))
+    # what the third gains in a step, .002 (1.1)^s, is more than the second loses, .04 (.8)^s, from s = 9.4 on
+    assert told["mean_rises"] == pytest.approx(1 / 10)
+    # pairs above the floor: 3..8 of the first (1.5e-8 / 2^7 is the last above 1e-10), 3..11 of the others
+    assert told["rises"] == pytest.approx(9 / 24)
+    assert told["positions_ok"] == pytest.approx(2 / 3)
+    assert (told["ratio_50"], told["ratio_90"]) == pytest.approx((0.8, 1.1))
+    # fits need eight points: the first has five
+    assert told["rho"] == pytest.approx(0.95)
+    assert told["rho_90"] == pytest.approx(0.8 + 0.9 * 0.3)
+    assert told["rho_above_1"] == 0.5
+    assert told["settled"] == pytest.approx(4 / 27)
+
+
+def test_one_fit_of_three_is_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = np.arange(12.0)
+    kl = np.stack([0.8**s, 0.9**s, 1.1**s], axis=1)
+    run = Drift(kl, np.ones_like(kl, dtype=bool), np.ones_like(kl))
+    for experiment in (contraction, bound):
+        monkeypatch.setattr(experiment, "drifts", lambda *_, **__: iter([run]))
+    monkeypatch.setattr(Lab, "prompts", lambda *_: [1])
+    monkeypatch.setattr(bound, "locked_positions", lambda *_: {"kl": np.array([0.5])})
+    for experiment in (contraction, bound):
+        told = experiment.measure(Lab.__new__(Lab), DEFAULTS | {"fit_prompts": 1})
+        assert told["rho_above_1"] == pytest.approx(1 / 3) and told["rho"] == pytest.approx(0.9)
+
+
+def test_the_contraction_table_leaves_the_curve_out() -> None:
+    record = {"cell": DEFAULTS | {"temperature": 1.0, "prompts": 4}, "result": {"mean_kl": [1.0], "rho": 0.5}}
+    (row,) = contraction.table([record]).to_dict("records")
+    assert row == {"gen_length": 64, "temperature": 1.0, "prompts": 4, "rho": 0.5}
+
+
+def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    run = drift_of_three()
+    run = replace(run, jump=np.sqrt(np.concatenate((np.ones((1, 3)), run.kl[:-1]))) * [3.0, 2.0, 5.0])
+
+    def drifts(own: Lab, cell: Cell, *, jumps: bool) -> Any:
+        asked.append((cell["prompts"], cell["skip"], jumps))
+        return iter([run])
+
+    monkeypatch.setattr(bound, "drifts", drifts)
+    monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
+    monkeypatch.setattr(bound, "locked_positions", lambda own, cell, prompt: {"kl": np.array([prompt, 0.5])})
+    told = bound.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
+    assert asked == [(4, 16, True)]
+    assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
+    # |z_s - z_{s-1}| / sqrt(D_{s-1}): 3 six times, 2 and 5 nine times each
+    assert told["smooth_max"] == pytest.approx(5) and told["smooth_99"] == pytest.approx(5)
+    assert told["kl"] == [1, 0.5, 2, 0.5]
+
+
+def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[float]]:
+    """Of each locked position, as `locked_positions` tells it, from two runs that report the whole vocabulary."""
+    settings, ids = DecodeSettings(gen_length=12), [5, 6, 7, 8]
+    steps = list(surelock.decode(lm, [ids], settings, compute=rule, top_k=41))
+    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]]
+    alone = list(surelock.decode(lm, [ids], settings, unmask=surelock.Replay([commits]), top_k=41))
+
+    def log_p(step: surelock.Step, i: int) -> NDArray[np.float64]:
+        assert step.top_ids is not None and step.top_probs is not None
+        return step.top_probs[0, i][step.top_ids[0, i].argsort()].log().numpy()
+
+    out: dict[str, list[float]] = {name: [] for name in ("kl", "left", "error", "error_alone", "error_token")}
+    for t, step in enumerate(steps):
+        for i in step.newly_locked[0].nonzero()[:, 0].tolist():
+            final = log_p(alone[-1], i)
+            gap = np.abs(final - log_p(step, i))
+            values = (
+                float(step.kl[0, i]), 11 - t, gap.max(), np.abs(final - log_p(alone[t], i)).max(),
+                gap[int(steps[-1].tokens[0, i])],
+            )  # fmt: skip
+            for name, value in zip(out, values, strict=True):
+                out[name].append(float(value))
+    return out
+
+
+def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> None:
+    cell = grid(prompts=1, gen_length=12, epsilon=0.3, percentile=50.0)[0]
+    found = bound.locked_positions(Lab(lm), cell, Prompt(0, "", [5, 6, 7, 8]))
+    expected = errors_of(lm, LockRule(epsilon=0.3, percentile=50.0))
+    assert len(expected["kl"]) > 5 and found.keys() == expected.keys()
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values, rel=1e-5, abs=1e-9), name
+
+
+def test_the_bounds_table_by_hand() -> None:
+    """rho .25, so a tail of one step weighs 1, of two 1.5, of all 2. L is 10 or 1, and each is taken with sqrt 2."""
+    result = {
+        "rho": 0.25,
+        "smooth_max": 10 / math.sqrt(2),
+        "smooth_99": 1 / math.sqrt(2),
+        "kl": [0.01, 0.04, 0.09, 0.16],
+        "left": [1.0, 2.0, 0.0, 1.0],
+        "error": [0.5, 3.9, 1.0, 2.0],
+        "error_alone": [0.5, 0.25, 0.5, 1.0],
+        "error_token": [0.1, 0.2, 0.3, 0.5],
+    }
+    rows = bound.table([{"cell": DEFAULTS | {"epsilon": 5e-3}, "result": result}]).to_dict("records")
+    assert [(row["smooth"], row["steps"]) for row in rows] == [
+        ("max", "all"), ("max", "left"), ("99", "all"), ("99", "left"),
+    ]  # fmt: skip
+    assert [row["C_tail"] for row in rows] == pytest.approx([20, 15, 2, 1.5])
+    # bounds: 20 sqrt(D) = 2, 4, 6, 8; 10, 15, 0, 10 of them 1, 3, 0, 4; a tenth of both
+    assert [row["holds"] for row in rows] == [1.0, 0.5, 0.0, 0.0]
+    assert [row["holds_alone"] for row in rows] == [1.0, 0.75, 0.5, 0.25]
+    assert [row["loose"] for row in rows] == pytest.approx([4, (3 / 3.9 + 2) / 2, 0.4, (0.3 / 3.9 + 0.2) / 2])
+    assert [row["epsilon_at_1"] for row in rows] == pytest.approx([1 / 400, 1 / 225, 1 / 4, 1 / 2.25])
+    for row in rows:
+        assert (row["epsilon"], row["gen_length"], row["rho"], row["locked"]) == (5e-3, 64, 0.25, 4)
+        assert (row["error_50"], row["error_token_50"], row["error_alone_50"]) == pytest.approx((1.5, 0.25, 0.5))
+        assert (row["error_95"], row["error_token_95"]) == pytest.approx((2 + 0.85 * 1.9, 0.3 + 0.85 * 0.2))
+        # ranks 1 2 3 4 beside 1 4 2 3: 1 - 6 (0 + 4 + 1 + 1) / (4 * 15)
+        assert row["rank_correlation"] == pytest.approx(0.4)

@@ -1,0 +1,605 @@
+"""Every figure of our own in the README's Results and in the model card, computed anew from the committed cells.
+
+A sentence stands here with its figures computed, and must stand in the text word for word. Whatever figure is left in
+the text beside these sentences must be listed in ELSEWHERE, with the reason why no cell holds it. Nothing of
+`surelock.experiments` is used: what the experiments' tables compute is computed a second time.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from importlib import import_module
+from itertools import combinations, pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+import surelock
+from surelock.experiments.lab import Lab
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "assets" / "results"
+Array = NDArray[np.float64]
+Record = dict[str, Any]
+
+
+def words(text: str) -> str:
+    """Without line breaks, so that a sentence is found wherever its lines end."""
+    return " ".join(text.split())
+
+
+README = (ROOT / "README.md").read_text("utf-8")
+CARD = (ROOT / "assets" / "stories" / "README.md").read_text("utf-8")
+
+
+def section(text: str, heading: str) -> str:
+    """The text under a heading, up to the next of its rank."""
+    return text.split(f"\n## {heading}", 1)[1].split("\n## ", 1)[0]
+
+
+@cache
+def rows() -> dict[str, str]:
+    """What the table of Results says of ours, by experiment; the paper's own column is the paper's."""
+    found = {}
+    for line in section(README, "Results").splitlines():
+        if re.match(r"\| [^-|]", line):
+            name, _, here, why = (part.strip() for part in line[1:].removesuffix("|").split("|"))
+            found[name.split()[-1].strip("`")] = f"{here} | {why}"
+    return found
+
+
+# --- the cells --------------------------------------------------------------------------------------------------------
+
+
+@cache
+def records(experiment: str) -> list[Record]:
+    return [json.loads(line) for line in (RESULTS / experiment / "cells.jsonl").read_text("utf-8").splitlines()]
+
+
+def where(experiment: str, **cell: Any) -> list[Record]:
+    """The results of the cells with these settings."""
+    return [
+        record["result"]
+        for record in records(experiment)
+        if all(record["cell"].get(name) == value for name, value in cell.items())
+    ]
+
+
+def one(experiment: str, **cell: Any) -> Record:
+    (result,) = where(experiment, **cell)
+    return result
+
+
+# --- figures as the texts write them ----------------------------------------------------------------------------------
+
+
+def dot(value: float, digits: int = 3) -> str:
+    """.596, and -.014 (but 1.50)."""
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    return ("+" if value >= 0 else "") + dot(value, digits)
+
+
+def span(values: Iterable[float], write: Callable[[float], str] = dot) -> str:
+    """The least and the largest: .66 to 1.03."""
+    found = list(values)
+    return f"{write(min(found))} to {write(max(found))}"
+
+
+def two(value: float) -> str:
+    return dot(value, 2)
+
+
+def times(value: float) -> str:
+    return f"{dot(value, 2)}x"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+# --- estimates over prompts -------------------------------------------------------------------------------------------
+
+
+class Change:
+    """A figure over prompts: its value, and what each prompt adds to it, from which its error comes."""
+
+    def __init__(self, value: float, parts: Array) -> None:
+        self.value, self.parts = value, parts
+
+    def __sub__(self, other: Change) -> Change:
+        return Change(self.value - other.value, self.parts - other.parts)
+
+    @property
+    def error(self) -> float:
+        return float(np.std(self.parts, ddof=1) / math.sqrt(len(self.parts)))
+
+    @property
+    def z(self) -> float:
+        return self.value / self.error
+
+    def __str__(self) -> str:
+        return f"{signed(self.value)} ({dot(self.error)})"
+
+
+def together(changes: Iterable[Change]) -> Change:
+    """The mean of figures of the same prompts."""
+    found = list(changes)
+    return Change(float(np.mean([c.value for c in found])), np.mean([c.parts for c in found], axis=0))
+
+
+def mean(values: Any) -> Change:
+    x = np.asarray(values, dtype=float)
+    return Change(float(x.mean()), x - x.mean())
+
+
+def bits(result: Record) -> Change:
+    """Bits per character of all texts together: the ratio of sums, linearised."""
+    own, characters = np.array(result["nats"]) / math.log(2), np.array(result["characters"], dtype=float)
+    value = own.sum() / characters.sum()
+    return Change(float(value), (own - value * characters) / characters.mean())
+
+
+def changes(experiment: str, **cell: Any) -> list[tuple[Record, Change]]:
+    """(cell, change of the bits against the same sampler's baseline) of the locked cells with these settings."""
+    rule = ("epsilon", "visible_steps", "unlock_period", "percentile")
+    found = []
+    for record in records(experiment):
+        own = record["cell"]
+        if own["epsilon"] is not None and all(own[name] == value for name, value in cell.items()):
+            sampler = {name: value for name, value in own.items() if name not in rule}
+            found.append((own, bits(record["result"]) - bits(one(experiment, epsilon=None, **sampler))))
+    return found
+
+
+def change(experiment: str, **cell: Any) -> Change:
+    ((_, found),) = changes(experiment, **cell)
+    return found
+
+
+# --- Results: one function a row --------------------------------------------------------------------------------------
+
+EPSILONS = (5e-4, 5e-3, 5e-2)
+
+
+def prompt_tokens(count: int) -> int:
+    """Of the first openings together."""
+    tokenizer = Tokenizer.from_file(str(ROOT / "assets" / "stories" / "tokenizer.json"))
+    openings = (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
+    return sum(len(tokenizer.encode(text).ids) for text in openings[:count])
+
+
+def flops() -> list[str]:
+    def ratios(length: int, figure: str = "flops_ratio") -> str:
+        return ", ".join(f"{dot(one('flops', gen_length=length, epsilon=e)[figure])}x" for e in EPSILONS)
+
+    for result in where("flops"):
+        assert result["active_ratio"] == pytest.approx(result["flops_ratio"], abs=5e-4)
+    # The paper's F_base at 64 tokens is 64 times a row's FLOPs in LLaDA-8B, linear in the length of the sequence.
+    d, layers = 4096, 32
+    length = (9.017e11 / 64 / layers - 8 * d * d - 6 * d * 12288) / (4 * d)
+    prompts = prompt_tokens(16)
+    return [
+        f"{ratios(64)} (64); {ratios(256)} (256)",
+        f"of the paper's positions at 64 tokens {percent(1 - 64 / length)} % are prompt or pads (by its F_base), of "
+        f"ours {percent(prompts / (prompts + 16 * 64))} %",
+        f"its way: {ratios(64, 'flops_ratio_padded')} at 64",
+    ]
+
+
+def dynamics() -> list[str]:
+    def curve(percentile: float) -> list[float]:
+        return one("dynamics", gen_length=256, epsilon=5e-3, percentile=percentile)["flops_ratio"]
+
+    for result in where("dynamics"):
+        assert all(later <= before for before, later in pairwise(result["flops_ratio"]))
+    quarters = ", ".join(two(curve(20.0)[step - 1]) for step in (64, 128, 192, 256))
+    falls = -np.diff([1.0, *(curve(20.0)[step - 1] for step in (64, 128, 192, 256))])
+    assert 0.23 < falls.min() < falls.max() < 0.26  # steadily
+    return [
+        f"at 256, ε 5e-3, m = 20 %: {quarters} of the baseline after each quarter; never rises",
+        f"m = 10 % costs {times(np.mean(curve(10.0)))} in all, 40 % {times(np.mean(curve(40.0)))}",
+    ]
+
+
+def quality() -> list[str]:
+    greedy, every = changes("quality", remasking="low_confidence"), changes("quality")
+    sampled = {e: change("quality", remasking="entropy", epsilon=e) for e in (5e-4, 5e-3)}
+    totals = [bits(result).value for result in where("quality", epsilon=None)]
+    cells = [one("quality", **cell) for cell, _ in greedy]
+    tight, loose, both = (
+        together(c for cell, c in every if cell["epsilon"] in chosen) for chosen in ((5e-4,), (5e-3,), (5e-4, 5e-3))
+    )
+    assert abs(tight.z) < 1
+    return [
+        f"bits per character ({span(totals, two)}) change by {span((c.value for _, c in greedy), signed)}, errors "
+        f"{span(c.error for _, c in greedy)}, at {span((cell['flops_ratio'] for cell in cells), times)}",
+        f"{sampled[5e-4]} at ε 5e-4, {sampled[5e-3]} at 5e-3",
+        f"All {len(every)} together: {signed(both.value, 4)} ({dot(both.error, 4)}), z {both.z:.1f}",
+        f"the {len(every) // 2} at 5e-3 alone {loose}, z {loose.z:.1f}",
+        f"{span((equal('quality', cell) for cell, _ in every), percent)} % of the tokens stay the baseline's",
+    ]
+
+
+def equal(experiment: str, cell: Record) -> float:
+    """Share of the tokens that are the baseline's, up to the later first EOS and with it."""
+    ours, base = one(experiment, **cell), one(experiment, **cell | {"epsilon": None})
+    ends = [max(pair) + 1 for pair in zip(ours["ends"], base["ends"], strict=True)]
+    texts = zip(ours["tokens"], base["tokens"], ends, strict=True)
+    return float(np.mean([np.mean(np.equal(a[:end], b[:end])) for a, b, end in texts]))
+
+
+def runtime() -> list[str]:
+    def last(result: Record) -> float:
+        ratios = np.divide(result["step_tps"], result["step_tps_base"])
+        return float(ratios[-len(ratios) // 8 :].mean())
+
+    assert {len(result["tps_ratios"]) for result in where("runtime")} == {1}  # "measured once"
+    speed = {n: span((r["tps_ratio"] for r in where("runtime", gen_length=n)), times) for n in (64, 256)}
+    efficiency = span((r["tps_ratio"] * r["flops_ratio"] for r in where("runtime")), two)
+    late = [last(result) for result in where("runtime", gen_length=256)]
+    return [
+        f"{speed[64]} (64), {speed[256]} (256); efficiency {efficiency}",
+        f"The last eighth of the steps at 256 is {span(late, '{:.0f}'.format)} times faster",
+    ]
+
+
+def selection() -> list[str]:
+    found = [
+        one("selection", gen_length=256, epsilon=e, select_fraction=k)
+        for e, k in ((5e-4, 1.0), (None, 0.8), (5e-4, 0.8))
+    ]
+    assert 0.8 < found[1]["flops_ratio"] < 0.81
+    return [
+        "at 256: " + ", ".join(f"{times(r['tps_ratio'])} ({times(r['flops_ratio'])})" for r in found),
+        "computing .8 of the rows costs .80: .64 is k squared, and .28 is not .54 times .64",
+    ]
+
+
+def epsilon() -> list[str]:
+    def told(e: float, *, first: bool = False) -> str:
+        own = change("epsilon", epsilon=e)
+        named = (" bits", "error ") if first else ("", "")
+        return f"{cost(e)} ({signed(own.value)}{named[0]}, {named[1]}{dot(own.error)})"
+
+    def cost(e: float) -> str:
+        return times(one("epsilon", epsilon=e)["flops_ratio"])
+
+    every = [found for _, found in changes("epsilon")]
+    assert all(0 < found.z < 2 for found in every) and len(every) == 7
+    pooled = together(every)
+    return [
+        f"at 5e-8 {cost(5e-8)}, 5e-5 {told(5e-5, first=True)}, 5e-4 {told(5e-4)}, 5e-3 {told(5e-3)}, 5e-2 {told(5e-2)}"
+        ": all upwards, none by two errors of its own; the seven together "
+        f"{signed(pooled.value, 4)} ({dot(pooled.error, 4)}), z {pooled.z:.1f}",
+        "posteriors never stop moving by 5e-8",
+    ]
+
+
+def contraction() -> list[str]:
+    falls, scatter, rises, expected = [], [], [], []
+    for result in where("contraction"):
+        curve = np.log(result["mean_kl"])
+        step = np.arange(len(curve))
+        slope, start = np.polyfit(step, curve, 1)
+        falls.append(-slope)
+        scatter.append(float(np.std(curve - slope * step - start, ddof=2)))
+        rises.append(float(np.mean(np.diff(curve) > 0)))
+        expected.append(0.5 * (1 + math.erf(slope / scatter[-1] / 2)))  # P(a line with normal scatter rises)
+    assert {percent(share) for share in expected} == {"49"}
+    prompts = {record["cell"]["prompts"] for record in records("contraction")}
+    return [
+        f"it falls by {span((100 * f for f in falls), lambda f: dot(f, 1))} % a step and scatters by "
+        f"{span(scatter, percent)} % around that: it rises in {span(rises, percent)} % of the steps, as a line with "
+        f"such scatter would ({percent(expected[0])} %)",
+        f"Single positions rise in {span((r['rises'] for r in where('contraction')), percent)} %, and "
+        f"{span((100 * r['positions_ok'] for r in where('contraction')), lambda f: dot(f, 1))} % of them never do",
+        f"the scatter is mostly that of {prompts.pop()} prompts",
+    ]
+
+
+def bound() -> list[str]:
+    last_step, loose, correlations = [], [], []
+    for result in where("bound"):
+        kl, left, error = (np.array(result[name]) for name in ("kl", "left", "error"))
+        root = math.sqrt(result["rho"])
+        for smooth in ("smooth_max", "smooth_99"):
+            scale = math.sqrt(2) * result[smooth] * np.sqrt(kl) / (1 - root)
+            sums = {"all": scale, "left": scale * (1 - root**left)}
+            assert (error <= sums["all"]).all()
+            assert ((error <= sums["left"]) == (left > 0)).all()  # it fails exactly where nothing was left
+            loose += [float(np.median(own / error)) for own in sums.values()]
+        last_step.append(100 * float(np.mean(left == 0)))
+        correlations.append(float(np.corrcoef(kl.argsort().argsort(), error.argsort().argsort())[0, 1]))
+    assert [round(math.log10(value)) for value in (min(loose), max(loose))] == [3, 5]
+    return [
+        "the theorem's sum holds at every locked position, 10³ to 10⁵ times too loose; the proof's finite sum at all "
+        f"that had a step left (the other {span(last_step, '{:.1f}'.format)} % locked in the last step, for which it "
+        "is empty)",
+        f"rank correlation {span(correlations, two)}",
+    ]
+
+
+@cache
+def visibility() -> dict[tuple[float, float, int], Change]:
+    """Change of the bits by (temperature, epsilon, visible_steps)."""
+    return {(c["temperature"], c["epsilon"], c["visible_steps"]): found for c, found in changes("seen")}
+
+
+def fewer_steps(temperature: float, epsilon: float, fewer: int, more: int) -> Change:
+    """What seeing a token for fewer steps costs, in bits of the same prompts."""
+    return visibility()[temperature, epsilon, fewer] - visibility()[temperature, epsilon, more]
+
+
+def seen() -> list[str]:
+    at = {v: f"{visibility()[1.0, 5e-2, v]}" for v in (0, 1, 2)}
+    cost = {v: two(one("seen", temperature=1.0, epsilon=5e-2, visible_steps=v)["active_ratio"]) for v in (0, 1, 2)}
+    settings = list(product((0.0, 0.5, 1.0), EPSILONS))
+    compared = [fewer_steps(*own, *pair) for own in settings for pair in combinations((0, 1, 2), 2)]
+    literal = fewer_steps(1.0, 5e-2, 0, 1)
+    assert sum(abs(other.z) > abs(literal.z) for other in compared) == 2  # "the third largest"
+    pooled = together(fewer_steps(*own, 0, 1) for own in settings)
+    every = together(visibility().values())
+    return [
+        f"at temperature 1, ε 5e-2: literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at "
+        f"{cost[1]}, `2` {at[2]} at {cost[2]}",
+        f"Paired, literal costs {dot(literal.value)} ({dot(literal.error)}) more than `1` there, but that is the third "
+        f"largest of {len(compared)} such comparisons; over all nine settings it is {signed(pooled.value, 4)} "
+        f"({dot(pooled.error, 4)}): no clear difference",
+        f"All {len(visibility())} locked settings together change the bits by {every}, z {every.z:.1f}",
+    ]
+
+
+PAGE = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
+CHOICE, FRESH = (0, 1000), (2000,)
+KINDS = ("again", "strangers", "stuck")
+
+
+def share(kind: str, seeds: Iterable[int] | None = None, **settings: Any) -> Change:
+    """Of the continuations with a fault of this kind ("clean": with none); an opening of several seeds counts once."""
+    runs = [
+        record["result"]["faults"]
+        for record in records("sampler")
+        if all(record["cell"][name] == value for name, value in settings.items())
+        and (seeds is None or record["cell"]["seed"] in seeds)
+    ]
+    values = [
+        [not any(fault[k] for k in KINDS) if kind == "clean" else bool(fault[kind]) for fault in run] for run in runs
+    ]
+    return mean(np.mean(values, axis=0))
+
+
+def with_error(found: Change) -> str:
+    return f"{percent(found.value)} % ({percent(found.error)})"
+
+
+def sampler() -> list[str]:
+    unlimited = PAGE | {"no_repeat_ngram_size": 0}
+    assert {record["cell"]["prompts"] for record in records("sampler")} == {96}
+    before, after = ({k: share(k, CHOICE, **s).value for k in KINDS} for s in (unlimited, PAGE))
+    return [
+        f"{len(samplers())} samplers for the embedded model, faults counted in 96 or 192 continuations each: the "
+        "page's (`entropy`, temperature .5, blocks of 32, `no_repeat_ngram_size` 5) has none in "
+        f"{with_error(share('clean', CHOICE, **PAGE))} of the 192 that it was chosen by, in "
+        f"{with_error(share('clean', FRESH, **PAGE))} of 96 with other seeds",
+        f"without the last {with_error(share('clean', CHOICE, **unlimited))} and "
+        f"{with_error(share('clean', FRESH, **unlimited))}: repetition goes from {percent(before['again'])} to "
+        f"{percent(after['again'])} %, names from nowhere stay at {percent(before['strangers'])} to "
+        f"{percent(after['strangers'])} %",
+    ]
+
+
+def unlock() -> list[str]:
+    plain, probed = (one("unlock", epsilon=5e-3, unlock_period=period) for period in (None, 4))
+    before, after = (change("unlock", epsilon=5e-3, unlock_period=period) for period in (None, 4))
+    return [
+        f"probes every 4 steps cost {times(probed['flops_ratio'] - plain['flops_ratio'])} of the FLOPs and change "
+        f"nothing (bits {signed(after.value, 4)} against {signed(before.value, 4)}, error {dot(after.error)})",
+    ]
+
+
+ROWS: dict[str, Callable[[], list[str]]] = {
+    "flops": flops,
+    "dynamics": dynamics,
+    "quality": quality,
+    "runtime": runtime,
+    "selection": selection,
+    "epsilon": epsilon,
+    "contraction": contraction,
+    "bound": bound,
+    "seen": seen,
+    "sampler": sampler,
+    "unlock": unlock,
+}
+#: Figures that no cell holds, and why.
+ELSEWHERE: dict[str, dict[str, str]] = {
+    "HumanEval": {"20.3": "the paper's", "14": "20.3 % of 69", "69": "20.3 % is 14 of them", "70": "the paper's"},
+    "runtime": {"28": "beside a second measurement, which is not kept"},
+}
+
+
+def figures(text: str) -> set[str]:
+    """Every number in a text, but those in code and in names such as A2."""
+    text = re.sub(r"`[^`]*`|\bA\d|Exp\. \d|Algorithm 1|Theorem 1|Eq\. \d", " ", text)
+    return {found.rstrip(".,") for found in re.findall(r"[.\d][\d.,]*(?:e-\d+)?", text) if re.search(r"\d", found)}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_results_come_from_the_cells(row: str) -> None:
+    for sentence in ROWS[row]():
+        assert sentence in rows()[row]
+
+
+@pytest.mark.parametrize("row", rows())
+def test_no_figure_of_the_results_is_without_its_cells(row: str) -> None:
+    rest = rows()[row]
+    for sentence in ROWS.get(row, list)():
+        rest = rest.replace(sentence, " ")
+    assert figures(rest) <= ELSEWHERE.get(row, {}).keys()
+
+
+def test_the_sizes_in_the_heading() -> None:
+    """5.9 M parameters, in bfloat16; LLaDA-8B has 8.0 G."""
+    index = json.loads((ROOT / "assets" / "stories" / "model.safetensors.index.json").read_text("utf-8"))
+    parameters = index["metadata"]["total_size"] / 2
+    text = words(section(README, "Results"))
+    assert f"here ({parameters / 1e6:.1f} M parameters)" in text
+    assert f"a model {round(8.0e9 / parameters, -2):,.0f} times smaller" in text
+
+
+# --- where the cells come from ----------------------------------------------------------------------------------------
+
+
+def test_the_cells_are_of_the_weights_that_ship(stories: surelock.LanguageModel) -> None:
+    setup = Lab(stories).setup()
+    for name in ROWS:
+        assert [record["setup"] for record in records(name)] == [setup] * len(records(name)), name
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_cells_are_those_that_the_command_measures(name: str) -> None:
+    asked = import_module(f"surelock.experiments.{name}").GRIDS["stories"]
+    if name in ("runtime", "selection"):  # measured before the samplers took turns in going first
+        asked = [cell | {"repeats": 1} for cell in asked]
+    assert [record["cell"] for record in records(name)] == asked
+    assert f"`python -m surelock experiment {name} --model stories --preset stories" in (
+        RESULTS / name / "table.md"
+    ).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_tables_are_of_the_cells(name: str) -> None:
+    experiment = import_module(f"surelock.experiments.{name}")
+    table = experiment.table(records(name)).to_csv(index=False, lineterminator="\n")
+    assert (RESULTS / name / "table.csv").read_text("utf-8") == table
+
+
+# --- the model card ---------------------------------------------------------------------------------------------------
+
+SAMPLER = ("temperature", "remasking", "block_length", "no_repeat_ngram_size")
+
+
+def new_trigrams(**settings: Any) -> float:
+    """Share of the word trigrams that are new in their continuation, the mean over continuations."""
+    shares = []
+    for result in where("sampler", **settings):
+        for text in result["texts"]:
+            said = re.findall(r"\w+", text.lower())
+            trigrams = list(zip(said, said[1:], said[2:], strict=False))
+            shares += [len(set(trigrams)) / len(trigrams)] if trigrams else []
+    return float(np.mean(shares))
+
+
+def samplers() -> list[dict[str, Any]]:
+    """The settings that were compared, each once."""
+    found = {tuple(record["cell"][name] for name in SAMPLER): None for record in records("sampler")}
+    return [dict(zip(SAMPLER, own, strict=True)) for own in found]
+
+
+def sampler_lines() -> list[str]:
+    """The card's table of samplers; the seeds that had no part in the choice are left out."""
+    lines = []
+    for settings in samplers():
+        runs = [r for seed in CHOICE for r in where("sampler", seed=seed, **settings)]
+        counted = [with_error(share(kind, CHOICE, **settings)) for kind in (*KINDS, "clean")]
+        new = np.mean([new_trigrams(seed=s, **settings) for s in CHOICE if where("sampler", seed=s, **settings)])
+        marks = "**" if settings == PAGE else ""
+        cells = [*map(str, settings.values()), str(96 * len(runs)), *counted, f"{new:.2f}"]
+        lines.append("| " + " | ".join(f"{marks}{cell}{marks}" for cell in cells) + " |")
+    return lines
+
+
+def visibility_lines() -> list[str]:
+    lines = []
+    for t, e in product((0.0, 0.5, 1.0), EPSILONS):
+        active = [one("seen", temperature=t, epsilon=e, visible_steps=v)["active_ratio"] for v in (0, 1, 2)]
+        cells = [f"{visibility()[t, e, v]} r {dot(active[v])}" for v in (0, 1, 2)]
+        lines.append(f"| {t:g} | {e:.0e} | ".replace("e-0", "e-") + " | ".join(cells) + " |")
+    return lines
+
+
+def compared_samplers() -> list[str]:
+    """The card's sentences on the samplers."""
+    limited = [own for own in samplers() if own["no_repeat_ngram_size"] == 5]
+    pairs = [(own, own | {"no_repeat_ngram_size": 0}) for own in limited]
+    pairs = [(own, unlimited) for own, unlimited in pairs if unlimited in samplers()]
+    told = {}
+    for kind in (*KINDS, "clean"):
+        after, before = (together(share(kind, (0,), **pair[i]) for pair in pairs) for i in (0, 1))
+        told[kind] = before.value, after.value, after - before
+    again, stranger, stuck, clean = (
+        f"{percent(before)} % and {percent(after)} % ({{}}{signed(100 * c.value, 1)}, {{}}{dot(100 * c.error, 1)})"
+        for before, after, c in told.values()
+    )
+
+    def cleanest(*temperatures: float) -> str:
+        kept = [s for s in limited if s["remasking"] == "entropy" and s["temperature"] in temperatures]
+        return percent(together(share("clean", CHOICE, **s) for s in kept).value)
+
+    # what these weights' predecessor shipped with
+    former = {"temperature": 0.6, "remasking": "entropy", "block_length": 16, "no_repeat_ngram_size": 0}
+    better = share("clean", CHOICE, **PAGE) - share("clean", CHOICE, **former)
+    assert len(pairs) == 11
+    fresh = share("clean", FRESH, **PAGE)
+    return [
+        "Over eleven settings with and without it, openings paired: a sentence again "
+        f"{again.format('difference ', 'error ')}, a stranger {stranger.format('', '')}, stuck {stuck.format('', '')}, "
+        f"clean {clean.format('', '')}",
+        f"clean {cleanest(0.3, 0.4, 0.5)} % at 0.3 to 0.5 in all block lengths, {cleanest(0.6)} % at 0.6, "
+        f"{cleanest(0.7)} % at 0.7",
+        f"{percent(share('clean', (0,), **PAGE).value)} % with the first seeds and "
+        f"{percent(share('clean', (1000,), **PAGE).value)} % with the second",
+        f"has {percent(share('clean', CHOICE, **former).value)} % on these weights; the difference is "
+        f"{percent(better.value)} points (error {percent(better.error)})",
+        f"With the third, which had no part in the choice, {with_error(fresh)} are clean",
+    ]
+
+
+def card_dynamics() -> list[str]:
+    page = one("quality", **{k: PAGE[k] for k in PAGE}, epsilon=5e-4)
+    literal = fewer_steps(1.0, 5e-2, 0, 1), fewer_steps(1.0, 5e-2, 0, 2)
+    largest = fewer_steps(0.0, 5e-2, 2, 1)
+    settings = list(product((0.0, 0.5, 1.0), EPSILONS))
+    pooled = [together(fewer_steps(*own, 0, more) for own in settings) for more in (1, 2)]
+    compared = [fewer_steps(*own, *pair) for own in settings for pair in combinations((0, 1, 2), 2)]
+    assert max(abs(other.z) for other in compared) == largest.z
+
+    def cost(found: Change, digits: int = 3) -> str:
+        return f"{dot(found.value, digits)} ({dot(found.error, digits)})"
+
+    return [
+        f"active ratio {dot(page['active_ratio'])}; {percent(page['locked'])} % of the positions, prompts among them, "
+        "are locked at the end",
+        f"costs {cost(literal[0])} more than one visible step and {cost(literal[1])} more than two",
+        f"at temperature 0, where two steps cost {cost(largest)} more than one",
+        f"Over all nine settings the letter costs +{cost(pooled[0], 4)} more than one step and +{cost(pooled[1], 4)} "
+        "more than two",
+    ]
+
+
+def card_limits() -> list[str]:
+    found = {kind: share(kind, CHOICE, **PAGE) for kind in (*KINDS, "clean")}
+    without = {kind: f"{percent(1 - own.value)} % ({percent(own.error)})" for kind, own in found.items()}
+    fresh = share("clean", FRESH, **PAGE)
+    return [
+        f"{without['strangers']} of the 192 continuations above keep their names, {without['again']} say no sentence "
+        f"twice, {with_error(found['clean'])} have no fault that the rule finds, {with_error(fresh)} of those with "
+        "other seeds",
+        f"{fresh.value:.2f} to the power of 20 is {percent(round(fresh.value, 2) ** 20)} %",
+    ]
+
+
+@pytest.mark.parametrize("claims", [sampler_lines, visibility_lines, compared_samplers, card_dynamics, card_limits])
+def test_the_cards_figures_come_from_the_cells(claims: Callable[[], list[str]]) -> None:
+    for sentence in claims():
+        assert sentence in words(CARD)

@@ -1,0 +1,300 @@
+"""What is timed, on a clock that only moves when a test moves it: every figure below is worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from labs import IdsLab
+
+import surelock
+from surelock import DecodeSettings, Everything, LockRule
+from surelock.decoding import posterior, stopwatch
+from surelock.decoding.choices import Decoder
+from surelock.decoding.loop import decode
+from surelock.decoding.posterior import PosteriorReader
+from surelock.experiments import bench, roofline, runtime, selection, timing
+from surelock.experiments.bench import DecodeBench
+from surelock.experiments.grid import grid
+from surelock.experiments.roofline import Roofline
+
+CPU = torch.device("cpu")
+
+
+class HandClock:
+    """In the place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
+    own = HandClock()
+    monkeypatch.setattr(stopwatch, "time", own)
+    monkeypatch.setattr(timing, "time", own)
+    return own
+
+
+def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
+    watch = stopwatch.Stopwatch(CPU)
+    clock.now = 10.0
+    watch.start()
+    clock.now += 1
+    with watch.excluded():
+        clock.now += 20
+    with watch.excluded(when=False):
+        clock.now += 300
+    assert watch.seconds() == 301
+    clock.now += 4
+    assert watch.seconds() == 305
+    watch.start()
+    clock.now += 2
+    assert watch.seconds() == 2
+
+
+def test_observation_is_not_a_steps_time(
+    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The KL takes 7 s, bringing the likely tokens over 100 s: the first counts where the rule needs it only."""
+    compare, to_host = PosteriorReader._compare, posterior._to_host
+
+    def slow_compare(*given: Any) -> torch.Tensor:
+        clock.now += 7
+        return compare(*given)
+
+    def slow_to_host(stacked: torch.Tensor) -> tuple[Any, ...]:
+        clock.now += 100 * (stacked.dim() == 3)  # ids and probabilities of each row
+        return to_host(stacked)
+
+    monkeypatch.setattr(PosteriorReader, "_compare", slow_compare)
+    monkeypatch.setattr(posterior, "_to_host", slow_to_host)
+    settings = DecodeSettings(gen_length=3)
+    for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
+        steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
+        assert [step.seconds for step in steps] == [seconds] * 3
+    assert clock.now == 2 * 3 * 107
+
+
+# --- `runtime` and `selection`: E2E-TPS and Step-TPS ------------------------------------------------------------------
+
+
+class Scripted:
+    """Decoding whose time is written down: before the first step of a batch 0.5 s, then each step's, doubled in the
+    second repeat. Every step unmasks two tokens of each sequence and costs 30 FLOPs of 100.
+    """
+
+    seconds = {"baseline": (1.0, 3.0), "locked": (1.0, 1.0)}  # noqa: RUF012
+    flops = {"baseline": 100.0, "locked": 30.0}  # noqa: RUF012
+
+    def __init__(self, clock: HandClock) -> None:
+        self.clock, self.order = clock, []
+        self.started = {"baseline": 0, "locked": 0}
+
+    def __call__(self, lm: surelock.LanguageModel, ids: list[list[int]], **decoder: Any) -> Iterator[Any]:
+        name = "baseline" if decoder["compute"] == Everything() else "locked"
+        self.order.append(name)
+        self.started[name] += 1
+        slow = 2 if self.started[name] > 3 else 1  # one start to warm up, then two batches a repeat
+        self.clock.now += 0.5
+        for index, seconds in enumerate(self.seconds[name]):
+            self.clock.now += slow * seconds
+            every = torch.full((len(ids),), 100.0)
+            yield SimpleNamespace(
+                index=index,
+                newly_unmasked=torch.ones(len(ids), 2, dtype=torch.bool),
+                flops=every * self.flops[name] / 100,
+                baseline_flops=every,
+            )
+
+
+def test_throughput_is_tokens_over_the_seconds_of_all_batches(
+    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted = Scripted(clock)
+    monkeypatch.setattr(timing, "decode", scripted)
+    cell = grid(prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=2)[0]
+    told = timing.compare_speed(IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]]), cell)
+    # seconds of a repeat, two batches each. baseline: 2 (.5 + 1 + 3), 2 (.5 + 2 + 6); locked: 2 (.5 + 1 + 1), 2 (4.5)
+    assert told["e2e_tps_base"] == pytest.approx(24 / (9 + 17))
+    assert told["e2e_tps"] == pytest.approx(24 / (5 + 9))
+    assert told["tps_ratio"] == pytest.approx(26 / 14)
+    assert told["tps_ratios"] == pytest.approx([9 / 5, 17 / 9])
+    assert told["flops_ratio"] == pytest.approx(0.3)
+    # tokens of a step, 3 x 2 in each repeat, over its seconds; what passes before a batch counts to its first step
+    assert told["step_tps_base"] == pytest.approx([12 / (2 * 1.5 + 2 * 2.5), 12 / (2 * 3 + 2 * 6)])
+    assert told["step_tps"] == pytest.approx([12 / (2 * 1.5 + 2 * 2.5), 12 / (2 * 1 + 2 * 2)])
+    base, ours = ["baseline"] * 2, ["locked"] * 2
+    assert scripted.order[2:] == base + ours + ours + base
+    assert (told["threads"], told["device"]) == (torch.get_num_threads(), "cpu")
+
+
+@pytest.mark.parametrize("experiment", [runtime, selection])
+def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
+    repeats = {cell["repeats"] for cells in experiment.GRIDS.values() for cell in cells}
+    assert all(count >= 2 and count % 2 == 0 for count in repeats)
+
+
+def test_the_runtime_table_by_hand() -> None:
+    """16 steps: an eighth is two. The baseline makes 10 tokens/s; the locked run 5, 15, then 20, at last 40, 60."""
+    cell = grid(batch=4, gen_length=64, epsilon=5e-3, repeats=2)[0]
+    result = {
+        "e2e_tps_base": 10.0,
+        "e2e_tps": 18.0,
+        "tps_ratio": 1.8,
+        "tps_ratios": [1.5, 2.1],
+        "flops_ratio": 0.5,
+        "step_tps_base": [10.0] * 16,
+        "step_tps": [5.0, 15.0, *[20.0] * 12, 40.0, 60.0],
+        "threads": 2,
+        "device": "cpu",
+    }
+    (row,) = runtime.table([{"cell": cell, "result": result}]).to_dict("records")
+    assert row == {
+        "batch": 4,
+        "gen_length": 64,
+        "epsilon": 5e-3,
+        "e2e_tps_base": 10.0,
+        "e2e_tps": 18.0,
+        "tps_ratio": 1.8,
+        "flops_ratio": 0.5,
+        "tps_ratio_min": 1.5,
+        "tps_ratio_max": 2.1,
+        "step_ratio_first": 1.0,
+        "step_ratio_last": 5.0,
+        "efficiency": 0.9,
+        "device": "cpu",
+        "threads": 2,
+    }
+
+
+def test_the_selection_table_names_the_methods() -> None:
+    cells = [cell for cell in selection.GRIDS["stories"] if cell["gen_length"] == 256]
+    result = {"tps_ratio": 1.5, "flops_ratio": 0.25, "device": "cpu"}
+    frame = selection.table([{"cell": cell, "result": result} for cell in cells])
+    assert frame.to_dict("records") == [
+        {"gen_length": 256, "method": method, **result}
+        for method in ("selection k=0.8", "locking", "locking and selection k=0.8")
+    ]
+
+
+# --- `bench decode` ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def benched(lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> DecodeBench:
+    """A benchmark of two sequences that has run once, on a device of 1 kB/s and .5 MFLOP/s."""
+    device = Roofline(bandwidth=1e3, rate=5e5, weight_bytes=500, head_flops=10.0)
+    monkeypatch.setattr(Roofline, "measure", lambda network: device)
+    settings = DecodeSettings(gen_length=4)
+    made = DecodeBench(lm, [[5, 6, 7], [8]], Decoder(settings=settings, compute=LockRule(epsilon=5.0, percentile=None)))
+    made.repeat()
+    return made
+
+
+def test_bench_times_each_call_under_its_own_name(
+    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = []
+
+    def slow(lm: surelock.LanguageModel, prompts: Any, **decoder: Any) -> Iterator[Any]:
+        name = "baseline" if decoder["compute"] == Everything() else "locked"
+        for step in decode(lm, prompts, **decoder):
+            order.append(name)
+            clock.now += {"baseline": 4.0, "locked": 1.0}[name] + step.index
+            yield step
+
+    def forward(self: DecodeBench, step: Any) -> Any:
+        everything = int(step.computed.sum()) == sum(self.lengths)
+        return lambda: setattr(clock, "now", clock.now + (0.5 if everything else 0.25))
+
+    monkeypatch.setattr(bench, "decode", slow)
+    monkeypatch.setattr(DecodeBench, "_forward_alone", forward)
+    rule = LockRule(epsilon=5.0, percentile=None)
+    made = DecodeBench(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
+    made.repeat()
+    assert made.seconds == {
+        "baseline": [[4, 5, 6]],
+        "baseline forward": [[0.5] * 3],
+        "locked": [[1, 2, 3]],
+        "locked forward": [[0.5 if step.computed.all() else 0.25 for step in made.steps["locked"]]],
+    }
+    assert 0.25 in made.seconds["locked forward"][0]
+    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
+    assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3))
+
+
+def test_bench_figures_by_hand(benched: DecodeBench) -> None:
+    benched.seconds = {
+        "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0]],
+        "baseline forward": [[4.0] * 4, [4.0] * 4, [9.0] * 4],
+        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
+        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 3,
+    }
+    told = benched.result()
+    own = {name: float(sum(step.flops.sum() for step in steps)) for name, steps in benched.steps.items()}
+    ratio = own["locked"] / own["baseline"]
+    assert 0.2 < ratio < 0.9
+    assert told["flops_ratio"] == pytest.approx(ratio)
+    assert told["baseline_step_ms"] == 5000 and told["locked_step_ms"] == 2500 and told["locked_last_step_ms"] == 1000
+    assert told["baseline_tps"] == pytest.approx(8 / 20) and told["locked_tps"] == pytest.approx(8 / 10)
+    assert told["speedup"] == pytest.approx(2.0)
+    assert told["efficiency"] == pytest.approx(2.0 * ratio)
+    assert told["forward_speedup"] == pytest.approx(16 / 6)
+    # beside the forward, in units of the baseline's median step of 5 s: 1 in each; 2, 1, 1, 0
+    assert told["baseline_other_share"] == pytest.approx(0.2)
+    assert told["locked_other_share"] == pytest.approx((0.4 + 0.2 + 0.2 + 0) / 4)
+    assert told["locked_other_share_p90"] == pytest.approx(0.2 + 0.7 * 0.2)
+    computed = sum(int(step.computed.sum()) for step in benched.steps["locked"])
+    assert told["active_ratio"] == pytest.approx(computed / (4 * 12))
+
+
+def test_bench_rooflines(benched: DecodeBench) -> None:
+    told = benched.result()
+    assert told["copy_bandwidth_gb_s"] == pytest.approx(1e-6) and told["matmul_tflop_s"] == pytest.approx(5e-7)
+    every = []
+    for name, steps in benched.steps.items():
+        least = [
+            max(0.5, (float(step.flops.sum()) + 10 * int(step.computed.sum())) / 5e5)  # 500 bytes at 1 kB/s
+            for step in steps
+        ]
+        assert told[f"{name}_roofline_step_ms"] == pytest.approx(1e3 * np.median(least))
+        assert told[f"{name}_roofline_tps"] == pytest.approx(8 / sum(least))
+        every += least
+    assert min(every) == 0.5 < max(every)  # some steps wait for the weights, some for the products
+
+
+def test_the_roofline_is_the_later_of_reading_the_weights_and_multiplying() -> None:
+    device = Roofline(bandwidth=100.0, rate=10.0, weight_bytes=500, head_flops=3.0)
+    assert device.seconds(20.0, 2) == 5.0
+    assert device.seconds(94.0, 2) == 10.0
+
+
+def test_the_roofline_is_measured_in_bytes_and_flops(
+    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roofline, "_SIZES", {"cpu": (1000, 10)})
+    monkeypatch.setattr(roofline, "_best", lambda call, device: 2.0)
+    device = Roofline.measure(lm.network)
+    assert (device.bandwidth, device.rate) == (1000.0, 1000.0)  # 1000 bytes read and written, 2 * 10^3 FLOPs, in 2 s
+    embedding = lm.network.embed.weight
+    every = sum(p.numel() * p.element_size() for p in lm.network.parameters())
+    assert device.weight_bytes == every - embedding.numel() * embedding.element_size()  # not tied: read by rows only
+    assert device.head_flops == 2 * 41 * 32
+
+
+def test_a_roofline_call_is_its_median(clock: HandClock) -> None:
+    takes = iter([9.0, 1.0, 2.0, 3.0, 8.0])
+    assert roofline._best(lambda: setattr(clock, "now", clock.now + next(takes)), CPU, repeats=5) == 3.0
+
+
+def test_the_packed_forward_is_compared_with_the_dense_one(lm: surelock.LanguageModel) -> None:
+    told = bench._dense_comparison(lm, 4, 2, 2)
+    assert told["packed_over_dense"] == pytest.approx(told["packed_ms"] / told["dense_ms"])
