@@ -14,6 +14,7 @@ from torch import Tensor
 import surelock
 from surelock import (
     BlockCache,
+    BudgetRule,
     DecodeSettings,
     DelayedCache,
     Entropy,
@@ -61,6 +62,8 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "dual": ({"block_length": 4}, {"compute": BlockCache()}),
     "prefix": ({"block_length": 4}, {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)}),
     "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
+    "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
+    "smoothed": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, smoothing=0.5)}),
     "events": ({}, {"events": EVENTS}),
 }
 LOCKS = [name for name, (_, choices) in RUNS.items() if choices.get("compute", Everything()).locks]

@@ -871,6 +871,29 @@ def test_oracle_computes_by_hand(models) -> None:
     assert computed(oracle.DelayedCache(99)) == [17, 17, 14, 12, 17, 17, 6, 4]
     whole = {"gen_length": 8, "steps": 8}
     assert computed(oracle.DelayedCache(3), **whole) == [9, 9, 7, 9, 5, 4, 9, 2]
+    assert computed(oracle.BudgetRule(0.4), gen_length=16, steps=16, block_length=16) == [17] + [7] * 15
+
+
+def test_oracle_spends_a_budget_by_hand(models) -> None:
+    """Ten rows, one at a time written at 4 and then at 7: half of the rows, of which two may be masks of the block."""
+    plan = oracle.Plan(gen_length=8, steps=8, block_length=8, rule=oracle.Rule(None, oracle.BudgetRule(0.5)))
+    run = oracle.Run(models["llada"].network, [5, 9], plan, MASK, EOS, None)
+    everything = set(range(10))
+    assert run.budgeted(0, everything, 0.5) == everything
+    run.visible[:2] = 1, 1
+    run.last_computed, run.last_confidence = [0] * 10, [0, 0, 0.1, 0.9, 0, 0.2, 0.8, 0.3, 0.1, 0.7]
+    run.tokens[4] = 17
+    run.masked.discard(4)
+    # 4 itself, the most confident masks 3 and 6, then the nearest to 4: 5 beside it, and 2 before 6
+    assert run.budgeted(1, everything, 0.5) == {4, 3, 6, 5, 2}
+    assert run.owing[4] == 1.05 and run.owing[5] == run.owing[3] == 0.05 + 1 / 2 and run.owing[9] == 0.05 + 1 / 6
+    for i in (4, 3, 6, 5, 2):
+        run.last_computed[i], run.visible[4] = 1, 1
+    run.tokens[7] = 11
+    run.masked.discard(7)
+    # 7 itself, 3 and 6 again; then what is owed: 8 has .05 + 1/5 and .05 + 1/2, 9 .05 + 1/6 and .05 + 1/3
+    assert run.budgeted(2, everything, 0.5) == {7, 3, 6, 8, 9}
+    assert run.owing[4] == 0.05 + 1 / 4 and run.owing[8] == pytest.approx(0.1 + 1 / 5 + 1 / 2)
 
 
 def test_oracle_takes_by_hand(models) -> None:

@@ -31,7 +31,7 @@ const GAUGES = [
     key: "damage",
     label: "Choices changed",
     read: ({ damage, same }, { single, live }) => ({
-      value: damage ? `${damage.changed} of ${damage.commits}` : "–",
+      value: damage ? String(damage.changed) : "–",
       note: [damageText(damage, live), single ? "" : sameText(same)].filter(Boolean).join("; "),
       bar: damage?.commits ? damage.changed / damage.commits : 0,
     }),
@@ -40,7 +40,7 @@ const GAUGES = [
 
 /** How far the distributions that were chosen from are from those with every row computed. */
 function damageText(damage, live) {
-  if (damage) return `commit error ${short(damage.nats / Math.max(1, damage.commits))} nats`;
+  if (damage) return `of ${damage.commits}, commit error ${short(damage.nats / Math.max(1, damage.commits))} nats`;
   return live ? "measured when the run is over" : "not measured in this run";
 }
 

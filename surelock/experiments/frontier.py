@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import NormalDist
 from typing import Any, ClassVar
 
@@ -97,16 +97,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def _cells(settings: Sequence[str], choosing: tuple[int, int], reporting: tuple[int, int], each: int) -> list[Cell]:
     """(first opening, how many) of the two halves; a cell for each few openings, all rules on the same few in turn."""
     cells = []
-    for setting in settings:
-        for half, (skip, count) in (("choose", choosing), ("report", reporting)):
-            for start in range(skip, skip + count, each):
-                for rule, thresholds in RULES.items():
-                    if half == "choose" and len(thresholds) == 1:
-                        continue
-                    for compute in thresholds:
-                        cell = {"source": "openings", "prompts": min(each, skip + count - start), "skip": start}
-                        told = {"half": half, "setting": setting, "sampler": SETTINGS[setting], "rule": rule}
-                        cells.append({**cell, "seed": 0, **told, "compute": compute})
+    for half, (skip, count) in (("choose", choosing), ("report", reporting)):
+        for start, setting in product(range(skip, skip + count, each), settings):
+            for rule, thresholds in RULES.items():
+                if half == "choose" and len(thresholds) == 1:
+                    continue
+                cell = {"source": "openings", "prompts": min(each, skip + count - start), "skip": start, "seed": 0}
+                cell |= {"half": half, "setting": setting, "sampler": SETTINGS[setting], "rule": rule}
+                cells += [cell | {"compute": compute} for compute in thresholds]
     return cells
 
 
