@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import math
 import pickle
 import sys
 import threading
@@ -25,9 +26,11 @@ import surelock
 from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
+from surelock.quality.judge import Score
 from surelock.trace.contestants import Contestant
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
+from surelock.ui import launch
 from surelock.ui import session as sessions_module
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import description, make_endpoint
@@ -626,6 +629,40 @@ def test_on_zero_gpu_only_plain_values_cross(stories: surelock.LanguageModel, mo
         assert [record["commit_error"] for record in records] == told[own]["commit_error"]
         assert [len(record["unmasked"]) for record in records] == [len(nats) for nats in told[own]["commit_error"]]
     assert recorder.top("b", 7, len(job.tokens))
+
+
+class FakeJudge:
+    """Stands for a judge: a nat for each character."""
+
+    name = "fake"
+
+    def scores(self, pairs: list[tuple[str, str]]) -> list[Score]:
+        assert all(prompt == "Once upon a time" for prompt, _ in pairs)
+        return [Score((float(len(text)),), (text,), len(text)) for _, text in pairs]
+
+
+def test_a_judge_reads_the_texts_when_the_run_is_over(stories: surelock.LanguageModel) -> None:
+    models = Models(["stories"])
+    models._loaded["stories"] = stories
+    shared = read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8})
+    job = read_job(stories, "stories", "Once upon a time", False, read_lanes([LANE], shared), 256)
+    recorder = Recorder(make_header(stories, job.prompt, job.tokens, job.contestants), stories.tokenizer)
+    run = Sessions(make_decoder(models, FakeJudge())).open("a", job, recorder)  # type: ignore[arg-type]
+    *_, judged, end = messages(run.stream(-1))
+    assert end["end"] == "finished"
+    document = recorder.document()
+    tokens = [token for record in document["records"] for _, token in sorted(record["unmasked"])]
+    positions = [position for record in document["records"] for position, _ in sorted(record["unmasked"])]
+    (text,) = judged["scores"]["fake"]["a"]["tokens"]
+    assert text == stories.decode([token for _, token in sorted(zip(positions, tokens, strict=True))])
+    assert judged["scores"]["fake"]["a"]["bits_per_character"] == pytest.approx(1 / math.log(2))
+    assert document["scores"] == judged["scores"] and surelock.read_trace(document)
+
+
+def test_a_judge_that_cannot_be_loaded_is_refused_at_the_start(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        launch.main(["--judge", "no/such.gguf"])
+    assert "judge 'no/such.gguf'" in capsys.readouterr().err
 
 
 # --- what if ----------------------------------------------------------------------------------------------------------

@@ -108,6 +108,7 @@ class Live {
     run.seq = message.seq;
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
+    if (message.scores) return run.trace.judge(message.scores);
     run.trace.addPieces(message.pieces);
     for (const record of message.records) run.trace.append(record);
     run.grown = message.records.length > 0 || run.grown;

@@ -1,6 +1,6 @@
 // This visitor's runs: a table with a row for each contestant, show a run again, pick up to four contestants to compare.
 
-import { choiceText, facts } from "./described.js";
+import { choiceText, facts, judgements } from "./described.js";
 import { h, percent, sameText, seconds, short } from "./dom.js";
 import { MOST_LANES } from "./trace.js";
 
@@ -42,7 +42,13 @@ const changed = (damage) =>
 function everything({ trace, lane }) {
   const { model, prompt } = trace.header;
   const asked = prompt ?? `${trace.promptLength} token ids`;
-  return [["Model", model.name], ["Prompt", asked], ...facts(lane.contestant), ...results(trace, lane)];
+  return [
+    ["Model", model.name],
+    ["Prompt", asked],
+    ...facts(lane.contestant),
+    ...results(trace, lane),
+    ...judgements(lane),
+  ];
 }
 
 export class Runs {

@@ -2,7 +2,7 @@
 
 import { Analysis } from "./analysis.js";
 import { Curves, loadPlotly } from "./curves.js";
-import { choiceText, sentence } from "./described.js";
+import { choiceText, judgements, sentence } from "./described.js";
 import { h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
@@ -246,13 +246,14 @@ export class Stage {
       lane === reference ? "reference" : "make reference",
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
-    const side = { lane, canvas, text, grid: new Grid(canvas), labels: { count: -2 } };
+    const reading = h("summary", {}, "Read as text");
+    const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}` },
       h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
       canvas,
-      h("details", { class: "sl-reading" }, h("summary", {}, "Read as text"), text),
+      h("details", { class: "sl-reading" }, reading, text),
     );
     const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
     canvas.addEventListener("pointermove", (event) => this.#point(side, at(event), event));
@@ -352,6 +353,7 @@ export class Stage {
         hover: this.hover,
         pins: this.pins,
       });
+      setText(side.reading, ["Read as text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
       if (side.node.querySelector("details").open)
         setText(side.text, trace.pieces.text(labels.tokens, "▁", trace.eosId));
     }

@@ -71,6 +71,7 @@ export class Lane {
     const n = this.n;
     const t = header.steps;
     Object.assign(this, { contestant, id: contestant.id, name: contestant.name, count: 0, records: [], tops: [] });
+    this.judged = {}; // what judges said of its text, by their names
     this.source = null; // where its exact records are: {document, id} or, on the server, {run, id}
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
@@ -305,6 +306,7 @@ export class Trace {
     for (const record of checked.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
     for (const lane of trace.lanes) lane.source = { document: checked, id: lane.id };
+    trace.judge(checked.scores ?? {});
     return trace;
   }
 
@@ -357,7 +359,20 @@ export class Trace {
       for (const { id, records: own } of lists) if (own[t]) records.push({ ...own[t], contestant: id });
     const header = { ...this.header, reference: this.reference.id };
     const all = { ...Object.fromEntries(this.pieces.map), ...pieces };
-    return { format: "surelock-trace", version: VERSION, header, pieces: all, records };
+    const scores = {};
+    for (const { id, judged } of this.lanes)
+      for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
+    const told = Object.keys(scores).length ? { scores } : {};
+    return { format: "surelock-trace", version: VERSION, header, pieces: all, records, ...told };
+  }
+
+  /** What judges said of the texts: by judge, then by lane. */
+  judge(scores) {
+    for (const [judge, said] of Object.entries(scores))
+      for (const [id, score] of Object.entries(said)) {
+        const lane = this.lane(id);
+        if (lane) lane.judged = { ...lane.judged, [judge]: score };
+      }
   }
 
   addPieces(pieces) {

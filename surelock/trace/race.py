@@ -8,9 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.decoding.ends import cut_at_eos
 from surelock.decoding.loop import Step, decode
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import CommitError, Shadow
+from surelock.quality.judge import Judge, Score
 from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import TOP_K, unit_to_bytes
 
@@ -45,6 +47,14 @@ class Facts:
     flops: float
     baseline_flops: float
 
+    def write_to(self, canvas: list[int], mask_id: int) -> None:
+        """Bring a sequence's token ids from the step before to this one."""
+        for position in self.masked.tolist():
+            canvas[position] = mask_id
+        for positions, tokens in ((self.written, self.written_tokens), (self.unmasked, self.tokens)):
+            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True):
+                canvas[position] = token
+
 
 @dataclass(frozen=True, slots=True)
 class Errors:
@@ -54,7 +64,16 @@ class Errors:
     commits: CommitError
 
 
-Told = Facts | Errors
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What an outside judge, by name, makes of a contestant's text."""
+
+    contestant: str
+    judge: str
+    score: Score
+
+
+Told = Facts | Errors | Judged
 
 
 def race(
@@ -64,11 +83,13 @@ def race(
     *,
     top: bool = True,
     errors: bool = False,
+    judge: Judge | None = None,
 ) -> Iterator[list[Told]]:
     """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
 
-    top: likely tokens, too. errors: when all have ended, the commit errors of each, one at a time. The contestants take
-    turns in going first, so that none always finds the warmer machine. `seconds` excludes what observing costs.
+    top: likely tokens, too. errors: when all have ended, the commit errors of each, one at a time. judge: then what it
+    makes of their texts. The contestants take turns in going first, so that none always finds the warmer machine.
+    `seconds` excludes what observing costs.
     Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
     check_field(contestants)
@@ -80,20 +101,28 @@ def race(
         for contestant in contestants
     }
     shadows = {contestant.id: Shadow(lm, contestant.decoder.settings) for contestant in contestants} if errors else {}
+    length = contestants[0].decoder.settings.gen_length
+    canvases = {own: [*prompt, *[lm.mask_id] * length] for own in runs}
     ids, turn = list(runs), 0
     while True:
         first = turn % len(ids)
         steps = {own: next(runs[own], None) for own in ids[first:] + ids[:first]}
-        told: list[Told] = [facts(own, step) for own in ids if (step := steps[own]) is not None]
+        told = [facts(own, step) for own in ids if (step := steps[own]) is not None]
         if not told:
             break
-        yield told
+        yield [*told]
+        for each in told:
+            each.write_to(canvases[each.contestant], lm.mask_id)
         for own, shadow in shadows.items():
             if (step := steps[own]) is not None:
                 shadow.add(step)
         turn += 1
     for own, shadow in shadows.items():
         yield [Errors(own, shadow.result())]
+    if judge is not None and lm.tokenizer is not None:
+        texts = [lm.decode(cut_at_eos(canvas[-length:], lm.eos_id)) for canvas in canvases.values()]
+        scores = judge.scores([(lm.decode(prompt), text) for text in texts])
+        yield [Judged(own, judge.name, score) for own, score in zip(ids, scores, strict=True)]
 
 
 def facts(contestant: str, step: Step) -> Facts:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from surelock.model.language_model import LanguageModel
+from surelock.quality.judge import Score
 from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
 from surelock.trace.pieces import Pieces
-from surelock.trace.race import Errors, Facts, Told
+from surelock.trace.race import Errors, Facts, Judged, Told
 
 _TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
 
@@ -69,6 +70,7 @@ class Recorder:
         self._pieces = Pieces(tokenizer)
         self._records: list[dict[str, Any]] = []
         self._exact: list[dict[str, np.ndarray]] = []
+        self._scores: dict[str, Any] = {}
         ids = [contestant["id"] for contestant in header["contestants"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
         self._sent: set[int] = set()
@@ -79,10 +81,16 @@ class Recorder:
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
 
     def take(self, told: list[Told]) -> dict[str, Any]:
-        """What the stream says of what a race told at once: {"records", "pieces"}, or {"errors"} when it is over."""
+        """What the stream says of what a race told at once: {"records", "pieces"}, and when it is over {"errors"}, a
+        contestant at a time, then {"scores"} of a judge.
+        """
         errors = [self._add_errors(each) for each in told if isinstance(each, Errors)]
         if errors:
             return {"errors": errors}
+        judged = [each for each in told if isinstance(each, Judged)]
+        if judged:
+            self._scores = {judged[0].judge: {each.contestant: _plain_score(each.score) for each in judged}}
+            return {"scores": self._scores}
         records = [self.record(each) for each in told if isinstance(each, Facts)]
         return {"records": records, "pieces": self.fresh_pieces(records)}
 
@@ -174,12 +182,19 @@ class Recorder:
             used.update(tokens_of(record))
             seen[own] += 1
             records.append(entry)
-        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
+        scores = {"scores": self._scores} if self._scores else {}
+        return {**self.start(), "pieces": self._pieces.of(used), "records": records, **scores}
 
     def _top_entry(self, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> dict[str, Any]:
         mask = np.zeros(self.header["length"], dtype=bool)
         mask[rows] = True
         return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
+
+
+def _plain_score(score: Score) -> dict[str, Any]:
+    bits = score.bits_per_character
+    nats = [round(value, 4) for value in score.nats]
+    return {"bits_per_character": bits if math.isfinite(bits) else None, "nats": nats, "tokens": list(score.tokens)}
 
 
 def tokens_of(record: dict[str, Any]) -> list[int]:

@@ -20,6 +20,7 @@ from surelock.ui.models import Models
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
+    from surelock.quality.judge import Judge
     from surelock.trace.race import Told
 
 ZERO_GPU_SECONDS = 120
@@ -31,7 +32,7 @@ def on_zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
-def make_decoder(models: Models) -> Decoder:
+def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
     """The function that runs a job's contestants: (job, with likely tokens?, with commit errors?) -> see
     ``surelock.trace.race``.
     """
@@ -39,7 +40,8 @@ def make_decoder(models: Models) -> Decoder:
     def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
         from surelock.trace.race import race
 
-        yield from race(models.get(job.label), job.tokens, job.contestants, top=top, errors=errors)
+        lm = models.get(job.label)
+        yield from race(lm, job.tokens, job.contestants, top=top, errors=errors, judge=judge if top else None)
 
     if on_zero_gpu():
         import spaces  # pyright: ignore[reportMissingImports]

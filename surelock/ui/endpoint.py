@@ -118,7 +118,7 @@ def _read(given: Mapping[str, Any]) -> Decoder:
 
 
 def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[str, Any]]:
-    from surelock.trace.race import Errors  # torch: only once somebody decodes
+    from surelock.trace.race import Errors, Facts  # torch: only once somebody decodes
 
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
@@ -128,11 +128,8 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[
         if isinstance(facts, Errors):
             last["commit_error"] = _plain_errors(facts.commits)
             continue
-        for position in facts.masked.tolist():
-            canvas[position] = lm.mask_id
-        for positions, tokens in ((facts.written, facts.written_tokens), (facts.unmasked, facts.tokens)):
-            for position, token in zip(positions.tolist(), tokens.tolist(), strict=True):
-                canvas[position] = token
+        assert isinstance(facts, Facts)  # a page's judge reads what the page shows only
+        facts.write_to(canvas, lm.mask_id)
         locked += len(facts.locked) - len(facts.unlocked)
         rows = int(facts.computed.sum())
         costs = {name: getattr(facts, name) for name in ("seconds", "flops", "baseline_flops")}

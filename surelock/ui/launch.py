@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradio.themes import Default
 from starlette.middleware import Middleware
@@ -14,6 +14,9 @@ from surelock.ui.layout import build
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
 from surelock.ui.session import Sessions
+
+if TYPE_CHECKING:
+    from surelock.quality.judge import Judge
 
 SWEEP_SECONDS = 60.0
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
@@ -34,6 +37,11 @@ def parser() -> argparse.ArgumentParser:
         help="models to offer; the first is loaded at once (default: the embedded one)",
     )
     made.add_argument("--device-map", choices=("auto",), help="spread each model over all GPUs")
+    made.add_argument(
+        "--judge",
+        metavar="MODEL",
+        help="a causal model (hub id, directory, GGUF file) that scores each finished text (default: none)",
+    )
     made.add_argument("--host", help="address to listen on (default: this machine only)")
     made.add_argument("--port", type=int, help="port (default: the first free one from 7860)")
     made.add_argument("--share", action="store_true", help="also open a public link through Gradio")
@@ -50,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
     if given.max_length < 32:
         parser().error("--max-length must be at least 32")
     models = Models(given.model, given.device_map)
-    page, sessions = build(models, most=given.max_length, queue_size=given.queue_size)
+    judge = _judge(given.judge) if given.judge else None
+    page, sessions = build(models, most=given.max_length, queue_size=given.queue_size, judge=judge)
     _sweep_regularly(sessions)
     page.launch(
         server_name=given.host,
@@ -62,6 +71,15 @@ def main(arguments: list[str] | None = None) -> None:
     )
     models.start_loading(models.labels[0])
     page.block_thread()
+
+
+def _judge(name: str) -> Judge:
+    from surelock.quality.judge import Judge
+
+    try:
+        return Judge.load(name)
+    except ValueError as error:
+        parser().error(str(error))
 
 
 def look() -> dict[str, Any]:

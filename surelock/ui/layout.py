@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.events import api
@@ -20,6 +20,9 @@ from surelock.ui.request import MOST_CHARACTERS, Job, read_branch, read_job, rea
 from surelock.ui.session import Sessions, refusal
 from surelock.ui.stage import make_stage
 
+if TYPE_CHECKING:
+    from surelock.quality.judge import Judge
+
 TITLE = (
     "<h1>SureLock: watch decoders race</h1>"
     "<p>A diffusion language model fills in masked words, and usually computes every position in every step. "
@@ -28,9 +31,12 @@ TITLE = (
 DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
 
 
-def build(models: Models, *, most: int, queue_size: int) -> tuple[gr.Blocks, Sessions]:
-    """The page for these models, with at most ``most`` positions a run and ``queue_size`` waiting visitors."""
-    decoder = make_decoder(models)
+def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = None) -> tuple[gr.Blocks, Sessions]:
+    """The page for these models, with at most ``most`` positions a run and ``queue_size`` waiting visitors.
+
+    judge: scores the text of each finished run.
+    """
+    decoder = make_decoder(models, judge)
     sessions = Sessions(decoder, pausable=not on_zero_gpu())
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings"):

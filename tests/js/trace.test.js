@@ -130,6 +130,19 @@ test("commit errors come with the records or after them, and add up from step to
   assert.throws(() => Trace.parse(damaged), /commit errors/);
 });
 
+test("what judges said stays with the lanes, also in a document", () => {
+  const said = { "a judge": { b: { bits_per_character: 1.25, nats: [0.5], tokens: ["x"] } } };
+  const judged = Trace.parse({ ...small(), scores: said });
+  assert.deepEqual(judged.lane("b").judged, { "a judge": said["a judge"].b });
+  assert.deepEqual([judged.lane("a").judged, judged.toDocument().scores], [{}, said]);
+  const alone = judged.withLanes([judged.lane("a")]);
+  assert.equal(alone.toDocument().scores, undefined);
+  assert.throws(
+    () => Trace.parse({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }),
+    TraceError,
+  );
+});
+
 test("a trace knows its document, its sizes and what locks", () => {
   const { header, ...rest } = small();
   assert.deepEqual(trace.toDocument(), { header: { ...header, reference: "a" }, ...rest });
