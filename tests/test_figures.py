@@ -7,22 +7,27 @@ the text beside these sentences must be listed in ELSEWHERE, with the reason why
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
+from io import StringIO
 from itertools import combinations, pairwise, product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 import surelock
+from surelock.decoding.choices import Decoder
+from surelock.experiments.judged import pairs_of, read_scores
 from surelock.experiments.lab import Lab
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -150,6 +155,12 @@ def bits(result: Record) -> Change:
     return Change(float(value), (own - value * characters) / characters.mean())
 
 
+def ranks(values: Iterable[float]) -> Array:
+    """Equal values share theirs."""
+    x = np.array(list(values))
+    return (np.searchsorted(np.sort(x), x, "left") + np.searchsorted(np.sort(x), x, "right")) / 2
+
+
 def changes(experiment: str, **cell: Any) -> list[tuple[Record, Change]]:
     """(cell, change of the bits against the same sampler's baseline) of the locked cells with these settings."""
     rule = ("epsilon", "visible_steps", "unlock_period", "percentile")
@@ -167,6 +178,97 @@ def change(experiment: str, **cell: Any) -> Change:
     return found
 
 
+# --- the outside judge ------------------------------------------------------------------------------------------------
+
+JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(ROOT / "assets" / "stories" / "tokenizer.json"))
+
+
+@cache
+def openings() -> list[str]:
+    return (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
+
+
+def repeats(text: str) -> float:
+    """Share of the 4-grams of tokens that were there before; NaN where there is none."""
+    ids = tokenizer().encode(text).ids
+    grams = list(zip(ids, ids[1:], ids[2:], ids[3:], strict=False))
+    return 1 - len(set(grams)) / len(grams) if grams else math.nan
+
+
+class Read:
+    """What the judge makes of a cell's texts, found under the hash of what it read: prompts and texts to the end."""
+
+    def __init__(self, experiment: str, cell: Record) -> None:
+        result = one(experiment, **cell)
+        texts = [tokenizer().decode(ids[:end]) for ids, end in zip(result["tokens"], result["ends"], strict=True)]
+        pairs = list(zip(openings()[: len(texts)], texts, strict=True))
+        key = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+        (score,) = (r["result"] for r in records(f"{experiment}/{JUDGE}") if r["cell"] == {"texts": key})
+        self.nats, self.tokens, self.characters = (np.array(score[k]) for k in ("nats", "tokens", "characters"))
+        self.repeats = np.array([repeats(text) for text in texts])
+
+    @property
+    def per_text(self) -> Array:
+        """Bits per character of each text."""
+        return self.nats / math.log(2) / self.characters
+
+    @property
+    def preference(self) -> float:
+        """Rank correlation of bits and repeats over the texts."""
+        known = ~np.isnan(self.repeats)
+        return float(np.corrcoef(ranks(self.per_text[known]), ranks(self.repeats[known]))[0, 1])
+
+
+class Judged:
+    """Locked cells beside their baseline: each prompt's texts count together."""
+
+    def __init__(self, experiment: str, cells: list[Record]) -> None:
+        self.own = [Read(experiment, cell) for cell in cells]
+        self.base = Read(experiment, cells[0] | {"epsilon": None, "visible_steps": 1})
+
+    def _ratio(self, reads: list[Read], unit: str) -> Change:
+        over, under = (np.sum([getattr(read, name) for read in reads], axis=0) for name in ("nats", unit))
+        value = over.sum() / under.sum()
+        return Change(float(value), (over - value * under) / under.mean())
+
+    @property
+    def bits(self) -> Change:
+        found = self._ratio(self.own, "characters") - self._ratio([self.base], "characters")
+        return Change(found.value / math.log(2), found.parts / math.log(2))
+
+    @property
+    def perplexity(self) -> Change:
+        """Times the baseline's."""
+        found = self._ratio(self.own, "tokens") - self._ratio([self.base], "tokens")
+        return Change(math.exp(found.value), math.exp(found.value) * found.parts)
+
+    @property
+    def where_repeats_stay(self) -> Change:
+        """The bits' change there: where a straight line through all texts' changes meets it."""
+        more = np.array([read.repeats - self.base.repeats for read in self.own])
+        change = np.array([read.per_text - self.base.per_text for read in self.own])
+        assert not np.isnan(more).any()
+        design = np.stack([np.ones_like(more), more], axis=-1)
+        flat = design.reshape(-1, 2)
+        line = np.linalg.lstsq(flat, change.ravel(), rcond=None)[0]
+        of_prompts = np.einsum("cpi,cp->pi", design, change - design @ line)  # one prompt's texts hang together
+        parts = np.linalg.solve(flat.T @ flat, of_prompts.T)[0] * len(of_prompts)
+        return Change(float(line[0]), parts)
+
+
+def locked(experiment: str, **cell: Any) -> list[Record]:
+    return [own for own, _ in changes(experiment, **cell)]
+
+
+def plain(found: Change, digits: int = 2) -> str:
+    return f"{dot(found.value, digits)} ({dot(found.error, digits)})"
+
+
 # --- Results: one function a row --------------------------------------------------------------------------------------
 
 EPSILONS = (5e-4, 5e-3, 5e-2)
@@ -174,9 +276,7 @@ EPSILONS = (5e-4, 5e-3, 5e-2)
 
 def prompt_tokens(count: int) -> int:
     """Of the first openings together."""
-    tokenizer = Tokenizer.from_file(str(ROOT / "assets" / "stories" / "tokenizer.json"))
-    openings = (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
-    return sum(len(tokenizer.encode(text).ids) for text in openings[:count])
+    return sum(len(tokenizer().encode(text).ids) for text in openings()[:count])
 
 
 def flops() -> list[str]:
@@ -221,7 +321,19 @@ def quality() -> list[str]:
         together(c for cell, c in every if cell["epsilon"] in chosen) for chosen in ((5e-4,), (5e-3,), (5e-4, 5e-3))
     )
     assert abs(tight.z) < 1
+    judged = [Judged("quality", [cell]) for cell, _ in greedy]
+    page = [Judged("quality", [cell]) for cell in locked("quality", remasking="entropy")]
+    all_judged = together(own.bits for own in (*judged, *page))
+    assert [cell["epsilon"] for cell in locked("quality", remasking="entropy")] == [5e-4, 5e-3]
+    likes = [two(own.preference) for group in page for own in group.own]
     return [
+        f"By SmolLM2, greedy texts have {span((j.perplexity.value for j in judged), two)} times the baseline's "
+        f"Gen.-PPL (errors {span((j.perplexity.error for j in judged), two)}), their bits change by "
+        f"{span((j.bits.value for j in judged), signed)} ({span(j.bits.error for j in judged)}); at the page's "
+        f"settings {' and '.join(plain(j.perplexity) for j in page)} times, {' and '.join(str(j.bits) for j in page)}; "
+        f"all {len(every)} together {all_judged} bits, z {all_judged.z:.1f}",
+        f"rank correlation of bits and repeats {span((own.preference for j in judged for own in j.own), two)}, at the "
+        f"page's settings {' and '.join(likes)}",
         f"bits per character ({span(totals, two)}) change by {span((c.value for _, c in greedy), signed)}, errors "
         f"{span(c.error for _, c in greedy)}, at {span((cell['flops_ratio'] for cell in cells), times)}",
         f"{sampled[5e-4]} at ε 5e-4, {sampled[5e-3]} at 5e-3",
@@ -278,7 +390,14 @@ def epsilon() -> list[str]:
     every = [found for _, found in changes("epsilon")]
     assert all(0 < found.z < 2 for found in every) and len(every) == 7
     pooled = together(every)
+    judged, loose = Judged("epsilon", locked("epsilon")), Judged("epsilon", locked("epsilon", epsilon=5e-3))
+    assert 0.4 < judged.where_repeats_stay.value / judged.bits.value < 0.6  # "about half"
+    assert all(read.repeats.mean() < judged.base.repeats.mean() and read.preference < 0 for read in judged.own)
     return [
+        f"By SmolLM2 all seven together {judged.bits} bits, Gen.-PPL {plain(judged.perplexity)} times, at 5e-3 "
+        f"{loose.bits}, {plain(loose.perplexity)} times",
+        f"about half of the judge's {signed(judged.bits.value)} goes with fewer repeats, which it likes: "
+        f"{judged.where_repeats_stay} where they stay the same",
         f"at 5e-8 {cost(5e-8)}, 5e-5 {told(5e-5, first=True)}, 5e-4 {told(5e-4)}, 5e-3 {told(5e-3)}, 5e-2 {told(5e-2)}"
         ": all upwards, none by two errors of its own; the seven together "
         f"{signed(pooled.value, 4)} ({dot(pooled.error, 4)}), z {pooled.z:.1f}",
@@ -350,13 +469,24 @@ def seen() -> list[str]:
     assert sum(abs(other.z) > abs(literal.z) for other in compared) == 2  # "the third largest"
     pooled = together(fewer_steps(*own, 0, 1) for own in settings)
     every = together(visibility().values())
+    cells = {
+        (t, e, v): locked("seen", temperature=t, epsilon=e, visible_steps=v) for t, e in settings for v in (0, 1, 2)
+    }
+    judged = {setting: Judged("seen", cell).bits for setting, cell in cells.items()}
+    worst = judged[1.0, 5e-2, 0] - judged[1.0, 5e-2, 1]
+    nine = together(judged[(*own, 0)] - judged[(*own, 1)] for own in settings)
+    all_judged = together(judged.values())
     return [
+        f"By SmolLM2 the three are {', '.join(str(judged[1.0, 5e-2, v]) for v in (0, 1, 2))}; literal costs "
+        f"{plain(worst, 3)} more than `1`, over all nine settings {signed(nine.value, 4)} ({dot(nine.error, 4)}), "
+        f"z {nine.z:.1f}",
         f"at temperature 1, ε 5e-2: literal {at[0]} bits at {cost[0]} of the rows, `visible_steps=1` {at[1]} at "
         f"{cost[1]}, `2` {at[2]} at {cost[2]}",
         f"Paired, literal costs {dot(literal.value)} ({dot(literal.error)}) more than `1` there, but that is the third "
         f"largest of {len(compared)} such comparisons; over all nine settings it is {signed(pooled.value, 4)} "
-        f"({dot(pooled.error, 4)}): no clear difference",
-        f"All {len(visibility())} locked settings together change the bits by {every}, z {every.z:.1f}",
+        f"({dot(pooled.error, 4)}), no clear difference",
+        f"All {len(visibility())} locked settings together change the bits by {every}, z {every.z:.1f}, by "
+        f"SmolLM2 by {all_judged}, z {all_judged.z:.1f}",
     ]
 
 
@@ -399,6 +529,63 @@ def sampler() -> list[str]:
     ]
 
 
+FIELD = {
+    "SureLock": "SureLock",
+    "lock by age": "Lock by age",
+    "delayed cache": "Delayed cache",
+    "dual cache": "Dual cache",
+    "parallel threshold": "Parallel threshold",
+    "KLASS": "KLASS",
+    "half the steps": "Half the steps",
+}
+
+
+def chance(lost: int, won: int) -> float:
+    """The exact sign test's, on both sides."""
+    tail = sum(math.comb(lost + won, more) for more in range(max(lost, won), lost + won + 1))
+    return min(1.0, 2 * tail / 2 ** (lost + won))
+
+
+def arena() -> list[str]:
+    results = where("arena")
+    field = records("arena")[0]["cell"]["contestants"]
+    sums = {n: {k: sum(sum(r[n][k]) for r in results) for k in ("rows", "seconds", "steps")} for n in field}
+    clean = {n: [float(not any(f[k] for k in KINDS)) for r in results for f in r[n]["faults"]] for n in field}
+    every = "Every position"
+    assert {r["threads"] for r in results} == {2}  # "two cores"
+    for name, decoder in field.items():
+        settings = decoder["settings"]
+        assert settings["gen_length"] == settings["steps"] * (2 if name == "Half the steps" else 1)
+        assert all(settings[k] == PAGE[k] for k in ("temperature", "block_length", "no_repeat_ngram_size"))
+    rows = {name: own["rows"] / sums[every]["rows"] for name, own in sums.items()}
+    speed = {name: sums[every]["seconds"] / own["seconds"] for name, own in sums.items()}
+    change = {name: mean(own) - mean(clean[every]) for name, own in clean.items()}
+
+    corrected = {}
+    for name in field.keys() - {every}:
+        pairs = list(zip(clean[every], clean[name], strict=True))
+        corrected[name] = min(1.0, (len(field) - 1) * chance(pairs.count((1, 0)), pairs.count((0, 1))))
+    first, second, *others = sorted(corrected, key=lambda name: corrected[name])
+    assert (first, second) == ("Half the steps", "SureLock and KLASS")
+    assert corrected[first] < 1e-9 and 0.05 < corrected[second] < 0.1 and all(corrected[name] == 1 for name in others)
+    assert sorted(speed, key=lambda name: speed[name])[-2:] == ["Dual cache", "Dual cache and parallel threshold"]
+    (p,) = {field[name]["unmask"]["p"] for name in field if "threshold" in name}
+
+    told = [f"{n} {two(rows[f])}, {times(speed[f])}, {percent(mean(clean[f]).value)} %" for n, f in FIELD.items()]
+    best = change["Dual cache"]
+    return [
+        f"{len(clean[every])} openings at the page's settings, two cores, share of rows, speed, continuations without "
+        f"a fault: every position {with_error(mean(clean[every]))}; {'; '.join(told)}",
+        f"it computes {two(rows['Dual cache'] / rows['SureLock'])} of what SureLock does, and its share without a "
+        f"fault changes by {signed(best.value, 2)} ({dot(best.error, 2)})",
+        f"Writing in parallel takes {sums['Parallel threshold']['steps'] / len(clean[every]):.0f} steps instead of "
+        f"{field[every]['settings']['steps']}: this model is hardly ever {percent(p)} % sure",
+        f"Of the {len(field) - 1} others one writes worse beyond chance (sign test, Bonferroni), half the steps "
+        f"({plain(change[first])}); KLASS with SureLock ({plain(change[second])}) has p {two(corrected[second])}, "
+        "so corrected",
+    ]
+
+
 def unlock() -> list[str]:
     plain, probed = (one("unlock", epsilon=5e-3, unlock_period=period) for period in (None, 4))
     before, after = (change("unlock", epsilon=5e-3, unlock_period=period) for period in (None, 4))
@@ -419,6 +606,7 @@ ROWS: dict[str, Callable[[], list[str]]] = {
     "bound": bound,
     "seen": seen,
     "sampler": sampler,
+    "arena": arena,
     "unlock": unlock,
 }
 #: Figures that no cell holds, and why.
@@ -448,6 +636,17 @@ def test_no_figure_of_the_results_is_without_its_cells(row: str) -> None:
     assert figures(rest) <= ELSEWHERE.get(row, {}).keys()
 
 
+def test_how_many_experiments_and_how_long() -> None:
+    assert ROWS.keys() == {path.parent.name for path in RESULTS.glob("*/table.csv")}
+    number = {11: "Eleven", 12: "Twelve", 13: "Thirteen", 14: "Fourteen"}[len(ROWS)]
+    (device,) = {result["device"] for result in where("arena")}
+    field = records("arena")[0]["cell"]["contestants"]
+    minutes = sum(sum(result[name]["seconds"]) for result in where("arena") for name in field) / 60
+    text = words(section(README, "Results"))
+    assert f"{number} experiments ran on the embedded model with `--preset stories`" in text
+    assert f"`arena` decoded for {minutes:.0f} minutes" in text and device == "cpu"
+
+
 def test_the_sizes_in_the_heading() -> None:
     """5.9 M parameters, in bfloat16; LLaDA-8B has 8.0 G."""
     index = json.loads((ROOT / "assets" / "stories" / "model.safetensors.index.json").read_text("utf-8"))
@@ -461,17 +660,26 @@ def test_the_sizes_in_the_heading() -> None:
 
 
 def test_the_cells_are_of_the_weights_that_ship(stories: surelock.LanguageModel) -> None:
-    setup = Lab(stories).setup()
+    """Their setup still names a judge, none: a judge now keeps its scores elsewhere, under a setup of its own."""
+    setup = Lab(stories).setup() | {"judge": None}
     for name in ROWS:
         assert [record["setup"] for record in records(name)] == [setup] * len(records(name)), name
 
 
+def since(cell: Record) -> Record:
+    """The contestants with what their decoders would be now: no smoothing where none is named."""
+    return {name: Decoder.from_plain(plain).to_plain() for name, plain in cell["contestants"].items()}
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_the_cells_are_those_that_the_command_measures(name: str) -> None:
-    asked = import_module(f"surelock.experiments.{name}").GRIDS["stories"]
+    asked, measured = import_module(f"surelock.experiments.{name}").GRIDS["stories"], [r["cell"] for r in records(name)]
     if name in ("runtime", "selection"):  # measured before the samplers took turns in going first
         asked = [cell | {"repeats": 1} for cell in asked]
-    assert [record["cell"] for record in records(name)] == asked
+    if name == "arena":  # measured before two things were there, as the row says
+        asked, measured = ([cell | {"contestants": since(cell)} for cell in cells] for cells in (asked, measured))
+        assert [cell["contestants"].pop("Fixed budget") is not None for cell in asked] == [True] * len(asked)
+    assert measured == asked
     assert f"`python -m surelock experiment {name} --model stories --preset stories" in (
         RESULTS / name / "table.md"
     ).read_text("utf-8")
@@ -482,6 +690,16 @@ def test_the_tables_are_of_the_cells(name: str) -> None:
     experiment = import_module(f"surelock.experiments.{name}")
     table = experiment.table(records(name)).to_csv(index=False, lineterminator="\n")
     assert (RESULTS / name / "table.csv").read_text("utf-8") == table
+
+
+@pytest.mark.parametrize("folder", sorted(RESULTS.glob("*/judge-*")), ids=lambda path: path.parent.name)
+def test_the_judges_tables_are_of_its_scores(folder: Path, stories: surelock.LanguageModel) -> None:
+    experiment, cells = import_module(f"surelock.experiments.{folder.parent.name}"), records(folder.parent.name)
+    found = list(read_scores(Lab(stories), pairs_of(Lab(stories), experiment.texts, cells), folder.parent))
+    (scores,) = (judged.scores for judged in found if judged.folder == folder)
+    table = StringIO(experiment.judge_table(cells, scores).to_csv(index=False))
+    # a line through the texts' changes is not solved to the last digit everywhere
+    pd.testing.assert_frame_equal(pd.read_csv(folder / "table.csv"), pd.read_csv(table), rtol=1e-9, atol=1e-12)
 
 
 # --- the model card ---------------------------------------------------------------------------------------------------
