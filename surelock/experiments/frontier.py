@@ -20,7 +20,7 @@ from surelock.decoding.choices import Decoder, from_flat, read_compute
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
-from surelock.experiments import estimates
+from surelock.experiments import estimates, judged
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record, in_batches
@@ -36,6 +36,11 @@ that the other half of the openings has that share: nothing that is reported cho
 paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age: by a paired difference at the
 95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per character;
 bits_change: paired with the unlocked run's."""
+
+JUDGE_NOTE = (
+    judged.NOTE
+    + "\nrows, error, own_change: share of rows, commit error and the change of the model's own bound, as above."
+)
 
 TARGETS = (0.52, 0.56, 0.60, 0.65)
 _PAPER, _AGE, _EVERY = "the paper's rule", "by age", "every position"
@@ -69,10 +74,10 @@ def _lock(**settings: Any) -> list[Record]:
 #: Rule -> its thresholds, from dear to cheap.
 RULES: dict[str, list[Record]] = {
     _EVERY: [{"kind": "everything"}],
-    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0),
-    "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=1),
-    "no gate": _lock(epsilon=[5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
-    "no gate, smoothed": _lock(epsilon=[2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
+    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=0),
+    "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=1),
+    "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
+    "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
     _AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
     "by chance": [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
@@ -291,6 +296,43 @@ def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
                 ratio = estimates.ratio(point.errors, points[name].errors)
                 row |= {"over_paper": ratio.value, "over_paper_se": ratio.error}
         yield row
+
+
+def texts(lab: Lab, record: Record) -> judged.Texts:
+    return judged.texts_of_tokens(lab, record) if record["cell"]["half"] == "report" else {}
+
+
+def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    """What a judge makes of each rule's texts beside those of every position; commit error and the own bound's change
+    stand beside it.
+    """
+    read = [(record, own[""]) for record, own in zip(records, scores, strict=True) if own]
+    rows = []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record, _ in read):
+        every = _read_texts(read, setting, _EVERY)
+        if not every:
+            continue
+        ((own_every, base),) = every.values()
+        for rule in RULES:
+            for threshold, (own, found) in _read_texts(read, setting, rule).items():
+                figures = _figures(own, own_every)
+                told = {"rows": figures["rows"], "error": figures["error"], "own_change": figures["bits_change"]}
+                rows.append(
+                    {"setting": setting, "rule": rule, "threshold": threshold, **told, **judged.beside([found], base)}
+                )
+    return pd.DataFrame(rows)
+
+
+def _read_texts(
+    read: list[tuple[Record, judged.Scores]], setting: str, rule: str
+) -> dict[str, tuple[Record, judged.Scores]]:
+    """By threshold: a rule's figures, and the judge's of the same texts."""
+    own = [(record, scores) for record, scores in read if _is(record, setting, rule)]
+    found: dict[str, list[judged.Scores]] = defaultdict(list)
+    for record, scores in own:
+        found[_threshold(record["cell"]["compute"])].append(scores)
+    halves = _thresholds([record for record, _ in own])
+    return {name: (halves[name]["report"], judged.joined(parts)) for name, parts in found.items()}
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
