@@ -597,6 +597,22 @@ def test_the_endpoints_parameters_are_the_librarys_settings(endpoint: Any) -> No
     assert last["tokens"][6] == 42
 
 
+def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
+    stories: surelock.LanguageModel, endpoint: Any
+) -> None:
+    *_, without = endpoint("Once upon a time", gen_length=12, compute="age", age=1)
+    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", age=1, commit_error=True)
+    settings = surelock.DecodeSettings(gen_length=12)
+    steps = surelock.decode(stories, ["Once upon a time"], settings, compute=surelock.LockByAge(1), keep_logits=True)
+    errors = surelock.commit_error(stories, steps)
+    told = last["commit_error"]
+    assert "commit_error" not in without and last["texts"] == without["texts"]
+    assert told["mean"] == pytest.approx(errors.error.mean()) and told["mean"] > 0
+    assert (told["commits"], told["changed"]) == (12, int(errors.changed.sum()))
+    assert [each["position"] for each in told["each"]] == errors.position.tolist()
+    json.dumps(last, allow_nan=False)
+
+
 def test_on_zero_gpu_only_plain_values_cross(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """There the decorated function runs in another process: what goes in and comes out is pickled."""
     from surelock.ui import device

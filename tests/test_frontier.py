@@ -1,0 +1,143 @@
+"""The frontier's and the drift's tables, from made-up cells and by hand."""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import torch
+
+import surelock
+from surelock.decoding.loop import decode
+from surelock.experiments import drift, frontier
+from surelock.experiments.frontier import LockByChance, frontier_decoder
+from surelock.experiments.lab import Lab
+from surelock.experiments.runner import Record
+
+PAPER, AGE, EVERY = "the paper's rule", "by age", "every position"
+
+
+def record(rule: str, compute: Record, half: str, rows: list[int], error: list[float] | None = None) -> Record:
+    """Openings of 100 rows each; texts of 8 characters with 8 nats of bound, or one nat an error more."""
+    cell = {"setting": "page", "rule": rule, "compute": compute, "half": half}
+    result: Record = {"rows": rows, "positions": [100] * len(rows)}
+    if error is not None:
+        nats = [8.0 + (nats > 0) for nats in error]
+        texts = {"nats": nats, "characters": [8] * len(rows), "repeats": [0.0] * len(rows)}
+        counts = {"commits": [10] * len(rows), "large": [1] * len(rows), "changed": [2] * len(rows)}
+        result |= {"error": error, **counts, **texts, "tokens": [[]] * len(rows), "ends": [0] * len(rows)}
+    return {"cell": cell, "result": result}
+
+
+def records(paper: list[list[float]], age: list[list[float]]) -> list[Record]:
+    """Two thresholds of two rules, at .50 and .60 of the rows where they are chosen."""
+    count = len(paper[0])
+    made = [record(EVERY, {"kind": "everything"}, "report", [100] * count, [0.0] * count)]
+    for rule, errors in ((PAPER, paper), (AGE, age)):
+        for threshold, rows, error in zip((1, 2), (50, 60), errors, strict=True):
+            made.append(record(rule, {"kind": "age", "steps": threshold}, "choose", [rows, rows]))
+            made.append(record(rule, {"kind": "age", "steps": threshold}, "report", [rows + 2] * count, error))
+    return made
+
+
+def test_a_target_is_met_by_a_mixture_that_the_other_half_chose() -> None:
+    frame = frontier.table(records([[0.10, 0.30], [0.05, 0.15]], [[0.02, 0.04], [0.01, 0.01]]))
+    at = frame[frame["target"] == 0.52].set_index("rule")
+    # .52 is a fifth of the way from .50 to .60; what is reported has .02 more
+    assert at.loc[PAPER, "rows"] == pytest.approx(0.54)
+    mixed = [0.8 * 0.10 + 0.2 * 0.05, 0.8 * 0.30 + 0.2 * 0.15]
+    assert at.loc[PAPER, "error"] == pytest.approx(np.mean(mixed))
+    assert at.loc[PAPER, "error_se"] == pytest.approx(np.std(mixed, ddof=1) / math.sqrt(2))
+    own = [0.8 * 0.02 + 0.2 * 0.01, 0.8 * 0.04 + 0.2 * 0.01]
+    assert at.loc[AGE, "over_paper"] == pytest.approx(sum(own) / sum(mixed))
+    assert at.loc[AGE, "median"] == pytest.approx(np.median(own))
+    assert set(frame["target"].dropna()) == {0.52, 0.56, 0.60}  # no threshold reaches .65
+    (alone,) = frame[(frame["rule"] == AGE) & (frame["threshold"] == "steps 1")].to_dict("records")
+    assert (alone["rows"], alone["large"], alone["changed"]) == (0.52, 0.1, 0.2)
+    assert alone["bits"] == pytest.approx(9 / 8 / math.log(2))
+    assert alone["bits_change"] == pytest.approx(1 / 8 / math.log(2))
+
+
+def test_better_is_said_after_correction_for_everything_that_was_compared() -> None:
+    """Six comparisons: age with the paper's rule at three targets, and the paper's rule with age at three."""
+    z = NormalDist().inv_cdf(1 - 0.05 / 6 / 2)
+    for margin, told in ((1.05, "yes"), (0.95, "no")):
+        spread = 0.01
+        lead = margin * z * spread / math.sqrt(2) * math.sqrt(2) / math.sqrt(2)  # of a mean of two, one apart each way
+        paper = [0.5, 0.5]
+        age = [0.5 - lead - spread / math.sqrt(2), 0.5 - lead + spread / math.sqrt(2)]
+        frame = frontier.table(records([paper, paper], [age, age]))
+        at = frame[frame["target"].notna()].set_index("rule")
+        assert set(at.loc[AGE, "beats_paper"]) == {told}
+        assert set(at.loc[PAPER, "beats_age"]) == {"worse" if told == "yes" else "no"}
+
+
+def test_cells_choose_and_report_on_different_openings() -> None:
+    cells = frontier.GRIDS["stories"]
+    halves: dict[str, set[int]] = {"choose": set(), "report": set()}
+    for cell in cells:
+        halves[cell["half"]] |= set(range(cell["skip"], cell["skip"] + cell["prompts"]))
+    assert halves["report"] == set(range(48, 96)) and halves["choose"] <= set(range(48))
+    asked = {(cell["setting"], cell["rule"], str(cell["compute"])) for cell in cells if cell["half"] == "report"}
+    reported = [cell for cell in cells if cell["half"] == "report"]
+    assert len(reported) * 16 == len(asked) * 48
+
+
+def test_rows_and_errors_are_those_of_the_run(stories: surelock.LanguageModel) -> None:
+    (cell,) = [
+        c for c in frontier.GRIDS["quick"] if c["rule"] == AGE and c["compute"]["steps"] == 8 and c["half"] == "report"
+    ]
+    result = frontier.measure(Lab(stories), cell)
+    for number, prompt in enumerate(Lab(stories).prompts(cell)):
+        seed = cell["skip"] + number
+        decoder = frontier_decoder(cell["sampler"], surelock.LockByAge(8), [seed])
+        steps = list(surelock.decode(stories, [prompt.ids], **decoder.keywords(), keep_logits=True))
+        assert result["rows"][number] == sum(int(step.computed.sum()) for step in steps)
+        assert result["positions"][number] == 12 * (len(prompt.ids) + 12)
+        errors = surelock.commit_error(stories, steps)
+        looked_at = errors.step % 2 == 0
+        assert result["commits"][number] == looked_at.sum() == 6
+        assert result["error"][number] == pytest.approx(errors.error[looked_at].mean(), abs=1e-6)
+        assert result["tokens"][number] == steps[-1].tokens[0, -12:].tolist()
+
+
+def test_chance_locks_what_it_says(lm: surelock.LanguageModel) -> None:
+    settings = surelock.DecodeSettings(gen_length=32)
+    counts = dict.fromkeys((0.0, 0.3, 1.0), 0)
+    for p in counts:
+        *_, last = decode(lm, [[5, 9, 3]] * 8, settings, compute=LockByChance(p))
+        counts[p] = int(last.locked.sum())
+    assert counts[0.0] == 0 < counts[0.3] < counts[1.0]
+
+
+def test_drift_follows_keys_and_values_for_sixteen_steps(stories: surelock.LanguageModel) -> None:
+    decoder = frontier_decoder({"gen_length": 24}, surelock.LockByAge(2), [0])
+    ids = stories.encode("Once upon a time")
+    steps = list(surelock.decode(stories, [ids], **decoder.keywords(), observe=True))
+    told = drift._locks(stories, steps, len(ids))
+    (t, i), *_ = [
+        (step.index, int(i))
+        for step in steps
+        for i in step.newly_locked[0].nonzero()[:, 0]
+        if i >= len(ids) and -(-step.index // 4) * 4 + 16 < 24
+    ]
+
+    def kept(at: int) -> torch.Tensor:
+        """What the rows of the first block's attention keep, and of all that follow, when step `at` is over."""
+        found: list[torch.Tensor] = []
+        handles = [
+            layer.qkv.register_forward_hook(lambda _, __, out: found.append(out[0, i, out.shape[-1] // 3 :]))
+            for layer in stories.network.layers
+        ]
+        stories.network(steps[at].tokens)
+        for handle in handles:
+            handle.remove()
+        return torch.cat(found)
+
+    begin = -(-t // 4) * 4
+    then, now = kept(begin), kept(begin + 16)
+    assert told["drift"][0] == pytest.approx(float((now - then).norm() / then.norm()), rel=1e-4)
+    assert told["age"][0] == 2 and told["confidence"][0] == pytest.approx(float(steps[t].confidence[0, i]))
+    assert len(told["drift"]) == len(told["kl"]) >= 3
