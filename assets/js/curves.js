@@ -98,6 +98,7 @@ export class Curves {
       this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), {
         responsive: false,
         displaylogo: false,
+        showSendToCloud: false, // nothing leaves the browser
         displayModeBar: "hover",
         modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
       });

@@ -8,6 +8,7 @@ import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
+import { narrate } from "./narrator.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
@@ -83,6 +84,7 @@ export class Stage {
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.label = h("p", { class: "sl-run-label" });
+    this.narrator = h("p", { class: "sl-narrator" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
     const told = h(
@@ -98,6 +100,7 @@ export class Stage {
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
+      this.narrator,
       this.gauges.node,
       h("div", { class: "sl-bar-row" }, this.#legend(), this.label),
       this.status,
@@ -357,6 +360,7 @@ export class Stage {
       if (side.node.querySelector("details").open)
         setText(side.text, trace.pieces.text(labels.tokens, "▁", trace.eosId));
     }
+    setText(this.narrator, narrate(trace, step));
     this.gauges.draw(trace, step);
     this.curves.moveTo(step);
     this.analysis.moveTo(step);

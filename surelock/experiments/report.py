@@ -30,7 +30,7 @@ def write_report(
     parts = [f"# {title}", f"`{command}`", f"With {ran}.", markdown(frame), note.strip(), *sections]
     write_text(directory / "table.md", "\n\n".join(parts) + "\n")
     figure.update_layout(title=title, template="plotly_white")
-    write_text(directory / "picture.html", figure.to_html(include_plotlyjs="cdn"))
+    write_text(directory / "picture.html", figure.to_html(include_plotlyjs="cdn", config={"showSendToCloud": False}))
 
 
 def write_csv(file: Path, frame: pd.DataFrame) -> None:

@@ -27,6 +27,9 @@ TITLE = (
     "<h1>SureLock: watch decoders race</h1>"
     "<p>A diffusion language model fills in masked words, and usually computes every position in every step. "
     "SureLock stops computing those that have converged. Race it against that, and against others.</p>"
+    '<p class="sl-paper">After <a href="https://daioba.github.io/surelock" target="_blank" rel="noopener">Stopping '
+    "Computation for Converged Tokens in Masked Diffusion-LM Decoding</a> by Daisuke Oba, Danushka Bollegala, Masahiro "
+    "Kaneko and Naoaki Okazaki (ICLR 2026).</p>"
 )
 DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
 

@@ -82,6 +82,10 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert page.inner_text(".sl-gauge-value >> nth=3") == str(changed)
     assert "of 24, commit error" in damage and " text" in damage
     assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
+    told = page.inner_text(".sl-narrator")
+    assert "“SureLock” did" in told and "of the work of “Every position”" in told and f"changed {changed} of 24" in told
+    assert page.locator(".modebar-btn").count() > 0
+    assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
 
 
 def test_pause_step_resume_and_stop(page: Page, app: App) -> None:
@@ -120,6 +124,27 @@ def test_run_again_replaces_the_run(page: Page, app: App) -> None:
     page.wait_for_function("(id) => surelock.live.run.id !== id && surelock.live.run.trace.count > 2", arg=first)
     page.click(".sl-control-stop")
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'")
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (1024, 768), (390, 844)])
+def test_timeline_and_inspector_stay_in_sight(page: Page, app: App, size: tuple[int, int]) -> None:
+    """Gradio's container hides what overflows: nothing would stick inside it."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.pause()")
+
+    def inside(selector: str) -> bool:
+        box = page.locator(selector).bounding_box()
+        return box is not None and box["y"] >= 0 and box["y"] + box["height"] <= size[1]
+
+    page.evaluate("scrollTo(0, 0)")
+    until(page, "scrollY === 0")
+    assert inside(".sl-timeline"), "at the top of the page it sticks to the bottom of the window"
+    if size[0] > 1000:
+        page.evaluate("document.querySelector('.sl-lower').scrollIntoView({block: 'end'})")
+        page.wait_for_timeout(300)
+        box = page.locator(".sl-inspector").bounding_box()
+        assert box is not None and 0 <= box["y"] < size[1] - 100
 
 
 def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:

@@ -1,0 +1,84 @@
+// One plain sentence for what happens now, and a verdict when all is over. Derived from the trace alone.
+
+import { percent, sameText, short } from "./dom.js";
+
+const SAME_SPEED = 0.05; // quicker or slower by less than this is "as fast"
+
+/** What is told at a step: the first lane beside the reference is its subject. */
+export function narrate(trace, step) {
+  if (step < 0) return "Every position after the prompt is masked: the decoders will write them step by step.";
+  const over = trace.lanes.every((lane) => lane.endsAt(lane.clamp(step)));
+  return over ? verdict(trace, step) : now(trace, subject(trace), step);
+}
+
+/** The lane that the sentences are about. */
+export function subject(trace) {
+  return trace.lanes.find((lane) => lane !== trace.reference) ?? trace.lanes[0];
+}
+
+function now(trace, lane, step) {
+  const at = lane.clamp(step);
+  if (at < step) return `Step ${step + 1}: “${lane.name}” has finished; “${trace.reference.name}” still works.`;
+  const { unmasked, locked, computed, lockedCount } = lane.steps[at];
+  const word = (p) => `“${trace.pieces.name(lane.token(p, at)).trim()}”`;
+  const still = longestStill(trace, lane, locked, at);
+  if (still >= 0) {
+    const seen = at - lane.unmaskStep(still, at);
+    const first = lane.steps.slice(0, at).every(({ locked: before }) => !before.some((p) => p >= trace.promptLength));
+    const since = seen ? `was written ${count(seen, "step")} ago and has come to rest` : "has come to rest at once";
+    return `Step ${step + 1}: ${word(still)} ${since}, so it is locked and no longer computed${first ? ", the first word to be" : ""}.`;
+  }
+  const wrote = unmasked.length
+    ? `“${lane.name}” writes ${unmasked.slice(0, 3).map(word).join(", ")}${unmasked.length > 3 ? " and more" : ""}`
+    : `“${lane.name}” writes nothing`;
+  const rest = lockedCount ? `; ${lockedCount} are locked` : "";
+  return `Step ${step + 1}: ${wrote}, and computes ${computed} of ${lane.n} positions${rest}.`;
+}
+
+/** Of the generated words that lock in a step the position of the one that was written first, or -1. */
+function longestStill({ pieces, promptLength }, lane, locked, at) {
+  const isWord = (p) => /\p{L}/u.test(pieces.name(lane.token(p, at)));
+  const words = locked.filter((p) => p >= promptLength && lane.token(p, at) >= 0 && isWord(p));
+  return words.length ? words.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a)) : -1;
+}
+
+/** How it ended for each lane beside the reference, both subjects in each sentence. */
+export function verdict(trace, step = trace.count - 1) {
+  const { reference, lanes } = trace;
+  const others = lanes.filter((lane) => lane !== reference);
+  if (!others.length) return alone(trace, lanes[0], step);
+  return others.map((lane) => beside(trace, lane, step)).join(" ");
+}
+
+function alone(trace, lane, step) {
+  const { everyShare, damage } = trace.totals(lane, step);
+  const work =
+    everyShare < 1 ? `did ${percent(everyShare)} of the work of computing everything` : "computed every position";
+  return `“${lane.name}” ${work}.${damaged(damage)}`;
+}
+
+function beside(trace, lane, step) {
+  const { flopsShare, speed, damage, same } = trace.totals(lane, step);
+  const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${pace(speed, flopsShare)}.`;
+  const text = same.whole
+    ? "They wrote the same text."
+    : `It wrote ${sameText(same)}${same.words ? ", then another" : ""}.`;
+  return `${told} ${text}${damaged(damage)}`;
+}
+
+function pace(speed, share) {
+  if (!Number.isFinite(speed)) return "";
+  if (Math.abs(speed - 1) < SAME_SPEED) return ", in about the same time";
+  if (speed > 1) return `, ${speed.toFixed(1)} times as fast`;
+  const why = share < 1 ? ": here deciding what to leave out costs more than it saves" : "";
+  return `, and took ${(1 / speed).toFixed(1)} times as long${why}`;
+}
+
+function damaged(damage) {
+  if (!damage?.commits) return "";
+  const { changed, commits, nats } = damage;
+  if (!nats) return " Nothing was left out that a choice could depend on.";
+  return ` Leaving rows out changed ${changed} of ${count(commits, "choice")} (commit error ${short(nats / commits)} nats).`;
+}
+
+const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;

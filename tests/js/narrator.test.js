@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { narrate, subject, verdict } from "../../assets/js/narrator.js";
+import { Trace } from "../../assets/js/trace.js";
+import { byHand, contestant, record, small } from "./small.js";
+
+/** `small`, its second lane's steps of this length, with commit errors where they are given. */
+function raced({ seconds = 0.5, errors = null, records = small().records } = {}) {
+  const document = { ...small(), records };
+  for (const each of document.records.filter(({ contestant: own }) => own === "b")) {
+    each.seconds = seconds;
+    if (errors !== null)
+      Object.assign(each, { commit_error: each.unmasked.map(() => errors), changed: each.unmasked.map(([p]) => p) });
+  }
+  return Trace.parse(document);
+}
+
+test("before the first step, and while it writes", () => {
+  const trace = raced();
+  assert.match(narrate(trace, -1), /^Every position after the prompt is masked/);
+  assert.equal(narrate(trace, 0), "Step 1: “=Locks” writes “=a”, and computes 4 of 4 positions; 1 are locked.");
+  assert.equal(subject(trace).id, "b");
+  assert.equal(subject(trace.withLanes([trace.lane("a")])).id, "a");
+});
+
+test("what locks is told with how long it stood", () => {
+  const steps = small();
+  steps.header.steps = 4;
+  for (const each of steps.header.contestants) each.settings.steps = 4;
+  steps.records.push(record("a", 3), record("b", 3));
+  const trace = Trace.parse(steps);
+  assert.equal(
+    narrate(trace, 2),
+    "Step 3: “=a” was written 2 steps ago and has come to rest, so it is locked and no longer computed, the first word to be.",
+  );
+});
+
+test("the verdict has both subjects, and says when it was slower", () => {
+  const told = (options) => verdict(raced(options));
+  const start = "“=Locks” did 80 % of the work of “All”";
+  const text = "It wrote the same text for the first word, then another.";
+  assert.equal(told({ seconds: 0.5 }), `${start}, 2.0 times as fast. ${text}`);
+  assert.equal(told({ seconds: 1.02 }), `${start}, in about the same time. ${text}`);
+  assert.equal(
+    told({ seconds: 2 }),
+    `${start}, and took 2.0 times as long: here deciding what to leave out costs more than it saves. ${text}`,
+  );
+  assert.equal(
+    told({ errors: 0.25 }),
+    `${start}, 2.0 times as fast. ${text} Leaving rows out changed 2 of 2 choices (commit error 0.25 nats).`,
+  );
+  assert.match(told({ errors: 0 }), /Nothing was left out that a choice could depend on\.$/);
+  const trace = raced();
+  assert.equal(narrate(trace, 2), verdict(trace));
+});
+
+test("a lane alone is told beside computing everything", () => {
+  const trace = Trace.parse(byHand());
+  assert.match(verdict(trace), /^“By hand” did \d+ % of the work of computing everything\.$/);
+  const every = raced();
+  assert.equal(verdict(every.withLanes([every.lane("a")])), "“All” computed every position.");
+});
+
+test("a lane that ended sooner waits for the other", () => {
+  const { header, records, ...rest } = small();
+  header.contestants[1] = contestant(
+    "b",
+    "Quick",
+    { kind: "lock", epsilon: 0.01 },
+    { settings: { gen_length: 2, steps: 2 } },
+  );
+  const trace = Trace.parse({
+    ...rest,
+    header,
+    records: records.filter((each) => each.contestant === "a" || each.step < 2),
+  });
+  assert.match(verdict(trace), /^“Quick” did/);
+  const unfinished = Trace.parse({
+    ...rest,
+    header: {
+      ...header,
+      steps: 4,
+      contestants: [contestant("a", "All", { kind: "everything" }, { settings: { steps: 4 } }), header.contestants[1]],
+    },
+    records: [...records.filter((each) => each.contestant === "a" || each.step < 2), record("a", 3)],
+  });
+  assert.equal(narrate(unfinished, 2), "Step 3: “Quick” has finished; “All” still works.");
+});
