@@ -1,6 +1,6 @@
 // The whole run at a glance: a raster of states (position x step) for each lane, and how long positions stayed active once unmasked.
 
-import { h, inView, throttle, watchView } from "./dom.js";
+import { count, h, inView, throttle, watchView } from "./dom.js";
 import { LOCKED, MASKED, WAITING } from "./trace.js";
 
 /** "#rrggbb" as one pixel of an ImageData, whatever the machine's byte order. */
@@ -67,7 +67,10 @@ export class Analysis {
     if (!this.trace || !this.node.clientWidth || !inView(this.node)) return;
     for (const { lane, canvas } of this.panels) {
       this.#raster(canvas, lane);
-      canvas.setAttribute("aria-label", `${lane.name}: states of ${lane.n} positions over ${lane.count} steps`);
+      canvas.setAttribute(
+        "aria-label",
+        `${lane.name}: states of ${lane.n} positions over ${count(lane.count, "step")}`,
+      );
     }
     this.delays.replaceChildren(...this.trace.lanes.map((lane) => this.#delay(lane)));
     this.moveTo(this.step ?? -1);
@@ -104,7 +107,7 @@ export class Analysis {
     delays.sort((a, b) => a - b);
     const half = delays[Math.floor(delays.length / 2)];
     const note = delays.length
-      ? `${delays.length} positions are locked; half of them within ${half} steps of being unmasked.`
+      ? `${delays.length === 1 ? "1 position is" : `${delays.length} positions are`} locked; half of them within ${count(half, "step")} of being unmasked.`
       : "Nothing has locked.";
     return h(
       "section",

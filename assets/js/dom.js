@@ -76,11 +76,14 @@ export function download(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
+/** "1 step", "2 steps". */
+export const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
+
 /** What two texts share, in words. */
 export function sameText({ words, whole }) {
   if (whole) return "the same text";
   return words
-    ? `the same text for the first ${words === 1 ? "word" : `${words} words`}`
+    ? `the same text for the first ${words === 1 ? "word" : count(words, "word")}`
     : "another text from the first word";
 }
 /** A number in so many digits, not as a power of ten where it need not be: 0.0123. */

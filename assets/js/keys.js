@@ -3,7 +3,10 @@
 const TYPING =
   "input:not([type=range]):not([type=checkbox]):not([type=radio]), textarea, select, [contenteditable=true]";
 
-/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. */
+const RUN = "#sl-run, #sl-run *";
+
+/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus
+ * is after a click, Space plays and pauses too: it never starts another run. */
 export function timelineKeys(timeline, root) {
   const keys = {
     " ": () => timeline.toggle(),
@@ -18,13 +21,21 @@ export function timelineKeys(timeline, root) {
     if (target.matches?.(TYPING)) return;
     const own = target === timeline.scrubber;
     if (!own && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
-    if (event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
-    if (!own && target !== document.body && !root.contains(target)) return;
+    const run = event.key === " " && target.matches?.(RUN);
+    if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
+    if (!own && !run && target !== document.body && !root.contains(target)) return;
     event.preventDefault();
     keys[event.key]();
   };
+  const hold = (event) => {
+    if (event.key === " " && event.target.matches?.(RUN)) event.preventDefault(); // a button is pressed when the key comes up
+  };
   document.addEventListener("keydown", listen);
-  return () => document.removeEventListener("keydown", listen);
+  document.addEventListener("keyup", hold);
+  return () => {
+    document.removeEventListener("keydown", listen);
+    document.removeEventListener("keyup", hold);
+  };
 }
 
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */

@@ -33,6 +33,7 @@ class Live {
         return (await server.top(source.run, cell, step))?.[source.id] ?? null;
       },
       stepLive: () => this.step(),
+      onLive: (wish) => this[wish](),
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
@@ -259,6 +260,7 @@ class Live {
   #state(state) {
     if (this.run) this.run.state = state;
     this.stage.root.dataset.state = state;
+    this.stage.timeline.setState(state);
     tell("state", state);
   }
 }

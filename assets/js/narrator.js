@@ -1,6 +1,6 @@
 // One plain sentence for what happens now, and a verdict when all is over. Derived from the trace alone.
 
-import { percent, sameText, short } from "./dom.js";
+import { count, percent, sameText, short } from "./dom.js";
 
 const SAME_SPEED = 0.05; // quicker or slower by less than this is "as fast"
 
@@ -80,5 +80,3 @@ function damaged(damage) {
   if (!nats) return " Nothing was left out that a choice could depend on.";
   return ` Leaving rows out changed ${changed} of ${count(commits, "choice")} (commit error ${short(nats / commits)} nats).`;
 }
-
-const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;

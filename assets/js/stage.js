@@ -3,7 +3,7 @@
 import { Analysis } from "./analysis.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
-import { h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
+import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
@@ -35,12 +35,12 @@ const LEGEND = [
 /** The model and what all contestants share, in a line. */
 function describe({ header: { model, contestants }, steps }) {
   const lengths = contestants.map(({ settings }) => settings.gen_length).filter(Boolean);
-  const length = lengths.length ? `${lengths[0]} tokens in ${steps} step${steps === 1 ? "" : "s"}` : null;
+  const length = lengths.length ? `${count(lengths[0], "token")} in ${count(steps, "step")}` : null;
   return [model?.name, length].filter(Boolean).join(", ");
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, whatIf: see WhatIf or null, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, importing} */
   constructor(
     root,
     {
@@ -48,6 +48,7 @@ export class Stage {
       source = {},
       fetchTop = null,
       stepLive = () => false,
+      onLive = () => {},
       whatIf = null,
       importing = true,
       about = ABOUT,
@@ -59,6 +60,7 @@ export class Stage {
       onMove: (step) => this.#draw(step),
       onPlaying: () => this.#announce(),
       onStepPastEnd: stepLive,
+      onLive,
     });
     this.curves = new Curves();
     this.whatIf = whatIf && new WhatIf(whatIf);
@@ -398,10 +400,10 @@ export class Stage {
     setText(this.summary, `Step ${step + 1} of ${trace.count}. ${told.join(" ")}`);
     for (const { canvas, lane } of this.sides) {
       const states = lane.row(step);
-      const count = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
+      const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
       canvas.setAttribute(
         "aria-label",
-        `${lane.name}: ${count(0, 4)} masked, ${count(1)} active, ${count(3)} resting, ${count(2)} locked. Arrow keys move over the cells, Enter pins one.`,
+        `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`,
       );
     }
   }

@@ -24,9 +24,19 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** onMove(step) draws; onStepPastEnd() asks for one more step of a live run, and says whether there can be one. */
-  constructor({ onMove, onPlaying, onStepPastEnd }) {
-    Object.assign(this, { onMove, onPlaying, onStepPastEnd, step: -1, playing: false, follow: true, trace: null });
+  /** onMove(step) draws; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed. */
+  constructor({ onMove, onPlaying, onStepPastEnd, onLive }) {
+    Object.assign(this, {
+      onMove,
+      onPlaying,
+      onStepPastEnd,
+      onLive,
+      step: -1,
+      playing: false,
+      follow: true,
+      trace: null,
+    });
+    this.state = "idle"; // of the run on the server
     const button = (name, label, action, keys) =>
       h(
         "button",
@@ -140,8 +150,22 @@ export class Timeline {
     this.seek(this.step + by);
   }
 
+  /** The run on the server is idle, running or paused. */
+  setState(state) {
+    this.state = state;
+    this.#playLabel();
+  }
+
+  /** Whether the picture moves by itself: a replay, or a live run that is followed. */
+  get moving() {
+    return this.playing || Boolean(this.live && this.follow && this.state === "running");
+  }
+
+  /** The one play button: of the run that is followed, else of the replay. */
   toggle() {
     if (this.playing) this.pause();
+    else if (this.moving) this.onLive("pause");
+    else if (this.live && this.state === "paused" && this.atEnd) this.onLive("resume");
     else this.play();
   }
 
@@ -182,9 +206,13 @@ export class Timeline {
   }
 
   #playLabel() {
-    this.playButton.replaceChildren(icon(this.playing ? ICONS.pause : ICONS.play));
-    this.playButton.setAttribute("aria-label", this.playing ? "Pause the replay" : "Play");
-    this.playButton.classList.toggle("sl-on", this.playing);
+    const { moving } = this;
+    if (this.shownMoving === moving) return;
+    this.shownMoving = moving;
+    this.playButton.replaceChildren(icon(moving ? ICONS.pause : ICONS.play));
+    this.playButton.setAttribute("aria-label", moving ? "Pause" : "Play");
+    this.playButton.title = `${moving ? "Pause" : "Play"} (Space)`;
+    this.playButton.classList.toggle("sl-on", moving);
   }
 
   #show() {
@@ -193,6 +221,7 @@ export class Timeline {
   }
 
   #labels() {
+    this.#playLabel();
     this.scrubber.value = Math.max(0, this.step);
     const text =
       this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.live ? this.trace.steps : this.last + 1}`;

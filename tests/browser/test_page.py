@@ -147,6 +147,34 @@ def test_timeline_and_inspector_stay_in_sight(page: Page, app: App, size: tuple[
         assert box is not None and 0 <= box["y"] < size[1] - 100
 
 
+def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:
+    """Also on Run, where it was after the click: there it started another run."""
+    visit(page, app.url)
+    page.click("#sl-run")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'running' && surelock.stage.timeline.step > 2")
+    first = page.evaluate("surelock.live.run.id")
+    play = page.locator(".sl-play")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    page.focus("#sl-run")
+    page.keyboard.press(" ")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'paused'")
+    expect(play).to_have_attribute("aria-label", "Play")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    page.wait_for_function("surelock.stage.root.dataset.state === 'running'")
+    play.click()
+    page.wait_for_function("surelock.stage.root.dataset.state === 'paused'")
+    assert page.evaluate("surelock.live.run.id") == first
+    play.click()
+    page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=120_000)
+    expect(play).to_have_attribute("aria-label", "Play")
+    page.keyboard.press("Shift")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press(" ")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    assert page.evaluate("surelock.live.run.id") == first
+
+
 def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
     """Not even Gradio's loading screen, which would ask for every frame long after it is gone."""
     page.add_init_script(
