@@ -32,6 +32,13 @@ const LEGEND = [
   ["differs", "differs from the reference"],
 ];
 
+const paper = () =>
+  h(
+    "a",
+    { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" },
+    "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding",
+  );
+
 /** The model and what all contestants share, in a line. */
 function describe({ header: { model, contestants }, steps }) {
   const lengths = contestants.map(({ settings }) => settings.gen_length).filter(Boolean);
@@ -93,6 +100,13 @@ export class Stage {
       "div",
       { class: "sl-about" },
       about.map((text) => h("p", {}, text)),
+      h(
+        "p",
+        {},
+        "The method is that of ",
+        paper(),
+        " by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).",
+      ),
     );
     const panels = [
       ["Analysis", this.analysis.node, () => this.analysis.redraw()],
@@ -255,7 +269,7 @@ export class Stage {
     const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
-      { class: `sl-side sl-lane-${index + 1}` },
+      { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
       h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
       canvas,
       h("details", { class: "sl-reading" }, reading, text),

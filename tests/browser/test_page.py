@@ -147,6 +147,23 @@ def test_timeline_and_inspector_stay_in_sight(page: Page, app: App, size: tuple[
         assert box is not None and 0 <= box["y"] < size[1] - 100
 
 
+def test_a_phones_first_screen_tells_and_shows(page: Page, app: App) -> None:
+    """The narrator, the grid it speaks of, the player: the gauges come after them."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    visit(page, app.url)
+    top = {
+        name: page.locator(name).first.bounding_box()["y"]
+        for name in (".sl-narrator", ".sl-lane-2.sl-side", ".sl-gauges")
+    }
+    assert top[".sl-narrator"] < top[".sl-lane-2.sl-side"] < 844 * 0.7 and top[".sl-gauges"] > 844
+    cut = page.evaluate(
+        "(() => { const l = document.querySelector('.sl-step-label'); return l.scrollWidth > l.clientWidth; })()"
+    )
+    assert not cut, "the step is cut off"
+    reference = page.locator(".sl-lane-1.sl-side").bounding_box()
+    assert reference is not None and reference["y"] > top[".sl-lane-2.sl-side"]
+
+
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:
     """Also on Run, where it was after the click: there it started another run."""
     visit(page, app.url)
