@@ -9,6 +9,7 @@ import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
 import { narrate } from "./narrator.js";
+import { prose, writeProse } from "./prose.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
@@ -265,14 +266,14 @@ export class Stage {
       lane === reference ? "reference" : "make reference",
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
-    const reading = h("summary", {}, "Read as text");
+    const reading = h("summary", {}, "The text");
     const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
       h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
       canvas,
-      h("details", { class: "sl-reading" }, reading, text),
+      h("details", { class: "sl-reading", open: true }, reading, text),
     );
     const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
     canvas.addEventListener("pointermove", (event) => this.#point(side, at(event), event));
@@ -372,9 +373,9 @@ export class Stage {
         hover: this.hover,
         pins: this.pins,
       });
-      setText(side.reading, ["Read as text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
+      setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
       if (side.node.querySelector("details").open)
-        setText(side.text, trace.pieces.text(labels.tokens, "▁", trace.eosId));
+        writeProse(side.text, prose(trace, lane, step), (position) => this.#toFork(lane, position));
     }
     setText(this.narrator, narrate(trace, step));
     this.gauges.draw(trace, step);
@@ -394,6 +395,15 @@ export class Stage {
     const tokens = side.lane.tokens(t);
     const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
     side.labels = { count: t, list, tokens };
+  }
+
+  /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */
+  #toFork(lane, position) {
+    const { reference, count: steps } = this.trace;
+    const written = [lane, reference].map((each) => each.unmaskStep(position, steps - 1)).filter(Number.isFinite);
+    this.hover = position;
+    this.timeline.seek(Math.max(0, ...written));
+    this.inspector.node.scrollIntoView({ block: "nearest" });
   }
 
   /** The screen reader's summary of what the grids show. */

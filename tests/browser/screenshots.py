@@ -19,8 +19,11 @@ WIDE, TALL, PHONE = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1
 
 
 def settle(page: Page) -> None:
-    """Until the curves are drawn and nothing flashes."""
-    page.wait_for_function("document.querySelector('.sl-plot').data?.length >= 4")
+    """Until the curves are drawn, if they are in sight, and nothing flashes."""
+    page.wait_for_function(
+        "(plot => plot.getBoundingClientRect().top > innerHeight || plot.data?.length >= 4)"
+        "(document.querySelector('.sl-plot'))"
+    )
     page.wait_for_timeout(1200)
 
 

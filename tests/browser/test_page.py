@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,23 @@ def test_a_phones_first_screen_tells_and_shows(page: Page, app: App) -> None:
     assert not cut, "the step is cut off"
     reference = page.locator(".sl-lane-1.sl-side").bounding_box()
     assert reference is not None and reference["y"] > top[".sl-lane-2.sl-side"]
+
+
+def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: Path) -> None:
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.seek(Infinity)")
+    fork = page.locator(".sl-fork")
+    expect(fork).to_have_count(1)
+    texts = [text.strip() for text in page.locator(".sl-text").all_inner_texts()]
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(str.split, texts), strict=False)))
+    assert texts[1].split()[shared].startswith(fork.inner_text().strip(",.")) and shared > 5
+    fork.click()
+    step, cell = page.evaluate("[surelock.stage.timeline.step, surelock.stage.hover]")
+    lanes = "surelock.stage.trace.lanes.map((lane) => lane"
+    tokens = page.evaluate(f"{lanes}.token({cell}, {step}))")
+    assert len(set(tokens)) == 2 and min(tokens) >= 0
+    assert max(page.evaluate(f"{lanes}.unmaskStep({cell}, {step}))")) == step
+    assert f"Position {cell}" in page.inner_text(".sl-inspector")
 
 
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:
@@ -373,6 +391,7 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
     seek(alone, 17)
     for lane in (0, 1):
         assert drawn_states(alone, lane) == true_states(document, lane, 17)
+    alone.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     until(alone, "document.querySelector('.sl-plot').data?.length >= 4")
     x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
     alone.locator("canvas.sl-grid").nth(1).hover(position={"x": x + w / 2, "y": y + h / 2})

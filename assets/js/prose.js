@@ -1,0 +1,96 @@
+// The texts as prose: what a lane shares with the reference is calm, the first difference (the fork) can be clicked.
+// Texts are aligned word by word, never position by position.
+
+import { h } from "./dom.js";
+
+/** The words of a lane's text after step t: [{text, position}], text with the white space before it, position its first. */
+export function words(trace, lane, t) {
+  const found = [];
+  let run = [];
+  const close = () => {
+    if (run.length) found.push({ text: trace.pieces.text(run.map(({ token }) => token)), position: run[0].position });
+    run = [];
+  };
+  for (let position = trace.promptLength; position < trace.n; position++) {
+    const token = lane.token(position, t);
+    if (token === trace.eosId) break;
+    if (token < 0) {
+      close();
+      if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });
+      continue;
+    }
+    if (/^\s/.test(trace.pieces.text([token]))) close();
+    run.push({ token, position });
+  }
+  close();
+  return found;
+}
+
+/** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
+export function align(a, b) {
+  const same = (i, j) => a[i].text === b[j].text;
+  const width = b.length + 1;
+  const length = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--)
+    for (let j = b.length - 1; j >= 0; j--)
+      length[i * width + j] = same(i, j)
+        ? length[(i + 1) * width + j + 1] + 1
+        : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
+  const shared = [a.map(() => false), b.map(() => false)];
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    if (same(i, j)) {
+      shared[0][i++] = true;
+      shared[1][j++] = true;
+    } else if (length[(i + 1) * width + j] >= length[i * width + j + 1]) i++;
+    else j++;
+  }
+  return shared;
+}
+
+/** A lane's text beside the reference's: [{text, kind, position}], kind "same", "fork" (the first word that differs) or "other". */
+export function prose(trace, lane, t) {
+  const own = words(trace, lane, t);
+  if (lane === trace.reference)
+    return own.length
+      ? [
+          {
+            text: own
+              .map(({ text }) => text)
+              .join("")
+              .trimStart(),
+            kind: "same",
+          },
+        ]
+      : [];
+  const other = words(trace, trace.reference, t);
+  const [shared] = align(own, other);
+  const fork = own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+  const parts = [];
+  own.forEach(({ text, position }, i) => {
+    const calm = shared[i] ? "same" : "other";
+    const kind = i === fork ? "fork" : calm;
+    const last = parts.at(-1);
+    if (last?.kind === kind && kind !== "fork") last.text += text;
+    else parts.push({ text: i ? text : text.trimStart(), kind, position });
+  });
+  return parts;
+}
+
+/** Writes a text into a paragraph, if it is another one than before. onFork(position) is called for a click on the fork. */
+export function writeProse(node, parts, onFork) {
+  const told = JSON.stringify(parts);
+  if (node.dataset.told === told) return;
+  node.dataset.told = told;
+  node.replaceChildren(
+    ...parts.map(({ text, kind, position }) => {
+      if (kind === "same") return h("span", {}, text);
+      if (kind === "other") return h("mark", {}, text);
+      const go = h(
+        "button",
+        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: () => onFork(position) },
+        text.trim() || "␣",
+      );
+      return h("span", {}, text.match(/^\s*/)[0], go);
+    }),
+  );
+}
