@@ -33,6 +33,7 @@ from surelock.experiments import (
     unlock,
 )
 from surelock.experiments.grid import DEFAULTS, Cell, grid
+from surelock.experiments.judged import Scores
 from surelock.experiments.lab import Lab, decode_cell, decoder_of
 from surelock.experiments.prompts import Prompt
 from surelock.experiments.text_quality import text_figures
@@ -213,9 +214,8 @@ def test_changes_are_against_the_same_samplers_baseline(compared: list[dict]) ->
 
 
 def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> None:
-    for record, nats in zip(compared, (1, 2, 3, 1), strict=True):
-        record["result"] |= {"judge_nats": [nats * LN2 * 4, nats * LN2 * 6], "judge_tokens": [4, 6]}
-    hot, cold = compare.table(compared, ("temperature",)).to_dict("records")
+    scores = [{"": Scores([nats * LN2 * 4, nats * LN2 * 6], [4, 6], [10, 10], [0.0, 0.0])} for nats in (1, 2, 3, 1)]
+    hot, cold = compare.judge_table(compared, scores, ("temperature",)).to_dict("records")
     assert (cold["gen_ppl"], cold["gen_ppl_base"], cold["gen_ppl_ratio"]) == pytest.approx((4, 2, 2))
     assert (hot["gen_ppl"], hot["gen_ppl_base"], hot["gen_ppl_ratio"]) == pytest.approx((2, 8, 1 / 4))
 

@@ -215,7 +215,12 @@ def test_bench_times_each_call_under_its_own_name(
         everything = int(step.computed.sum()) == sum(self.lengths)
         return lambda: setattr(clock, "now", clock.now + (0.5 if everything else 0.25))
 
+    def measure(lm: surelock.LanguageModel, steps: list[Any], settings: DecodeSettings) -> None:
+        assert len(steps) == 3 and all(step.commit_logits is not None for step in steps)
+        clock.now += 7.0
+
     monkeypatch.setattr(bench, "decode", slow)
+    monkeypatch.setattr(bench, "commit_error", measure)
     monkeypatch.setattr(DecodeBench, "_forward_alone", forward)
     rule = LockRule(epsilon=5.0, percentile=None)
     made = DecodeBench(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
@@ -227,7 +232,8 @@ def test_bench_times_each_call_under_its_own_name(
         "locked forward": [[0.5 if step.computed.all() else 0.25 for step in made.steps["locked"]]],
     }
     assert 0.25 in made.seconds["locked forward"][0]
-    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
+    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline", *["locked"] * 3]
+    assert made.commit_errors == [7.0], "of the run whose logits were kept, which is not timed itself"
     assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3))
 
 
@@ -238,6 +244,7 @@ def test_bench_figures_by_hand(benched: DecodeBench) -> None:
         "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
         "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 3,
     }
+    benched.commit_errors = [3.0, 8.0, 9.0]
     told = benched.result()
     own = {name: float(sum(step.flops.sum() for step in steps)) for name, steps in benched.steps.items()}
     ratio = own["locked"] / own["baseline"]
@@ -251,6 +258,7 @@ def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     # beside the forward, in units of the baseline's median step of 5 s: 1 in each; 2, 1, 1, 0
     assert told["baseline_other_share"] == pytest.approx(0.2)
     assert told["locked_other_share"] == pytest.approx((0.4 + 0.2 + 0.2 + 0) / 4)
+    assert told["commit_error_over_baseline"] == pytest.approx(8 / 20)  # medians: of the repeats, of the steps
     assert told["locked_other_share_p90"] == pytest.approx(0.2 + 0.7 * 0.2)
     computed = sum(int(step.computed.sum()) for step in benched.steps["locked"])
     assert told["active_ratio"] == pytest.approx(computed / (4 * 12))
