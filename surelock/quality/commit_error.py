@@ -26,7 +26,7 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.model.language_model import LanguageModel
 
 # The shadow's steps are computed together: so many rows at a time, and so many bytes of posteriors held until then.
-_ROWS = {"cpu": 2**11, "cuda": 2**15}
+_ROWS = {"cpu": 2**10, "cuda": 2**15}
 _HELD_BYTES = 2**26
 
 
