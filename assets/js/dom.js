@@ -89,6 +89,8 @@ export function sameText({ words, whole }) {
 /** A number in so many digits, not as a power of ten where it need not be: 0.0123. */
 export const short = (x, digits = 2) =>
   x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 1);
+/** The mean commit error of a lane's damage, in nats. */
+export const commitError = ({ nats, commits }) => short(nats / Math.max(1, commits));
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
 export function seconds(x) {
   if (x < 9.95) return `${x.toFixed(2)} s`;

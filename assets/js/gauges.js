@@ -1,6 +1,6 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
-import { h, percent, sameText, seconds, setText, short } from "./dom.js";
+import { commitError, h, percent, sameText, seconds, setText } from "./dom.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
 const GAUGES = [
@@ -40,7 +40,7 @@ const GAUGES = [
 
 /** How far the distributions that were chosen from are from those with every row computed. */
 function damageText(damage, live) {
-  if (damage) return `of ${damage.commits}, commit error ${short(damage.nats / Math.max(1, damage.commits))} nats`;
+  if (damage) return `of ${damage.commits}, commit error ${commitError(damage)} nats`;
   return live ? "measured when the run is over" : "not measured in this run";
 }
 

@@ -1,6 +1,6 @@
 // One plain sentence for what happens now, and a verdict when all is over. Derived from the trace alone.
 
-import { count, percent, sameText, short } from "./dom.js";
+import { commitError, count, percent, sameText } from "./dom.js";
 
 const SAME_SPEED = 0.05; // quicker or slower by less than this is "as fast"
 
@@ -78,5 +78,5 @@ function damaged(damage) {
   if (!damage?.commits) return "";
   const { changed, commits, nats } = damage;
   if (!nats) return " Nothing was left out that a choice could depend on.";
-  return ` Leaving rows out changed ${changed} of ${count(commits, "choice")} (commit error ${short(nats / commits)} nats).`;
+  return ` Leaving rows out changed ${changed} of ${count(commits, "choice")} (commit error ${commitError(damage)} nats).`;
 }

@@ -76,11 +76,8 @@ export function prose(trace, lane, t) {
   return parts;
 }
 
-/** Writes a text into a paragraph, if it is another one than before. onFork(position) is called for a click on the fork. */
+/** Writes a text into a paragraph. onFork(position) is called for a click on the fork. */
 export function writeProse(node, parts, onFork) {
-  const told = JSON.stringify(parts);
-  if (node.dataset.told === told) return;
-  node.dataset.told = told;
   node.replaceChildren(
     ...parts.map(({ text, kind, position }) => {
       if (kind === "same") return h("span", {}, text);

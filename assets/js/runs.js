@@ -1,7 +1,7 @@
 // This visitor's runs: a table with a row for each contestant, show a run again, pick up to four contestants to compare.
 
 import { choiceText, facts, judgements } from "./described.js";
-import { h, percent, sameText, seconds, short } from "./dom.js";
+import { commitError, h, percent, sameText, seconds } from "./dom.js";
 import { MOST_LANES } from "./trace.js";
 
 const MOST_RUNS = 12;
@@ -35,8 +35,7 @@ function results(trace, lane) {
   ];
 }
 
-const changed = (damage) =>
-  damage ? `${damage.changed} / ${damage.commits} (${short(damage.nats / Math.max(1, damage.commits))} nats)` : "–";
+const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${commitError(damage)} nats)` : "–");
 
 /** Everything a reader may compare of a lane. */
 function everything({ trace, lane }) {

@@ -374,8 +374,7 @@ export class Stage {
         pins: this.pins,
       });
       setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
-      if (side.node.querySelector("details").open)
-        writeProse(side.text, prose(trace, lane, step), (position) => this.#toFork(lane, position));
+      if (side.node.querySelector("details").open) this.#write(side, step);
     }
     setText(this.narrator, narrate(trace, step));
     this.gauges.draw(trace, step);
@@ -395,6 +394,16 @@ export class Stage {
     const tokens = side.lane.tokens(t);
     const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
     side.labels = { count: t, list, tokens };
+  }
+
+  /** The text of a side, worked out once for what it and the reference have written. */
+  #write(side, step) {
+    const { lane } = side;
+    const { reference } = this.trace;
+    const written = [lane.clamp(step), lane.count, reference.id, reference.clamp(step)].join();
+    if (side.written === written) return;
+    side.written = written;
+    writeProse(side.text, prose(this.trace, lane, step), (position) => this.#toFork(lane, position));
   }
 
   /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */

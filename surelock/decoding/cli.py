@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.flops import baseline_flops, per_position
 from surelock.decoding.loop import decode
@@ -44,7 +44,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
             progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
     assert step is not None
     ids = step.tokens[0, len(prompt) :].tolist()
-    text, totals = lm.decode(cut_at_eos(ids, lm.eos_id)), counter.totals()
+    text, totals = text_of(lm, ids), counter.totals()
     print(arguments.prompt + text if not arguments.chat else text)
     if arguments.json:
         asked = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}

@@ -12,7 +12,7 @@ from torch import Tensor
 from surelock.decoding.canvas import Canvas, encode_prompts
 from surelock.decoding.choosing import Chooser
 from surelock.decoding.compute import Changes, ComputeRule, Everything
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.decoding.events import Event, Events, apply
 from surelock.decoding.flops import step_flops
 from surelock.decoding.guidance import guided_logits
@@ -115,7 +115,7 @@ def generate(
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
     *_, final = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events)
-    return [lm.decode(cut_at_eos(ids[-settings.gen_length :], lm.eos_id)) for ids in final.tokens.tolist()]
+    return [text_of(lm, ids[-settings.gen_length :]) for ids in final.tokens.tolist()]
 
 
 @dataclass(slots=True)

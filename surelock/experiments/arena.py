@@ -12,7 +12,7 @@ import torch
 from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.presets import PRESETS, Preset
 from surelock.decoding.totals import TotalsCounter
@@ -122,7 +122,7 @@ def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
         "flops": totals.flops,
         "seconds": clock.seconds()[0],
         "tokens": totals.tokens,
-        "texts": lm.decode(cut_at_eos(generated, lm.eos_id)),
+        "texts": text_of(lm, generated),
     }
 
 

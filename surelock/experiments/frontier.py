@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from surelock.decoding.compute import ComputeRule
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
 from surelock.experiments import estimates, judged
+from surelock.experiments.compare import bits_per_character
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record, in_batches
@@ -243,9 +243,7 @@ def _setting(rules: dict[str, dict[str, dict[str, Record]]]) -> Iterator[Record]
 
 def _figures(own: Record, every: Record) -> Record:
     error, rows = estimates.mean(own["error"]), estimates.ratio(own["rows"], own["positions"])
-    bits, bits_every = (
-        estimates.ratio([nats / math.log(2) for nats in each["nats"]], each["characters"]) for each in (own, every)
-    )
+    bits, bits_every = (bits_per_character(each) for each in (own, every))
     change = estimates.difference(bits, bits_every)
     commits = sum(own["commits"])
     return {

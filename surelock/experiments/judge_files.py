@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import Prompt, data_file, mt_bench_questions
@@ -29,7 +29,7 @@ def write_judge_files(lab: Lab, records: Sequence[Record], directory: Path) -> N
         if cell["source"] not in ("mt_bench", "humaneval"):
             continue
         prompts, name = lab.prompts(cell), run_name(lab, cell)
-        texts = [lab.lm.decode(cut_at_eos(ids, lab.lm.eos_id)) for ids in record["result"]["tokens"]]
+        texts = [text_of(lab.lm, ids) for ids in record["result"]["tokens"]]
         if cell["source"] == "mt_bench":
             _write_lines(
                 directory / "mt_bench_single" / "model_answer" / f"{name}.jsonl", answers(prompts, texts, name)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.experiments import estimates
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record, finished, merge, run_cells
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
 
 def texts_of_tokens(lab: Lab, record: Record) -> Texts:
     """The texts of a cell that keeps its tokens, up to their first EOS."""
-    return {"": [lab.lm.decode(cut_at_eos(ids, lab.lm.eos_id)) for ids in record["result"]["tokens"]]}
+    return {"": [text_of(lab.lm, ids) for ids in record["result"]["tokens"]]}
 
 
 def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]) -> list[Pairs]:

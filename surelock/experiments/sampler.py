@@ -10,7 +10,7 @@ import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.experiments import estimates, judged
 from surelock.experiments.faults import count_faults, shares
 from surelock.experiments.grid import PAPER, Cell, grid
@@ -73,7 +73,7 @@ GRIDS: dict[str, list[Cell]] = {
 def measure(lab: Lab, cell: Cell) -> Record:
     """The texts of the cell's continuations, up to their first EOS, and the faults of each."""
     lm = lab.lm
-    texts = [lm.decode(cut_at_eos(ids, lm.eos_id)) for ids in decode_cell(lab, cell).tokens]
+    texts = [text_of(lm, ids) for ids in decode_cell(lab, cell).tokens]
     return {"texts": texts, "faults": count_faults(lm, [prompt.text for prompt in lab.prompts(cell)], texts)}
 
 

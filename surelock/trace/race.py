@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.decoding.loop import Step, decode
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import CommitError, Shadow
@@ -120,7 +120,7 @@ def race(
     for own, shadow in shadows.items():
         yield [Errors(own, shadow.result())]
     if judge is not None and lm.tokenizer is not None:
-        texts = [lm.decode(cut_at_eos(canvas[-length:], lm.eos_id)) for canvas in canvases.values()]
+        texts = [text_of(lm, canvas[-length:]) for canvas in canvases.values()]
         scores = judge.scores([(lm.decode(prompt), text) for text in texts])
         yield [Judged(own, judge.name, score) for own, score in zip(ids, scores, strict=True)]
 

@@ -20,7 +20,7 @@ from surelock.decoding.choices import (
     present_names,
     read_event,
 )
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.trace.contestants import Contestant
 from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.models import Models, NotReady
@@ -147,7 +147,7 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[
         }
     yield {
         "done": True,
-        "texts": [lm.decode(cut_at_eos(canvas[len(job.tokens) :], lm.eos_id))] if lm.tokenizer is not None else [],
+        "texts": [text_of(lm, canvas[len(job.tokens) :])] if lm.tokenizer is not None else [],
         "tokens": canvas,
         "steps": total["steps"],
         "seconds": total["seconds"],
