@@ -21,9 +21,9 @@ const GAUGES = [
   {
     key: "time",
     label: "Measured time",
-    read: (now, { base, single, slowest }) => ({
+    read: (now, { single, slowest }) => ({
       value: single ? seconds(now.seconds) : `${now.speed.toFixed(2)}×`,
-      note: single ? "of its own" : `${seconds(now.seconds)} against ${seconds(base.seconds)}`,
+      note: single ? "of its own" : `${seconds(now.seconds)} against ${seconds(now.against)}`,
       bar: now.seconds / slowest,
     }),
   },

@@ -66,7 +66,7 @@ export class Inspector {
 
   /** One line about a cell, for the tooltip and screen readers. */
   describe(lane, cell, step) {
-    const t = lane.clamp(step);
+    const t = this.trace.reached(lane, step);
     const state = lane.row(t)[cell];
     const lock = lane.lockStep(cell, t);
     const since = lock >= 0 ? ` since step ${lock + 1}` : "";
@@ -75,7 +75,7 @@ export class Inspector {
   }
 
   #facts({ lane, facts }, cell, step) {
-    const t = lane.clamp(step);
+    const t = this.trace.reached(lane, step);
     const seen = lane.lastComputed(cell, t);
     const unmasked = lane.unmaskStep(cell, t);
     const lock = lane.lockStep(cell, t);
@@ -106,7 +106,7 @@ export class Inspector {
   #tops(cell, step) {
     const { pieces } = this.trace;
     const missing = this.columns.filter(({ lane, bars }) => {
-      const own = lane.top(cell, step);
+      const own = lane.top(cell, this.trace.reached(lane, step));
       if (own !== null || !this.fetchTop)
         this.#bars(
           bars,
@@ -114,13 +114,15 @@ export class Inspector {
         );
       return own === null;
     });
-    const wanted = `${cell}/${step}`;
+    const wanted = `${cell}/${step}/${this.trace.byClock}`;
     if (!missing.length || !this.fetchTop || this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
     // a sweep of the pointer asks for nothing on its way
     this.timer = setTimeout(async () => {
-      const found = await Promise.all(missing.map(({ lane }) => this.fetchTop(lane, cell, step)));
+      const found = await Promise.all(
+        missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step))),
+      );
       if (this.asked !== wanted) return;
       missing.forEach(({ bars }, i) => {
         for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });

@@ -5,15 +5,18 @@ const TYPING =
 
 const RUN = "#sl-run, #sl-run *";
 
-/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus
+/** Space, arrows, Home, End and the letters work on the page as long as no field, button or grid needs them. On Run, where the focus
  * is after a click, Space plays and pauses too: it never starts another run. */
-export function timelineKeys(timeline, root) {
+export function timelineKeys(timeline) {
   const keys = {
     " ": () => timeline.toggle(),
     ArrowLeft: () => timeline.move(-1),
     ArrowRight: () => timeline.move(1),
     Home: () => timeline.seek(0),
     End: () => timeline.seek(Infinity),
+    n: () => timeline.chapter(1),
+    p: () => timeline.chapter(-1),
+    s: () => timeline.setRace(!timeline.byClock),
   };
   const listen = (event) => {
     const { target } = event;
@@ -23,7 +26,6 @@ export function timelineKeys(timeline, root) {
     if (!own && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
     const run = event.key === " " && target.matches?.(RUN);
     if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
-    if (!own && !run && target !== document.body && !root.contains(target)) return;
     event.preventDefault();
     keys[event.key]();
   };

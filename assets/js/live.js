@@ -1,23 +1,19 @@
 // The stage inside the Gradio page: the stream of a run comes in as the component's value, the buttons' wishes go out.
 
+import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "./address.js";
 import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow } from "./controls.js";
+import { throttle } from "./dom.js";
 import { recorded } from "./recorded.js";
 import { Stage } from "./stage.js";
-import { MOST_LANES, Trace } from "./trace.js";
+import { Store } from "./store.js";
+import { MOST_LANES, Trace, TraceError } from "./trace.js";
 
 const LOOP_PAUSE_MS = 5000;
 
-/** A link that reopens the page with this run's prompt, settings and contestants (without what was done by hand). */
-function linkTo({ header, reference }) {
-  const query = new URLSearchParams({ model: header.model.name, prompt: header.prompt ?? "" });
-  for (const [name, value] of Object.entries(reference.contestant.settings))
-    if (value !== null && value !== undefined) query.set(name, value);
-  const own = header.contestants.filter(({ events }) => !events?.length);
-  const lanes = own.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
-  query.set("contestants", JSON.stringify(lanes));
-  return `${location.origin}${location.pathname}?${query}`;
-}
+/** A link that reopens the page with what is looked at in this run. */
+const linkTo = (trace, view) =>
+  `${location.origin}${location.pathname}?${writeAddress(settingsOf(trace), view, location.search)}`;
 
 class Live {
   constructor({ root, server, trigger, base }) {
@@ -34,12 +30,19 @@ class Live {
       },
       stepLive: () => this.step(),
       onLive: (wish) => this[wish](),
+      onView: throttle(() => this.#writeAddress(), 300),
+      onRun: (trace, source) => {
+        this.#keep(trace, source);
+        this.#writeAddress();
+      },
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
         presets: () => this.presets,
       },
     });
+    this.store = new Store({ onProblem: (text) => this.stage.say(text) });
+    addEventListener("pagehide", () => this.#leave());
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
     listen("run", () => this.#started());
@@ -47,14 +50,83 @@ class Live {
     this.#state("idle");
   }
 
-  /** Something moves before anyone presses anything. */
-  async playRecorded() {
-    const trace = await recorded;
-    if (!trace) return this.stage.say("The recorded run could not be read; press Run to make one.");
+  /** Something is there before anyone presses anything: after a reload what was on show, else the recorded run. */
+  async arrive() {
+    const { settings, view, problem } = readAddress(location.search);
+    const { run, query } = this.store.shown;
+    if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
+    this.recorded = await recorded;
+    if (this.recorded) this.stage.runs.add(this.recorded, "recorded");
+    const kept = this.#kept();
     if (this.run || this.stage.trace) return;
-    this.stage.runs.add(trace, "recorded");
-    this.stage.show(trace, { play: true, label: "A recorded run; press Run to make your own:" });
-    this.#loop(trace);
+    const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
+    const again = back && kept.get(run);
+    if (again)
+      this.stage.show(again, { label: again.interrupted ? "Interrupted by leaving the page:" : "As you left it:" });
+    else if (this.recorded) this.#showRecorded(settings, view);
+    else return this.stage.say("The recorded run could not be read; press Run to make one.");
+    const own = again || this.#asksForRecorded(settings);
+    const missing = own && Object.keys(view).length ? this.stage.look(view) : "";
+    this.wanted = own ? null : view; // for the run that the link asks for
+    const asks =
+      own || back ? "" : "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
+    this.stage.say([problem, missing, asks].filter(Boolean).join(" "));
+  }
+
+  #showRecorded(settings, { step }) {
+    const play = step === undefined || !this.#asksForRecorded(settings);
+    this.stage.show(this.recorded, { play, label: "A recorded run; press Run to make your own:" });
+    if (play) this.#loop(this.recorded);
+  }
+
+  #asksForRecorded(settings) {
+    return !settings || (this.recorded !== null && sameSettings(settings, settingsOf(this.recorded)));
+  }
+
+  /** The runs of this tab from before a reload, by their keys. */
+  #kept() {
+    const found = new Map();
+    for (const { id, source, document } of this.store.runs())
+      try {
+        const trace = Object.assign(Trace.parse(document), { key: id, interrupted: source === "interrupted" });
+        this.stage.runs.add(trace, source);
+        found.set(id, trace);
+      } catch (error) {
+        if (!(error instanceof TraceError)) throw error; // kept by a former version of the page
+      }
+    return found;
+  }
+
+  #keep(trace, source) {
+    trace.key ??= `${Date.now()}-${Math.random().toString(36).slice(2, 8)}`;
+    this.store.keep(trace.key, source, trace.toDocument());
+  }
+
+  /** The page is left, perhaps in the middle of a run: its address cannot change any more. */
+  #leave() {
+    const { run } = this;
+    if (!run || run.state === "idle" || !run.trace.count) return;
+    this.#keep(run.trace, "interrupted");
+    this.store.shown = { run: run.trace.key, query: location.search.slice(1) };
+  }
+
+  /** The address says what is on show; while the form asks for something else, that. */
+  #writeAddress() {
+    const { trace, view } = this.stage;
+    if (!trace) return;
+    const settings = trace === this.recorded ? "" : settingsOf(trace);
+    const query = writeAddress(this.edited ?? settings, this.edited ? {} : view, location.search);
+    if (query !== location.search.slice(1))
+      history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}`);
+    this.store.shown = { run: trace.key ?? null, query };
+  }
+
+  /** The form's values after a visitor changed one of them. */
+  edit(values) {
+    if (!this.touched) return; // the page's own settling
+    this.edited = settingsOfForm(values);
+    this.wanted = null;
+    this.#writeAddress();
   }
 
   /** The recorded run starts over after a while, until somebody touches the page. */
@@ -150,7 +222,10 @@ class Live {
       this.stage.timeline.load(trace, { live: true, step: branching.from - 1 });
     } else this.stage.show(trace, { live: true, label: "Your run:" });
     this.branching = null;
+    this.edited = null;
     this.stage.say("");
+    if (this.wanted) this.stage.look({ ...this.wanted, step: undefined });
+    this.#writeAddress();
     this.#state("running");
   }
 
@@ -161,15 +236,15 @@ class Live {
     trace.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
-    if (trace.count && !inVain) this.stage.runs.add(trace, end === "finished" ? finished : end);
+    let told = problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : "");
     if (this.stage.trace === trace) {
       if (inVain) branching.undo();
       else this.stage.finish();
+      if (this.wanted?.step !== undefined && !inVain) told ||= this.stage.look(this.wanted);
     }
-    this.stage.say(
-      problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : ""),
-      problem ? "error" : "note",
-    );
+    this.wanted = null;
+    this.stage.say(told, problem ? "error" : "note");
+    if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
   #started() {
@@ -269,7 +344,11 @@ export function connect({ element, props, trigger, server, watch, base }) {
   const live = new Live({ root: element.querySelector(".sl-stage"), server, trigger, base });
   window.surelock = { stage: live.stage, live }; // for the browser's console and the tests
   watch("value", () => live.receive(props.value));
-  live.playRecorded();
+  for (const type of ["pointerdown", "keydown"])
+    document.querySelector(".sidebar")?.addEventListener(type, () => {
+      live.touched = true;
+    });
+  live.arrive();
   closeSidebarIfNarrow();
   tell("stage");
 }

@@ -47,9 +47,32 @@ export function align(a, b) {
   return shared;
 }
 
-/** A lane's text beside the reference's: [{text, kind, position}], kind "same", "fork" (the first word that differs) or "other". */
-export function prose(trace, lane, t) {
-  const own = words(trace, lane, t);
+/** Which of a lane's words is the first that differs from the other's, -1 where none is: a word still to be written is no difference. */
+const forkAmong = (own, other) =>
+  own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+
+/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
+export function forkOf(trace, lane, step) {
+  const lanes = [lane, trace.reference];
+  const at = lanes.map((each) => trace.reached(each, step));
+  const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
+  const which = forkAmong(own, other);
+  if (which < 0) return null;
+  const token = (p) => lanes.map((each, i) => each.token(p, at[i]));
+  let { position } = own[which];
+  const { length } = own[which].text; // a word has no more tokens than characters
+  for (let p = position; p < Math.min(position + length, trace.n); p++) {
+    const [a, b] = token(p);
+    if (a === b) continue;
+    position = p;
+    break;
+  }
+  return { position, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
+}
+
+/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
+export function prose(trace, lane, step) {
+  const own = words(trace, lane, trace.reached(lane, step));
   if (lane === trace.reference)
     return own.length
       ? [
@@ -62,29 +85,29 @@ export function prose(trace, lane, t) {
           },
         ]
       : [];
-  const other = words(trace, trace.reference, t);
+  const other = words(trace, trace.reference, trace.reached(trace.reference, step));
   const [shared] = align(own, other);
-  const fork = own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+  const fork = forkAmong(own, other);
   const parts = [];
-  own.forEach(({ text, position }, i) => {
+  own.forEach(({ text }, i) => {
     const calm = shared[i] ? "same" : "other";
     const kind = i === fork ? "fork" : calm;
     const last = parts.at(-1);
     if (last?.kind === kind && kind !== "fork") last.text += text;
-    else parts.push({ text: i ? text : text.trimStart(), kind, position });
+    else parts.push({ text: i ? text : text.trimStart(), kind });
   });
   return parts;
 }
 
-/** Writes a text into a paragraph. onFork(position) is called for a click on the fork. */
+/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
-    ...parts.map(({ text, kind, position }) => {
+    ...parts.map(({ text, kind }) => {
       if (kind === "same") return h("span", {}, text);
       if (kind === "other") return h("mark", {}, text);
       const go = h(
         "button",
-        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: () => onFork(position) },
+        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: onFork },
         text.trim() || "␣",
       );
       return h("span", {}, text.match(/^\s*/)[0], go);

@@ -13,7 +13,8 @@ window.surelock = { stage };
 try {
   const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));
   stage.runs.add(trace, "this file");
-  stage.show(trace, { play: true });
+  stage.show(trace, { play: !trace.view });
+  if (trace.view) stage.say(stage.look(trace.view));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;
   stage.say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");

@@ -1,15 +1,18 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
 import { Analysis } from "./analysis.js";
+import { chapters, writtenAt } from "./chapters.js";
+import { laneClock } from "./clock.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
-import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
+import { count, h, inView, percent, perFrame, reducedMotion, sameText, setText, throttle, watchView } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
-import { narrate } from "./narrator.js";
-import { prose, writeProse } from "./prose.js";
+import { narrate, subject } from "./narrator.js";
+import { forkOf, prose, writeProse } from "./prose.js";
+import { Raster } from "./raster.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
@@ -48,7 +51,7 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
   constructor(
     root,
     {
@@ -57,18 +60,22 @@ export class Stage {
       fetchTop = null,
       stepLive = () => false,
       onLive = () => {},
+      onView = () => {},
+      onRun = () => {},
       whatIf = null,
       importing = true,
       about = ABOUT,
     } = {},
   ) {
-    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [] });
+    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onView, onRun });
     this.gauges = new Gauges();
     this.timeline = new Timeline({
       onMove: (step) => this.#draw(step),
       onPlaying: () => this.#announce(),
+      onSeek: () => this.onView(),
       onStepPastEnd: stepLive,
       onLive,
+      onRace: () => this.#raced(),
     });
     this.curves = new Curves();
     this.whatIf = whatIf && new WhatIf(whatIf);
@@ -77,17 +84,19 @@ export class Stage {
       fetchTop: fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step)),
       extra: this.whatIf?.node,
     });
-    this.analysis = new Analysis({ onSeek: (step) => this.timeline.seek(step) });
+    this.analysis = new Analysis();
     this.runs = new Runs({
       onShow: (trace) => this.#reveal(trace),
       onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
     });
     this.share = new Share({
       source,
+      view: () => this.view,
       onImport: importing
         ? (trace) => {
-            this.runs.add(trace, "imported");
+            this.add(trace, "imported");
             this.show(trace, { label: "Imported run:" });
+            this.say(trace.view ? this.look(trace.view) : "");
           }
         : null,
     });
@@ -130,13 +139,11 @@ export class Stage {
     );
     this.resize = perFrame(() => this.#resize());
     this.announceLater = throttle(() => this.#announce(), 4000);
+    this.drawRasters = throttle(() => this.#drawRasters(), 700);
+    watchView(this.grids, () => this.drawRasters());
     this.observer = new ResizeObserver(this.resize);
     this.observer.observe(root);
-    this.stops = [
-      onThemeChange(() => this.#theme()),
-      timelineKeys(this.timeline, root),
-      () => this.observer.disconnect(),
-    ];
+    this.stops = [onThemeChange(() => this.#theme()), timelineKeys(this.timeline), () => this.observer.disconnect()];
     if (plotly)
       requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });
     else this.curves.use(window.Plotly ?? null);
@@ -152,12 +159,40 @@ export class Stage {
   show(trace, { play = false, live = false, label = "", step } = {}) {
     this.trace = trace;
     trace.live = live;
+    trace.byClock = this.timeline.byClock;
     this.pins.clear();
     this.hover = -1;
     this.caption = label;
     this.lanesChanged();
-    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.count - 1) });
+    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.last) });
     if (play) this.timeline.play();
+  }
+
+  /** Puts a run into the table. */
+  add(trace, source) {
+    this.runs.add(trace, source);
+    this.onRun(trace, source);
+  }
+
+  /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
+  get view() {
+    const { step, byClock } = this.timeline;
+    return { step, pins: [...this.pins.keys()], byClock };
+  }
+
+  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
+  look({ step, pins = [], byClock = this.timeline.byClock }) {
+    const { n, last } = this.trace;
+    this.timeline.setRace(byClock);
+    const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
+    this.pins = new Map(there.map((cell, colour) => [cell, colour]));
+    this.hover = there.at(-1) ?? -1;
+    this.#pinned();
+    if (step !== undefined) this.timeline.seek(step);
+    const missing = [];
+    if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
+    if (there.length < pins.length) missing.push("some of its pinned positions");
+    return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
   }
 
   /** The trace on show has other lanes, or another reference, than before. */
@@ -175,9 +210,29 @@ export class Stage {
     this.curves.pins = this.pins;
     this.#resize();
     this.curves.load(trace);
-    this.analysis.load(trace, this.colours);
+    this.analysis.load(trace);
+    this.drawRasters();
     this.timeline.drawTicks();
+    this.#markChapters();
     this.redraw();
+  }
+
+  /** Lanes are now shown by the clock, or step by step. */
+  #raced() {
+    this.#drawRasters();
+    this.#markChapters();
+    this.onView();
+  }
+
+  #markChapters() {
+    this.chapters = chapters(this.trace);
+    this.timeline.mark(this.chapters);
+  }
+
+  #drawRasters() {
+    if (!this.trace || !this.colours || !inView(this.grids)) return;
+    for (const { raster } of this.sides) raster.draw(this.trace, this.colours);
+    for (const { raster } of this.sides) raster.moveTo(this.timeline.step);
   }
 
   /** Everything is shown beside this lane from now on. */
@@ -193,6 +248,7 @@ export class Stage {
     this.timeline.grew();
     this.curves.redraw();
     this.analysis.redraw();
+    this.drawRasters();
   }
 
   finish() {
@@ -200,6 +256,8 @@ export class Stage {
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
+    this.drawRasters();
+    this.#markChapters();
     this.runs.draw();
     this.#announce();
   }
@@ -218,6 +276,12 @@ export class Stage {
         return this.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
       this.pins.set(cell, free);
     }
+    this.#pinned();
+    this.onView();
+  }
+
+  #pinned() {
+    this.curves.pins = this.pins;
     this.inspector.drawPins(this.pins);
     this.curves.redraw();
     this.redraw();
@@ -267,12 +331,15 @@ export class Stage {
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
     const reading = h("summary", {}, "The text");
-    const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
+    const clock = h("span", { class: "sl-lane-clock" });
+    const raster = new Raster(lane, { onSeek: (step) => this.timeline.seek(step) });
+    const side = { lane, canvas, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
-      h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
+      h("header", {}, h("h2", {}, lane.name), clock, this.trace.lanes.length > 1 ? choose : null, told),
       canvas,
+      raster.node,
       h("details", { class: "sl-reading", open: true }, reading, text),
     );
     const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
@@ -338,8 +405,7 @@ export class Stage {
   #theme() {
     this.colours = palette(this.root);
     this.curves.theme(this.colours);
-    this.analysis.colours = this.colours;
-    this.analysis.redraw();
+    this.drawRasters();
     this.timeline.drawTicks();
     this.#resize();
   }
@@ -364,7 +430,7 @@ export class Stage {
       const { lane, grid, labels } = side;
       grid.draw({
         lane,
-        step,
+        step: trace.reached(lane, step),
         tokens: labels.tokens,
         other: side === base ? null : base.labels.tokens,
         promptLength: trace.promptLength,
@@ -375,11 +441,12 @@ export class Stage {
       });
       setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
       if (side.node.querySelector("details").open) this.#write(side, step);
+      setText(side.clock, laneClock(trace, lane, step));
+      side.raster.moveTo(step);
     }
-    setText(this.narrator, narrate(trace, step));
+    setText(this.narrator, narrate(trace, step, this.chapters));
     this.gauges.draw(trace, step);
-    this.curves.moveTo(step);
-    this.analysis.moveTo(step);
+    this.curves.moveTo(trace.reached(subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
     this.root.dataset.step = step;
@@ -389,7 +456,7 @@ export class Stage {
 
   /** What a side's cells say at a step, worked out once. */
   #label(side, step) {
-    const t = side.lane.clamp(step);
+    const t = this.trace.reached(side.lane, step);
     if (side.labels.count === t) return;
     const tokens = side.lane.tokens(t);
     const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
@@ -400,18 +467,19 @@ export class Stage {
   #write(side, step) {
     const { lane } = side;
     const { reference } = this.trace;
-    const written = [lane.clamp(step), lane.count, reference.id, reference.clamp(step)].join();
+    const [own, other] = [lane, reference].map((each) => this.trace.reached(each, step));
+    const written = [own, lane.count, reference.id, other].join();
     if (side.written === written) return;
     side.written = written;
-    writeProse(side.text, prose(this.trace, lane, step), (position) => this.#toFork(lane, position));
+    writeProse(side.text, prose(this.trace, lane, step), () => this.#toFork(lane, step));
   }
 
   /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */
-  #toFork(lane, position) {
-    const { reference, count: steps } = this.trace;
-    const written = [lane, reference].map((each) => each.unmaskStep(position, steps - 1)).filter(Number.isFinite);
+  #toFork(lane, step) {
+    const { trace } = this;
+    const { position } = forkOf(trace, lane, step);
     this.hover = position;
-    this.timeline.seek(Math.max(0, ...written));
+    this.timeline.seek(writtenAt(trace, lane, position));
     this.inspector.node.scrollIntoView({ block: "nearest" });
   }
 
@@ -419,10 +487,11 @@ export class Stage {
   #announce() {
     const { trace } = this;
     const { step } = this.timeline;
-    if (!trace?.reference.at(step)) return;
+    if (!trace?.reference.at(trace.reached(trace.reference, step))) return;
     const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;
     const told = others.map((lane) => {
       const now = trace.totals(lane, step);
+      if (!now) return "";
       const { flopsShare, locked, damage, same } = now;
       const beside = lane === trace.reference ? "computing every position" : trace.reference.name;
       return (
@@ -430,9 +499,9 @@ export class Stage {
         `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
       );
     });
-    setText(this.summary, `Step ${step + 1} of ${trace.count}. ${told.join(" ")}`);
+    setText(this.summary, `Step ${step + 1} of ${trace.last + 1}. ${told.join(" ")}`);
     for (const { canvas, lane } of this.sides) {
-      const states = lane.row(step);
+      const states = lane.row(trace.reached(lane, step));
       const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
       canvas.setAttribute(
         "aria-label",

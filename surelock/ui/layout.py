@@ -97,7 +97,8 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
         suits, linked = models.recommended(label), from_link(wanted)
         lanes = form.lanes_value(label, lanes_from_link(wanted, {**suits, **linked}))
-        return [label, prompt or gr.skip(), lanes, *form.settle(over_recommended(suits, linked), otherwise=suits)]
+        chat = wanted.get("chat") != "false"
+        return [label, prompt or gr.skip(), chat, lanes, *form.settle(over_recommended(suits, linked), otherwise=suits)]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -114,11 +115,15 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
     page.load(
         arrive,
         None,
-        [form.model, form.prompt, form.lanes, *form.fields.values()],
+        form.inputs,
         queue=False,
         show_progress="hidden",
         api_visibility="private",
     )
+    names = json.dumps(["model", "prompt", "chat", "lanes", *form.fields])
+    tell = f"(...values) => {{ window.surelock?.live?.edit(Object.fromEntries({names}.map((name, i) => [name, values[i]]))); }}"
+    changes = [field.change for field in form.inputs]
+    gr.on(changes, None, form.inputs, None, js=tell, queue=False, show_progress="hidden", api_visibility="private")
     page.unload(leave)
 
 

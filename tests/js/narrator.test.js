@@ -85,5 +85,5 @@ test("a lane that ended sooner waits for the other", () => {
     },
     records: [...records.filter((each) => each.contestant === "a" || each.step < 2), record("a", 3)],
   });
-  assert.equal(narrate(unfinished, 2), "Step 3: “Quick” has finished; “All” still works.");
+  assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” still works.");
 });
