@@ -1,5 +1,6 @@
 // One position at one step, in every lane: what it is, when it changed, and its five most likely tokens.
 
+import { Attended } from "./attended.js";
 import { eventText } from "./described.js";
 import { h, percent, scientific, setText } from "./dom.js";
 import { LOCKED, MASKED, STATES, WAITING } from "./trace.js";
@@ -11,8 +12,9 @@ function byHand(lane, cell, t) {
 }
 
 export class Inspector {
-  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. extra: a node for what can be done to the position. */
-  constructor({ onPin, fetchTop, extra = null }) {
+  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended: see Attended. extra: a node for what can be done to the position. */
+  constructor({ onPin, fetchTop, fetchAttended, extra = null }) {
+    this.attended = new Attended(fetchAttended);
     Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, columns: [] });
     this.title = h("h3", { class: "sl-inspector-title" }, "Inspector");
     this.pinButton = h(
@@ -44,8 +46,10 @@ export class Inspector {
     this.columns = trace.lanes.map((lane, i) => {
       const facts = h("dl", { class: "sl-facts" });
       const bars = h("ol", { class: "sl-top" });
-      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, h("h4", {}, lane.name), facts, bars);
-      return { lane, facts, bars, node };
+      const attended = this.attended.line();
+      const head = h("h4", {}, lane.name);
+      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, head, facts, bars, attended);
+      return { lane, facts, bars, attended, node };
     });
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
   }
@@ -60,7 +64,10 @@ export class Inspector {
     if (!shown) return setText(this.title, "Inspector");
     setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
     setText(this.pinButton, pins.has(cell) ? "Unpin" : "Pin");
-    for (const column of this.columns) this.#facts(column, cell, step);
+    for (const column of this.columns) {
+      this.#facts(column, cell, step);
+      this.attended.draw(this.trace, column, cell, step);
+    }
     this.#tops(cell, step);
   }
 

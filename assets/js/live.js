@@ -28,6 +28,7 @@ class Live {
         if (!source?.run || step < 0) return null;
         return (await server.top(source.run, cell, step))?.[source.id] ?? null;
       },
+      fetchAttended: (trace, lane, cell, t) => server.attended(trace.header.model.name, [...lane.tokens(t - 1)], cell),
       stepLive: () => this.step(),
       onLive: (wish) => this[wish](),
       onView: throttle(() => this.#writeAddress(), 300),

@@ -51,13 +51,14 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
   constructor(
     root,
     {
       plotly = null,
       source = {},
       fetchTop = null,
+      fetchAttended = null,
       stepLive = () => false,
       onLive = () => {},
       onView = () => {},
@@ -82,6 +83,7 @@ export class Stage {
     this.inspector = new Inspector({
       onPin: (cell) => this.pin(cell),
       fetchTop: fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step)),
+      fetchAttended,
       extra: this.whatIf?.node,
     });
     this.analysis = new Analysis();

@@ -45,7 +45,7 @@ def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = N
         with gr.Sidebar(width=340, label="Settings"):
             form = Form(models, most)
         gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
-        stage = make_stage(models, sessions)
+        stage = make_stage(models, sessions, most)
         _connect(page, form, stage, models, sessions, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
