@@ -84,6 +84,13 @@ RULES: dict[str, list[Record]] = {
     "dual cache": [{"kind": "block_cache", "dual": True}],
     "delayed cache": [{"kind": "delayed_cache"}],
 }
+#: What is compared away from the page's settings: rule -> its thresholds.
+FEW: dict[str, list[Record]] = {
+    _EVERY: RULES[_EVERY],
+    _PAPER: _lock(epsilon=[5e-5, 5e-4, 5e-2], percentile=20.0, visible_steps=0),
+    _AGE: [{"kind": "age", "steps": steps} for steps in (24, 12, 8)],
+    "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
+}
 
 _SAMPLER = {"gen_length": 128, "temperature": 0.5, "unmask": "entropy", "no_repeat_ngram_size": 5}
 #: The page's settings, and what else a decoder is asked for.
@@ -99,12 +106,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
-def _cells(settings: Sequence[str], choosing: tuple[int, int], reporting: tuple[int, int], each: int) -> list[Cell]:
+def _cells(
+    settings: Sequence[str],
+    choosing: tuple[int, int],
+    reporting: tuple[int, int],
+    each: int,
+    rules: dict[str, list[Record]] = RULES,
+) -> list[Cell]:
     """(first opening, how many) of the two halves; a cell for each few openings, all rules on the same few in turn."""
     cells = []
     for half, (skip, count) in (("choose", choosing), ("report", reporting)):
         for start, setting in product(range(skip, skip + count, each), settings):
-            for rule, thresholds in RULES.items():
+            for rule, thresholds in rules.items():
                 if half == "choose" and len(thresholds) == 1:
                     continue
                 cell = {"source": "openings", "prompts": min(each, skip + count - start), "skip": start, "seed": 0}
@@ -114,7 +127,11 @@ def _cells(settings: Sequence[str], choosing: tuple[int, int], reporting: tuple[
 
 
 GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(list(SETTINGS)[:2], (0, 16), (48, 48), 16),
+    "stories": [
+        *_cells(["page"], (0, 16), (48, 48), 16),
+        *_cells(["whole canvas"], (0, 16), (48, 32), 16),
+        *_cells(list(SETTINGS)[2:], (0, 8), (48, 8), 8, FEW),
+    ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
         for cell in _cells(["256 tokens"], (40, 40), (0, 40), 8)

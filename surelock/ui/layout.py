@@ -121,7 +121,8 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         api_visibility="private",
     )
     names = json.dumps(["model", "prompt", "chat", "lanes", *form.fields])
-    tell = f"(...values) => {{ window.surelock?.live?.edit(Object.fromEntries({names}.map((name, i) => [name, values[i]]))); }}"
+    told = f"Object.fromEntries({names}.map((name, i) => [name, values[i]]))"
+    tell = f"(...values) => {{ window.surelock?.live?.edit({told}); }}"
     changes = [field.change for field in form.inputs]
     gr.on(changes, None, form.inputs, None, js=tell, queue=False, show_progress="hidden", api_visibility="private")
     page.unload(leave)

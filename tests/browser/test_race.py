@@ -191,9 +191,8 @@ def test_damaged_views_open_the_page_and_are_told_in_a_sentence(page: Page, app:
 
 
 def test_storage_that_is_full_or_forbidden_is_told_once(page: Page, app: App) -> None:
-    page.add_init_script(
-        """Object.defineProperty(window, 'sessionStorage', {get() { throw new DOMException('no', 'SecurityError'); }});"""
-    )
+    refuse = "{get() { throw new DOMException('no', 'SecurityError'); }}"
+    page.add_init_script(f"Object.defineProperty(window, 'sessionStorage', {refuse});")
     visit(page, app.url, prompt="The cat", gen_length=16, steps=16)
     run_to_end(page)
     assert status(page) == "This browser keeps no runs for a reload: export what you want to keep."
@@ -214,3 +213,31 @@ def test_an_exported_trace_keeps_step_and_pins(page: Page, app: App, tmp_path: P
     page.set_input_files("#sl-import", path)
     shows(page, 20)
     assert page.evaluate("surelock.stage.view.pins") == [33]
+
+
+TEN_SECONDS = """
+window.firsts = {};
+const first = (name, is) => { if (!(name in firsts) && is) firsts[name] = performance.now(); };
+setInterval(() => {
+  const step = Number(document.querySelector('.sl-stage')?.dataset.step ?? -1);
+  const told = document.querySelector('.sl-narrator')?.textContent ?? '';
+  first('moves', step >= 0);
+  first('speaks', told !== '');
+  first('winner', [...document.querySelectorAll('.sl-lane-clock')].some(({textContent}) => /^first/.test(textContent)));
+  first('verdict', / of the work of /.test(told));
+}, 10);
+"""
+
+
+def test_the_first_ten_seconds(page: Page, app: App) -> None:
+    """Seconds from the load event: something moves within 1, the narrator speaks within 2, the recorded race has a
+    winner and a verdict within 12.
+    """
+    page.emulate_media(reduced_motion="no-preference")
+    page.add_init_script(TEN_SECONDS)
+    page.goto(app.url, wait_until="load")
+    page.wait_for_function("'verdict' in firsts", timeout=60_000)
+    firsts = page.evaluate("firsts")
+    loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
+    after = {name: (time - loaded) / 1000 for name, time in firsts.items()}
+    assert after["moves"] < 1 and after["speaks"] < 2 and after["winner"] < after["verdict"] < 12, after
