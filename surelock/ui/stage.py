@@ -27,6 +27,16 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
         run = sessions.find(_first(arguments))
         return run.stop() if run is not None else None
 
+    def state(arguments: list[Any]) -> str | None:
+        """Whether a run is running, paused or ended; None if it is not kept."""
+        run = sessions.find(_first(arguments))
+        return run.state if run is not None else None
+
+    def wait(arguments: list[Any]) -> float | None:
+        """Seconds until the run at a place of the queue begins, see `Sessions.wait`."""
+        place = _first(arguments)
+        return sessions.wait(place) if _index(place, 10_000) else None
+
     def top(arguments: list[Any]) -> dict[str, Any] | None:
         if not isinstance(arguments, list) or len(arguments) != 3:
             return None
@@ -61,7 +71,7 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, top, export, shell, model_state, token],
+        server_functions=[pause, stop, state, wait, top, export, shell, model_state, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )
