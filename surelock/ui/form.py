@@ -15,6 +15,7 @@ from surelock.decoding.described import presets_for
 from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
 from surelock.trace.contestants import MOST
+from surelock.ui.gradio_patches import any_number
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
@@ -37,7 +38,7 @@ EXAMPLES = {
 }
 #: The seed that the form starts with, where the model's own is not the one of the recorded run: the first example's
 #: story, picked among openings and seeds by its text alone.
-OPENING_SEEDS = {"stories": 0}
+OPENING_SEEDS = {"stories": 4}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the rest is folded away
 MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
@@ -86,7 +87,7 @@ class Form:
             return gr.Checkbox(value, **told)
         if setting.offered is not None:
             low, high, step = setting.offered
-            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told)
+            return any_number(gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told))
         if setting.none is not None:  # the block length: what fits is a short list
             return gr.Dropdown([value], value=value, allow_custom_value=True, **told)
         return gr.Number(value, **told)

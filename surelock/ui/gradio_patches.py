@@ -21,6 +21,14 @@ def poll_calmly(page: gr.Blocks) -> None:
     page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
 
 
+def any_number(slider: gr.Slider) -> gr.Slider:
+    """Gradio 6.31: a number typed beyond a slider's end fails the event before its function sees it. The form shortens
+    it and says so.
+    """
+    slider.preprocess = lambda payload: payload
+    return slider
+
+
 class CalmFrames:
     """Gradio 6.31: its loading screen leaves a frame loop running (see ``load/frames.js``), and what it is given as
     ``head`` comes too late, its own scripts have run by then: also for what keeps an early press of Run until the page

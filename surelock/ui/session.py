@@ -127,8 +127,8 @@ class Run:
         last message says how the run ended.
         """
         self.touched = time.monotonic()
-        self.steps += 1
         told, problem = self._next()
+        self.steps += 1
         if told is None:
             return self._end("failed" if problem else "finished", problem)
         message = self.recorder.take(told)
