@@ -488,7 +488,10 @@ def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
         assert found["temperature"] == 0.7
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
-    for linked, length, block in (({"gen_length": "100"}, 100, 25), ({"steps": "126"}, 128, 128)):  # blocks of 32 wanted
+    for linked, length, block in (
+        ({"gen_length": "100"}, 100, 25),
+        ({"steps": "126"}, 128, 128),
+    ):  # blocks of 32 wanted
         found, _ = arrived(form, **linked)
         assert (found["temperature"], found["gen_length"], found["block_length"]) == (0.5, length, block)
 

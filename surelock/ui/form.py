@@ -15,7 +15,6 @@ from surelock.decoding.described import presets_for
 from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
 from surelock.trace.contestants import MOST
-from surelock.ui.gradio_patches import any_number
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
@@ -87,7 +86,7 @@ class Form:
             return gr.Checkbox(value, **told)
         if setting.offered is not None:
             low, high, step = setting.offered
-            return any_number(gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told))
+            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told)
         if setting.none is not None:  # the block length: what fits is a short list
             return gr.Dropdown([value], value=value, allow_custom_value=True, **told)
         return gr.Number(value, **told)

@@ -21,12 +21,11 @@ def poll_calmly(page: gr.Blocks) -> None:
     page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
 
 
-def any_number(slider: gr.Slider) -> gr.Slider:
-    """Gradio 6.31: a number typed beyond a slider's end fails the event before its function sees it. The form shortens
-    it and says so.
+def take_any_number() -> None:
+    """Gradio 6.31: a number typed beyond a slider's end fails the event before its function sees it; the form shortens
+    it and says so. Of the class, since a session makes its components anew.
     """
-    slider.preprocess = lambda payload: payload
-    return slider
+    gr.Slider.preprocess = lambda self, payload: payload
 
 
 class CalmFrames:

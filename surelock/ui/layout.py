@@ -12,7 +12,7 @@ from gradio.events import api
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import description, make_endpoint
 from surelock.ui.form import Form, examples_for, read_value
-from surelock.ui.gradio_patches import poll_calmly
+from surelock.ui.gradio_patches import poll_calmly, take_any_number
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_branch, read_job, read_lanes
@@ -52,6 +52,7 @@ def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = N
         api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
     page.queue(max_size=queue_size, api_open=True)
     poll_calmly(page)
+    take_any_number()
     return page, sessions
 
 

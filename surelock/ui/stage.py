@@ -78,10 +78,10 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
 
 
 def _first(arguments: Any) -> Any:
-    """`server.f(x)` hands over [x], and a caller of the bare address anything at all."""
-    return (
-        arguments[0] if isinstance(arguments, list) and arguments else arguments if isinstance(arguments, str) else None
-    )
+    """`server.f(x)` hands over [x] or x, and a caller of the bare address anything at all."""
+    if isinstance(arguments, list):
+        return arguments[0] if arguments else None
+    return arguments if isinstance(arguments, str | int) else None
 
 
 def _index(value: Any, size: int) -> bool:

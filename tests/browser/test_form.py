@@ -37,6 +37,7 @@ def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App) -> No
       window.said = run.textContent.trim();
     }).observe(document, { childList: true, subtree: true });""")
     page.goto(f"{app.url}/?{urlencode(link)}")
+    page.wait_for_function("window.surelock?.live.run")
     wait_for_run(page, 1)
     assert page.evaluate("[window.early, window.said]") == [True, "Starting …"]
     expect(page.locator("#sl-run")).to_have_text("Run")
@@ -55,7 +56,7 @@ def test_a_failing_load_event_leaves_run_alive(page: Page, app: App) -> None:
     page.route("**/gradio_api/queue/join**", lose_the_settings)
     page.goto(app.url)
     page.click("#sl-run")
-    wait_for_run(page, 1)
+    page.wait_for_function("window.surelock?.live.run")
     page.click(".sl-control-stop")
 
 
@@ -157,7 +158,7 @@ def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app:
     lane.locator("summary").click()
     lane.get_by_label("Unlock again").check()
     lane.get_by_label("Probe every").wait_for()
-    lane.get_by_label("And of the rest").select_option(label="a share")
+    lane.get_by_label("And of the rest").select_option(label="Selection")
     run_to_end(page)
     compute = page.evaluate("surelock.stage.trace.lanes[1].contestant.compute")
     assert compute["kind"] == "both" and compute["select"]["kind"] == "select"
