@@ -28,7 +28,7 @@ from surelock.trace.frames import read_trace
 from surelock.trace.record import main as record
 from surelock.ui.endpoint import description, make_endpoint
 from surelock.ui.form import Form
-from surelock.ui.layout import from_link, lanes_from_link
+from surelock.ui.link import read_link
 from surelock.ui.models import Models
 from surelock.ui.request import read_lanes
 
@@ -40,7 +40,8 @@ endpoint = inspect.signature(make_endpoint(models, None, 512))
 with gr.Blocks():
     form = Form(models, 512)
 query = {"grace": "5", "compute": "age", "lag": "0.25"}
-(_, lane) = lanes_from_link(query, from_link(query))
+link = read_link(query, ["stories"], form.suits)
+(_, lane) = link.lanes
 (own,) = read_lanes([{"id": "a", **lane}], form.shared([5 if name == "grace" else field.value
                     for name, field in form.fields.items()]))
 plain = own.to_plain()
@@ -63,7 +64,7 @@ print(json.dumps({
     "endpoint": [endpoint.parameters["grace"].default, endpoint.parameters["lag"].annotation.__name__],
     "api": ["\\ngrace" in description(), "\\nlag" in description()],
     "form": [form.fields["grace"].label, lanes[0]["compute"]["lag"]],
-    "link": from_link(query),
+    "link": link.settings,
     "read": [own.decoder.settings.grace, own.decoder.compute.lag],
     "back": Contestant.from_plain(plain) == own,
     "refused": refused,

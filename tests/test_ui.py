@@ -26,6 +26,7 @@ import surelock
 from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
+from surelock.decoding.setting import to_plain
 from surelock.quality.judge import Score
 from surelock.trace.contestants import Contestant
 from surelock.trace.race import race
@@ -34,13 +35,15 @@ from surelock.ui import launch
 from surelock.ui import session as sessions_module
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import description, make_endpoint
-from surelock.ui.form import Form, check_seed, defaults, fit_schedule
-from surelock.ui.layout import build, from_link, lanes_from_link
+from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
+from surelock.ui.layout import build
+from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import page_head, routes
 from surelock.ui.session import ENDED, PAUSED, Sessions, trim_memory
 
+ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
 OWN = Contestant(id="own", name="Own", decoder=DECODER)
 JOB = Job("m", "hello", [5, 6], (OWN,))
@@ -344,33 +347,9 @@ def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.Langua
             one_token(lm, text)
 
 
-@pytest.mark.parametrize(
-    ("given", "steps", "block"),
-    [
-        ((64, 128, 128, 128), 64, 64),
-        ((256, 128, 128, 128), 256, 256),
-        ((64, 32, 16, 64), 32, 16),
-        ((64, 30, 16, 64), 30, 64),
-        ((48, 128, 32, 128), 48, 24),
-        ((64, 64, 100, 64), 64, 64),
-        ((64, 100, 64, 128), 64, 64),
-        ((40, 40, None, 40), 40, 40),
-        ((40, 40, "abc", 40), 40, 40),
-    ],
-)
-def test_the_schedule_is_kept_valid(given: tuple[Any, ...], steps: int, block: int) -> None:
-    new_steps, new_block, _ = fit_schedule(*given)
-    assert (new_steps["value"], new_block["value"]) == (steps, block)
-    surelock.DecodeSettings(gen_length=given[0], steps=steps, block_length=block)
-
-
-def test_what_is_changed_is_explained_beside_the_field() -> None:
-    steps, _, _ = fit_schedule(64, 100, 64, 128)
-    assert "Lowered from 100" in steps["info"]
-    _, block, _ = fit_schedule(64, 30, 16, 64)
-    assert "Changed from 16" in block["info"]
+def test_an_unusable_seed_is_explained_beside_the_field() -> None:
     info, run = check_seed(-3)
-    assert "whole number" in info["info"] and run["interactive"] is False
+    assert info["info"].startswith("Seed must be a whole number of at least 0") and run["interactive"] is False
 
 
 @pytest.mark.parametrize(("length", "steps"), [(64, 64), (96, 24), (40, 7), (8, 1), (12, 6)])
@@ -383,8 +362,12 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
     assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]
 
 
-def settled(form: Form, values: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return dict(zip(form.fields, form.settle(values, **more), strict=True))
+def arrived(form: Form, **query: str) -> tuple[dict[str, Any], Any]:
+    """What a link puts into the fields, and the link as it was read."""
+    link = read_link(query, form.models.labels, form.suits)
+    label = form.models.labels[0]
+    updates = form.settle(link.over(form.suits(label)), label, "Once")
+    return {name: update["value"] for name, update in zip(form.fields, updates, strict=False)}, link
 
 
 def test_links_restore_what_is_valid_together() -> None:
@@ -399,18 +382,21 @@ def test_links_restore_what_is_valid_together() -> None:
         "no_repeat_ngram_size": "5",
         "nonsense": "1",
     }
-    found = settled(form, from_link(values))
+    found, _ = arrived(form, **values)
     values.pop("nonsense")
-    assert [found[name]["value"] for name in values] == [64, 32, 16, 7, True, 5]
+    assert [found[name] for name in values] == [64, 32, 16, 7, True, 5]
     for bad in (
         {"steps": "9999"},
         {"gen_length": "100000000"},
         {"seed": "-1"},
+        {"seed": "9" * 5000},
         {"temperature": "nan"},
         {"no_repeat_ngram_size": "99"},
         {"gen_length": "x"},
     ):
-        assert settled(form, from_link(bad))["gen_length"]["value"] == DEFAULTS["gen_length"]
+        found, link = arrived(form, **bad)
+        assert found["gen_length"] == DEFAULTS["gen_length"] and found["seed"] == form.suits("stories")["seed"]
+        assert len(link.problems) == 1, bad
 
 
 def test_links_say_who_races() -> None:
@@ -418,9 +404,8 @@ def test_links_say_who_races() -> None:
         form = Form(Models(["stories"]), 512)
 
     def lanes(**query: str) -> list[dict[str, Any]]:
-        linked = from_link(query)
-        suits = form.models.recommended("stories")
-        return json.loads(form.lanes_value("stories", lanes_from_link(query, {**suits, **linked})))["lanes"]
+        link = read_link(query, form.models.labels, form.suits)
+        return json.loads(form.lanes_value("stories", link.lanes))["lanes"]
 
     first = [("Every position", "everything"), ("SureLock", "lock")]
     assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes()] == first
@@ -457,22 +442,27 @@ def test_another_model_keeps_who_races() -> None:
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
     before = form.lanes_value("stories", ["age", {"name": "Mine", "compute": {"kind": "select", "fraction": 0.5}}])
-    after = json.loads(form._change_model("stories", before)[2])
-    assert after == json.loads(before)
+    after = json.loads(form._change_model("stories", before, True)[2])
+    assert after == json.loads(before) | {"arrived": True}
     for odd in ("", "{", "[]", None, 5):
-        lanes = json.loads(form._change_model("stories", odd)[2])["lanes"]
+        lanes = json.loads(form._change_model("stories", odd, True)[2])["lanes"]
         assert [(lane["id"], lane["preset"]) for lane in lanes] == [("lane-1", "everything"), ("lane-2", "surelock")]
 
 
 def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
-    """A visitor may press Run before the page's load event has come back."""
+    """But for the seed: it is the recorded run's, whose story is the first thing on the page."""
     models = Models(["stories"])
-    recommended = models.recommended("stories")
+    header = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))["header"]
+    recommended = models.recommended("stories") | {"seed": header["contestants"][0]["settings"]["seed"]}
     with gr.Blocks():
         fields = Form(models, 512).fields
     shared = {name: value for name, value in recommended.items() if name in fields}
     assert len(shared) == 6
     assert {name: fields[name].value for name in shared} == shared
+    assert header["prompt"] == EXAMPLES["stories"][0]
+    for contestant in header["contestants"]:
+        shown = to_plain(surelock.DecodeSettings(**{name: field.value for name, field in fields.items()}))
+        assert contestant["settings"] | {"steps": shown["steps"]} == shown and shown["steps"] == header["steps"]
     (tmp_path / "generation_config.json").write_text("{", "utf-8")
     with gr.Blocks():
         fields = Form(Models([str(tmp_path)]), 512).fields
@@ -498,13 +488,12 @@ def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
         assert found["temperature"] == 0.7
     with gr.Blocks():
         form = Form(Models(["stories"]), 512)
-    for linked, block in (({"gen_length": 100}, 10), ({"steps": 100}, 128)):
-        found = settled(form, over_recommended(recommended, linked))
-        assert found["temperature"]["value"] == 0.7
-        assert found["gen_length"]["value"] == linked.get("gen_length", 128)
-        assert found["block_length"]["value"] == block
-    found = settled(form, {"seed": -1}, otherwise=recommended)
-    assert [found[name]["value"] for name in ("temperature", "block_length", "seed")] == [0.7, 16, 0]
+    for linked, length, block in (
+        ({"gen_length": "100"}, 100, 25),
+        ({"steps": "126"}, 128, 128),
+    ):  # blocks of 32 wanted
+        found, _ = arrived(form, **linked)
+        assert (found["temperature"], found["gen_length"], found["block_length"]) == (0.5, length, block)
 
 
 def test_models_never_show_a_path(tmp_path: Path) -> None:

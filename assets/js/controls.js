@@ -2,6 +2,7 @@
 
 import { listen, tell } from "./bus.js";
 import { h, setText } from "./dom.js";
+import "./ready.js";
 
 const NARROW = "(max-width: 768px)";
 
@@ -16,15 +17,32 @@ export function connect({ element }) {
   const button = (name, text, action) =>
     h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);
   let state = "idle";
+  let waiting = false; // for the device
+  let wish = null; // "pause" or "stop", until it has worked
   const pause = button("pause", "Pause", () => tell(state === "paused" ? "resume" : "pause"));
   const step = button("step", "Step", () => tell("step"));
   const stop = button("stop", "Stop", () => tell("stop"));
   element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
+  const draw = () => {
+    const [pauses, stops] = [state === "paused" ? "Resume" : "Pause", waiting ? "Cancel" : "Stop"];
+    setText(pause, wish === "pause" ? "Pausing …" : pauses);
+    setText(stop, wish === "stop" ? "Stopping …" : stops);
+    pause.disabled = state === "idle" || wish !== null;
+    stop.disabled = (state === "idle" && !waiting) || wish === "stop";
+    step.disabled = wish !== null;
+    for (const [name, node] of Object.entries({ pause, stop })) node.classList.toggle("sl-wished", wish === name);
+  };
   listen("state", (now) => {
     state = now;
-    setText(pause, now === "paused" ? "Resume" : "Pause");
-    pause.disabled = stop.disabled = now === "idle";
-    step.disabled = false;
+    draw();
+  });
+  listen("waiting", (now) => {
+    waiting = now;
+    draw();
+  });
+  listen("wish", (now) => {
+    wish = now;
+    draw();
   });
   document.addEventListener(
     "click",

@@ -6,6 +6,7 @@ import { listen, tell } from "./bus.js";
 import { changed, described } from "./described.js";
 import { h } from "./dom.js";
 import { decimals, Slider } from "./slider.js";
+import "./ready.js";
 import { MOST_LANES } from "./trace.js";
 
 const OWN = "own";
@@ -28,8 +29,9 @@ class Lanes {
   }
 
   #take() {
-    const { lanes, presets } = JSON.parse(this.props.value || "{}");
+    const { lanes, presets, arrived } = JSON.parse(this.props.value || "{}");
     if (!lanes || this.props.value === this.sent) return;
+    if (arrived) tell("arrived");
     Object.assign(this, { lanes, presets });
     for (const lane of lanes) // one with a preset's name is a change of it
       if (!lane.preset) lane.base = presets.find(({ name }) => name === lane.name)?.id;

@@ -4,12 +4,15 @@ import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } f
 import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow } from "./controls.js";
 import { throttle } from "./dom.js";
+import "./ready.js";
 import { recorded } from "./recorded.js";
 import { Stage } from "./stage.js";
 import { Store } from "./store.js";
 import { MOST_LANES, Trace, TraceError } from "./trace.js";
+import { Waiting } from "./waiting.js";
 
 const LOOP_PAUSE_MS = 5000;
+const ASK_MS = 120;
 
 /** A link that reopens the page with what is looked at in this run. */
 const linkTo = (trace, view) =>
@@ -44,6 +47,10 @@ class Live {
     });
     this.store = new Store({ onProblem: (text) => this.stage.say(text) });
     addEventListener("pagehide", () => this.#leave());
+    this.waiting = new Waiting({
+      say: (text, kind) => this.stage.say(text, kind),
+      seconds: (place) => server.wait(place),
+    });
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
     listen("run", () => this.#started());
@@ -71,7 +78,13 @@ class Live {
     this.wanted = own ? null : view; // for the run that the link asks for
     const asks =
       own || back ? "" : "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
-    this.stage.say([problem, missing, asks].filter(Boolean).join(" "));
+    this.#tell(problem, missing, asks);
+  }
+
+  /** Sentences about the link come from here and from the server, in any order. */
+  #tell(...sentences) {
+    this.told = [...(this.told ?? []), ...sentences].filter(Boolean);
+    if (!this.run) this.stage.say(this.told.join(" "));
   }
 
   #showRecorded(settings, { step }) {
@@ -170,7 +183,9 @@ class Live {
   }
 
   #message(message) {
-    if (message.refused || message.open) clearInterval(this.queueTimer);
+    if (message.notice) return this.#tell(message.notice);
+    if (message.open && this.cancelled) return this.server.stop(message.run); // its turn came all the same
+    if (message.refused || message.open) this.waiting.end();
     if (message.refused) return this.#refused(message.refused);
     if (message.open) return this.#open(message);
     const { run } = this;
@@ -233,6 +248,7 @@ class Live {
   #end({ end, problem }) {
     this.#showNew();
     const { trace, branching } = this.run;
+    this.#wish(null);
     this.#state("idle");
     trace.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
@@ -244,27 +260,19 @@ class Live {
       if (this.wanted?.step !== undefined && !inVain) told ||= this.stage.look(this.wanted);
     }
     this.wanted = null;
-    this.stage.say(told, problem ? "error" : "note");
+    if (!this.waiting.on) this.stage.say(told, problem ? "error" : "note"); // else it is the next one's
     if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
   #started() {
-    if (this.run && this.run.state !== "idle") this.stop();
-    this.stage.say("Starting …");
-    this.#watchQueue();
+    if (this.run && this.run.state !== "idle") this.#stopRun();
+    this.#wait();
   }
 
-  /** Gradio tells the place in the queue in a corner of the page; the stage says it where everybody looks. */
-  #watchQueue() {
-    clearInterval(this.queueTimer);
-    this.queueTimer = setInterval(() => {
-      const said = document.getElementById("sl-queue")?.textContent ?? "";
-      const [, place, all] = said.match(/queue:\s*(\d+)\s*\/\s*(\d+)/) ?? [];
-      if (/error/i.test(said)) {
-        clearInterval(this.queueTimer);
-        this.stage.say("The server refused this run; its message is in the corner of the page.", "error");
-      } else if (place) this.stage.say(`Waiting for the device: place ${place} of ${all} in the queue.`);
-    }, 300);
+  #wait() {
+    this.cancelled = false;
+    this.waiting.begin();
+    this.stage.say("Starting …");
   }
 
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
@@ -282,8 +290,7 @@ class Live {
     this.branching = { trace: shown, child, from: event.step, undo: () => this.stage.show(trace) };
     this.run = null;
     this.stage.show(shown, { label: "What if:", step: event.step - 1 });
-    this.stage.say("Starting …");
-    this.#watchQueue();
+    this.#wait();
     const { model, prompt, prompt_tokens } = trace.header;
     this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
     return "";
@@ -303,13 +310,23 @@ class Live {
       this.stage.timeline.seek(this.stage.timeline.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
     }
+    const { run } = this;
     this.#state("paused");
-    await this.server.pause(this.run.id);
+    this.#wish("pause");
+    this.stage.say("Pausing after this step …");
+    await this.server.pause(run.id);
+    while (run.wish === "pause" && (await this.server.state(run.id)) === "running")
+      await new Promise((later) => setTimeout(later, ASK_MS));
+    if (run.wish !== "pause") return;
+    this.#wish(null);
+    this.stage.say(`Paused after step ${run.trace.count}.`);
   }
 
   resume() {
     const { run } = this;
     if (run?.state !== "paused") return;
+    this.#wish(null);
+    this.stage.say("");
     this.#state("running");
     this.stage.timeline.followLive();
     this.trigger("play", { run: run.id, after: run.seq });
@@ -326,11 +343,30 @@ class Live {
     return true;
   }
 
-  async stop() {
+  /** Ends the run after its present step; one that still waits for the device leaves the queue. */
+  stop() {
+    if (!this.waiting.on) return this.#stopRun();
+    this.cancelled = true;
+    this.waiting.end();
+    this.trigger("clear");
+    this.branching?.undo();
+    this.branching = null;
+    this.stage.say("Cancelled: nothing waits for the device any more.");
+  }
+
+  async #stopRun() {
     const { run } = this;
     if (!run || run.state === "idle") return;
+    this.#wish("stop");
+    this.stage.say("Stopping after this step …");
     const last = await this.server.stop(run.id);
     if (last) this.receive(`[${last}]`);
+  }
+
+  /** What was asked for and has not worked yet. */
+  #wish(wish) {
+    if (this.run) this.run.wish = wish;
+    tell("wish", wish);
   }
 
   #state(state) {
@@ -345,6 +381,7 @@ export function connect({ element, props, trigger, server, watch, base }) {
   const live = new Live({ root: element.querySelector(".sl-stage"), server, trigger, base });
   window.surelock = { stage: live.stage, live }; // for the browser's console and the tests
   watch("value", () => live.receive(props.value));
+  if (props.value) live.receive(props.value); // what came before anyone listened
   for (const type of ["pointerdown", "keydown"])
     document.querySelector(".sidebar")?.addEventListener(type, () => {
       live.touched = true;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import gradio as gr
 
 from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
-from surelock.decoding.recommended import block_choices
-from surelock.decoding.setting import Setting, described, to_plain
+from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
 from surelock.trace.contestants import MOST
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
+from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
+from surelock.ui.wording import in_words
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = {
@@ -33,10 +35,13 @@ EXAMPLES = {
         "Write a Python function that returns the n-th Fibonacci number.",
     ],
 }
+#: The seed that the form starts with, where the model's own is not the one of the recorded run: the first example's
+#: story, picked among openings and seeds by its text alone.
+OPENING_SEEDS = {"stories": 4}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the rest is folded away
-SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
+CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
 
 def defaults() -> dict[str, Any]:
@@ -50,10 +55,8 @@ class Form:
 
     def __init__(self, models: Models, most: int) -> None:
         self.models, self.most = models, most
-        self.longest = max(16, most - 8 - most % 8)
         first = models.labels[0]
-        # A visitor may press Run before the page's load event has settled the fields.
-        start = self._together(models.recommended(first)) or defaults()
+        start, wants = self._fitted(self.suits(first), self.longest(first, examples_for(first)[0], True))
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
         self.prompt = gr.Textbox(examples_for(first)[0], label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
         self.examples = gr.Dropdown(
@@ -67,7 +70,13 @@ class Form:
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
-        self._connect(start)
+        self.wants = gr.State(wants)
+        self._connect()
+
+    def suits(self, label: str) -> dict[str, Any]:
+        """What the fields show for that model where nobody asks for anything else, in the flat form."""
+        seed = {"seed": OPENING_SEEDS[label]} if label in OPENING_SEEDS else {}
+        return {**self.models.recommended(label), **seed}
 
     def _field(self, name: str, start: Mapping[str, Any]) -> Any:
         """The component of a shared setting, made from its description."""
@@ -77,7 +86,7 @@ class Form:
             return gr.Checkbox(value, **told)
         if setting.offered is not None:
             low, high, step = setting.offered
-            return gr.Slider(low, self.longest if name in MAIN else high, value, step=step, **told)
+            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told)
         if setting.none is not None:  # the block length: what fits is a short list
             return gr.Dropdown([value], value=value, allow_custom_value=True, **told)
         return gr.Number(value, **told)
@@ -91,9 +100,9 @@ class Form:
         """The settings from the values of ``inputs[4:]``. Raises ValueError, which begins with a name."""
         return read_shared(dict(zip(self.fields, given, strict=True)))
 
-    def lanes_value(self, label: str, wanted: Any) -> str:
+    def lanes_value(self, label: str, wanted: Any, *, arrived: bool = False) -> str:
         """What the component of the lanes holds, as JSON: the lanes that are wanted (None: the first pair) and the
-        presets, both for that model.
+        presets, both for that model. arrived: the fields hold what the page's load event brought.
         """
         presets = presets_for(self.models.recommended(label))
         by_id = {preset["id"]: preset for preset in presets}
@@ -104,84 +113,120 @@ class Form:
         for i, lane in enumerate(lanes):
             times = names[: i + 1].count(lane["name"])
             lane |= {"id": f"lane-{i + 1}", "name": f"{names[i][:70]} ({times})" if times > 1 else names[i][:80]}
-        return json.dumps({"lanes": lanes, "presets": presets}, ensure_ascii=False)
+        return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived}, ensure_ascii=False)
 
-    def _connect(self, start: Mapping[str, Any]) -> None:
+    def lanes_lost(self, label: str, wanted: Any) -> int:
+        """How many of the wanted lanes cannot be."""
+        by_id = {preset["id"]: preset for preset in presets_for(self.models.recommended(label))}
+        return sum(_lane(each, by_id) is None for each in wanted) if isinstance(wanted, list) else 0
+
+    def _connect(self) -> None:
         quiet: dict[str, Any] = {
             "queue": False,
             "show_progress": "hidden",
             "api_visibility": "private",
             "trigger_mode": "always_last",
         }
-        schedule = [self.fields[name] for name in ("gen_length", "steps", "block_length")]
-        self._last_length = gr.State(start["gen_length"])
-        for name in ("gen_length", "steps"):
-            self.fields[name].input(
-                fit_schedule, [*schedule, self._last_length], [*schedule[1:], self._last_length], **quiet
-            )
+        schedule = [self.fields[name] for name in NAMES]
+        asked = [self.model, self.prompt, self.chat, self.wants, *schedule]
+        for name in NAMES:
+            self.fields[name].input(partial(self.refit, name), asked, [*schedule, self.wants], **quiet)
+        gr.on([self.prompt.change, self.chat.change], self.refit_to_prompt, asked, [self.prompt, *schedule], **quiet)
         self.fields["seed"].change(check_seed, self.fields["seed"], [self.fields["seed"], self.run], **quiet)
-        gr.on(
-            [self.prompt.change, self.fields["gen_length"].change, self.chat.change],
-            self._measure,
-            [self.model, self.prompt, self.chat, self.fields["gen_length"]],
-            self.prompt,
-            **quiet,
-        )
         self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
-        changed = [self.examples, self.prompt, self.lanes, *self.fields.values()]
-        self.model.change(self._change_model, [self.model, self.lanes], changed, **quiet)
+        changed = [self.examples, self.prompt, self.lanes, *self.settled]
+        self.model.change(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
 
-    def _measure(self, label: str, prompt: str, chat: bool, gen_length: float) -> Any:
-        """What is said beside the prompt: its length, and whether it fits."""
-        if len(prompt) > MOST_CHARACTERS:
-            return gr.update(info=f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
+    @property
+    def settled(self) -> list[Any]:
+        """What `settle` updates."""
+        return [*self.fields.values(), self.wants]
+
+    def refit(self, name: str, label: str, prompt: str, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+        """The visitor has changed the length, the steps or the blocks: what is wanted now, and what of it fits."""
+        given = dict(zip(NAMES, schedule, strict=True))
+        wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
+        return [*self._schedule(label, prompt, chat, wants, given), wants]
+
+    def refit_to_prompt(self, label: str, prompt: str, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+        """The prompt has changed: what is said beside it, and the length that fits beside it."""
+        given = dict(zip(NAMES, schedule, strict=True))
+        return [
+            gr.update(info=self._measured(label, prompt, chat)),
+            *self._schedule(label, prompt, chat, wants, given),
+        ]
+
+    def _schedule(
+        self, label: str, prompt: str, chat: bool, wants: Wants, given: Mapping[str, Any] | None = None
+    ) -> list[Any]:
+        """Updates of length, steps and blocks to what fits; values that are ``given`` already are left alone, since
+        the visitor may be changing them.
+        """
+        longest = self.longest(label, prompt, chat)
+        fitted = fit(wants, longest)
+        beside = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
+        told: dict[str, dict[str, Any]] = {
+            "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or beside},
+            "steps": {"maximum": fitted.values["gen_length"]},
+            "block_length": {"choices": fitted.blocks},
+        }
+        for name, more in told.items():
+            more.setdefault("info", fitted.said.get(name, SHARED[name].help))
+            if given is None or given[name] != fitted.values[name]:
+                more["value"] = fitted.values[name]
+        return [gr.update(**told[name]) for name in NAMES]
+
+    def longest(self, label: str, prompt: str, chat: bool) -> int:
+        """The longest text that fits beside a prompt on this server. Of a model that is not loaded yet, the prompt is
+        taken to have a token for every byte.
+        """
+        tokens, most = self._tokens(label, prompt, chat)
+        if tokens is None:
+            tokens = len(prompt.encode("utf-8", "replace")) + (CHAT_TOKENS if label not in EXAMPLES else 0)
+        room = min(most - tokens, int(MOST_OFFERED["gen_length"]))
+        return max(2 * LEAST, room - room % GRAIN)
+
+    def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[int | None, int]:
+        """How many tokens a prompt has, None where that is not known; how many positions there are."""
         try:
             lm = self.models.get(label)
-            tokens = len(prompt_tokens(lm, prompt, chat))
+            return len(prompt_tokens(lm, prompt, chat)), min(self.most, lm.network.config.max_length)
         except (NotReady, ValueError):
-            return gr.update(info="")
-        most = min(self.most, lm.network.config.max_length)
-        fits = tokens + int(gen_length) <= most
-        return gr.update(
-            info=f"{tokens} tokens; with {int(gen_length)} to generate {tokens + int(gen_length)} of at most {most}"
-            + ("." if fits else ": too long, shorten one of them.")
-        )
+            return None, self.most
 
-    def _change_model(self, label: str, lanes: str) -> list[Any]:
+    def _measured(self, label: str, prompt: str, chat: bool) -> str:
+        """What is said beside the prompt: its length, and whether anything fits beside it."""
+        if len(prompt) > MOST_CHARACTERS:
+            return f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
+        tokens, most = self._tokens(label, prompt, chat)
+        if tokens is None:
+            return ""
+        fits = tokens + LEAST <= most
+        return f"{tokens} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
+
+    def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
         """The model's own examples and settings, and the same lanes with what it recommends for them."""
         self.models.start_loading(label) if label in self.models.labels else None
         examples = examples_for(label)
-        value = self.lanes_value(label, read_value(lanes))
-        return [
-            gr.update(choices=examples, value=None),
-            examples[0],
-            value,
-            *self.settle(self.models.recommended(label)),
-        ]
+        value = self.lanes_value(label, read_value(lanes), arrived=True)
+        settled = self.settle(self.suits(label), label, examples[0], chat)
+        return [gr.update(choices=examples, value=None), examples[0], value, *settled]
 
-    def settle(self, wanted: Mapping[str, Any], otherwise: Mapping[str, Any] | None = None) -> list[Any]:
-        """Updates that put wanted settings into the fields, the defaults where nothing is wanted; if they are not valid
-        together, those that are wanted ``otherwise``.
-        """
-        values = self._together(wanted) or self._together(otherwise or {}) or defaults()
+    def settle(self, wanted: Mapping[str, Any], label: str, prompt: str, chat: bool = True) -> list[Any]:
+        """Updates that put wanted settings into the fields, the defaults where nothing is wanted."""
+        values, wants = self._fitted(wanted, self.longest(label, prompt, chat))
         updates = {name: gr.update(value=values[name]) for name in self.fields}
-        length, steps = int(values["gen_length"]), int(values["steps"])
-        updates["steps"] = gr.update(value=steps, maximum=length)
-        updates["block_length"] = gr.update(choices=block_choices(length, steps), value=int(values["block_length"]))
-        return list(updates.values())
+        updates |= dict(zip(NAMES, self._schedule(label, prompt, chat, wants), strict=True))
+        return [*updates.values(), wants]
 
-    def _together(self, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The wanted settings over the defaults; None where they are not valid together, or not on this page."""
-        length = wanted.get("gen_length", DecodeSettings().gen_length)
-        values = defaults() | {"steps": length, "block_length": length}
+    @staticmethod
+    def _fitted(wanted: Mapping[str, Any], longest: int) -> tuple[dict[str, Any], Wants]:
+        """The wanted settings over the defaults, as they fit together; what one of them asks for may not fit alone."""
+        length = wanted.get("gen_length") or DecodeSettings().gen_length
+        values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
-        try:
-            settings = read_shared(values)
-        except ValueError:
-            return None
-        offered = all(values[name] <= high for name, high in MOST_OFFERED.items() if name not in MAIN)
-        fits = 8 <= settings.gen_length <= self.longest
-        return values if fits and offered and not isinstance(settings.seed, tuple) else None
+        wants = Wants.of(values)
+        return values | fit(wants, longest).values, wants
 
 
 def _own_component(name: str, value: str | None = None) -> Any:
@@ -225,38 +270,10 @@ def examples_for(label: str) -> list[str]:
     return EXAMPLES.get(label, EXAMPLES[""])
 
 
-def fit_schedule(gen_length: float, steps: float, block_length: int | str | None, last_length: int) -> list[Any]:
-    """Keep steps and block length valid for the length, and say beside the field what was changed and why. Steps or a
-    block that equalled the length follow it; other blocks are shortened to what fits.
-    """
-    length, wanted = int(gen_length), int(steps or 1)
-    typed = str(block_length)
-    asked = int(typed) if typed.isdecimal() else last_length
-    steps = length if wanted == last_length else max(1, min(wanted, length))
-    choices = block_choices(length, steps)
-    follows = asked == last_length
-    block = length if follows else max((choice for choice in choices if choice <= asked), default=length)
-    said_steps = (
-        f"Lowered from {wanted}: at most one step per generated position."
-        if steps < wanted and wanted != last_length
-        else SHARED["steps"].help
-    )
-    said_block = (
-        f"Changed from {asked}: blocks must divide {length} positions, and their number {steps} steps."
-        if block != asked and not follows
-        else SHARED["block_length"].help
-    )
-    return [
-        gr.update(value=steps, maximum=length, info=said_steps),
-        gr.update(choices=choices, value=block, info=said_block),
-        length,
-    ]
-
-
 def check_seed(seed: float | None) -> list[Any]:
     """Explain an unusable seed beside the field and hold Run back until it is mended."""
     try:
         read_shared({"seed": seed})
-    except ValueError:
-        return [gr.update(info="The seed must be a whole number of at least 0."), gr.update(interactive=False)]
+    except ValueError as error:
+        return [gr.update(info=f"{in_words(str(error))}."), gr.update(interactive=False)]
     return [gr.update(info=SHARED["seed"].help), gr.update(interactive=True)]

@@ -11,7 +11,7 @@ import gradio as gr
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_SCRIPT = Path(__file__).resolve().parents[2] / "assets" / "js" / "load" / "frames.js"
+_SCRIPTS = [Path(__file__).resolve().parents[2] / "assets" / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 
 
@@ -21,23 +21,31 @@ def poll_calmly(page: gr.Blocks) -> None:
     page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
 
 
+def take_any_number() -> None:
+    """Gradio 6.31: a number typed beyond a slider's end fails the event before its function sees it; the form shortens
+    it and says so. Of the class, since a session makes its components anew.
+    """
+    gr.Slider.preprocess = lambda self, payload: payload
+
+
 class CalmFrames:
     """Gradio 6.31: its loading screen leaves a frame loop running (see ``load/frames.js``), and what it is given as
-    ``head`` comes too late, its own scripts have run by then. ASGI middleware that puts the script at the head of the
-    page itself.
+    ``head`` comes too late, its own scripts have run by then: also for what keeps an early press of Run until the page
+    is ready (``load/hold.js``). ASGI middleware that puts both scripts at the head of the page itself.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.head = f"<head><script>{_SCRIPT.read_text('utf-8')}</script>".encode()
+        scripts = "".join(f"<script>{path.read_text('utf-8')}</script>" for path in _SCRIPTS)
+        self.head = f"<head>{scripts}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, with the script in what answers ``/``."""
+        """Serve the request, with the scripts in what answers ``/``."""
         if scope["type"] != "http" or scope["path"] != "/":
             return await self.app(scope, receive, send)
         start: Message = {}
 
-        async def send_with_script(message: Message) -> None:
+        async def send_with_scripts(message: Message) -> None:
             nonlocal start
             if message["type"] == "http.response.start":
                 start = message
@@ -50,4 +58,4 @@ class CalmFrames:
                 start = {}
             await send(message)
 
-        await self.app(scope, receive, send_with_script)
+        await self.app(scope, receive, send_with_scripts)

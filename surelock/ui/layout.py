@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.events import api
 
-from surelock.decoding.choices import flat_settings, from_flat, plain_choice, present_names
-from surelock.decoding.recommended import over_recommended
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import description, make_endpoint
-from surelock.ui.form import Form, read_value
-from surelock.ui.gradio_patches import poll_calmly
+from surelock.ui.form import Form, examples_for, read_value
+from surelock.ui.gradio_patches import poll_calmly, take_any_number
+from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import MOST_CHARACTERS, Job, read_branch, read_job, read_lanes
-from surelock.ui.session import Sessions, refusal
+from surelock.ui.request import Job, read_branch, read_job, read_lanes
+from surelock.ui.schedule import fit
+from surelock.ui.session import Sessions, notice, refusal
 from surelock.ui.stage import make_stage
+from surelock.ui.wording import in_words
 
 if TYPE_CHECKING:
     from surelock.quality.judge import Judge
@@ -44,17 +46,25 @@ def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = N
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings"):
             form = Form(models, most)
-        gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
+        head = gr.HTML(title(models, models.labels[0]), apply_default_css=False, elem_id="sl-title")
         stage = make_stage(models, sessions, most)
-        _connect(page, form, stage, models, sessions, most)
+        _connect(page, form, head, stage, models, sessions, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
     page.queue(max_size=queue_size, api_open=True)
     poll_calmly(page)
+    take_any_number()
     return page, sessions
 
 
-def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessions: Sessions, most: int) -> None:
+def title(models: Models, label: str) -> str:
+    """What stands above the stage: what this is, after whom, and what the model is."""
+    return f'{TITLE}<p class="sl-model-badge">{escape(models.about(label)).replace("$", "&#36;")}</p>'
+
+
+def _connect(
+    page: gr.Blocks, form: Form, head: gr.HTML, stage: gr.HTML, models: Models, sessions: Sessions, most: int
+) -> None:
     def start(request: gr.Request, label: Any, prompt: Any, chat: Any, lanes: Any, *given: Any) -> Iterator[str]:
         """A new run, from the form's values, to its end or until it is paused."""
 
@@ -78,7 +88,7 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
             job = read(lm, min(most, lm.network.config.max_length))
             header = make_header(lm, job.prompt, job.tokens, job.contestants, name=label)
         except (NotReady, ValueError) as error:
-            yield refusal(str(error))
+            yield refusal(in_words(str(error)))
             return
         yield from sessions.open(str(request.session_hash), job, Recorder(header, lm.tokenizer)).stream(-1)
 
@@ -92,13 +102,25 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         sessions.leave(str(request.session_hash))
 
     def arrive(request: gr.Request) -> list[Any]:
-        wanted = dict(request.query_params)
-        prompt = wanted.get("prompt", "")[:MOST_CHARACTERS]
-        label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
-        suits, linked = models.recommended(label), from_link(wanted)
-        lanes = form.lanes_value(label, lanes_from_link(wanted, {**suits, **linked}))
-        chat = wanted.get("chat") != "false"
-        return [label, prompt or gr.skip(), chat, lanes, *form.settle(over_recommended(suits, linked), otherwise=suits)]
+        """What the page's address asks for goes into the form; what of it cannot be had is said in a sentence."""
+        link = read_link(dict(request.query_params), models.labels, form.suits)
+        label = link.model or models.labels[0]
+        examples = examples_for(label)
+        if lost := form.lanes_lost(label, link.lanes):
+            link.problems.append(f"{lost} of its {len(link.lanes)} contestants cannot be read (left out)")
+        *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0])
+        link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], True)))
+        return [
+            title(models, label),
+            notice(link.sentence) if link.problems else gr.skip(),
+            label,
+            link.prompt or (gr.skip() if link.model is None else examples[0]),
+            link.chat,
+            gr.update(choices=examples),
+            form.lanes_value(label, link.lanes, arrived=True),
+            *settled,
+            wants,
+        ]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -108,14 +130,25 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         "show_progress": "full",
         "show_progress_on": form.queue,
     }
-    form.run.click(start, form.inputs, trigger_mode="always_last", **slot)
-    stage.play(resume, None, trigger_mode="multiple", **slot)
-    stage.tick(step, None, trigger_mode="multiple", **slot)
-    stage.apply(branch, None, trigger_mode="multiple", **slot)
+    waiting: list[Any] = [
+        form.run.click(start, form.inputs, trigger_mode="always_last", **slot),
+        stage.play(resume, None, trigger_mode="multiple", **slot),
+        stage.tick(step, None, trigger_mode="multiple", **slot),
+        stage.apply(branch, None, trigger_mode="multiple", **slot),
+    ]
+    stage.clear(None, None, None, cancels=waiting, api_visibility="private")  # out of the queue
+    form.model.change(
+        lambda label: title(models, label),
+        form.model,
+        head,
+        queue=False,
+        show_progress="hidden",
+        api_visibility="private",
+    )
     page.load(
         arrive,
         None,
-        form.inputs,
+        [head, stage, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled],
         queue=False,
         show_progress="hidden",
         api_visibility="private",
@@ -136,40 +169,3 @@ def _continue(sessions: Sessions, data: Any, most: int | None) -> Iterator[str]:
         yield refusal("This run is no longer kept on the server; press Run to start a new one.")
     elif isinstance(after, int) and after >= -1:
         yield from run.stream(after, most)
-
-
-def from_link(query: Mapping[str, str]) -> dict[str, Any]:
-    """Settings (the flat form) from a link's query, each read as its description says; the unreadable are left out."""
-    found: dict[str, Any] = {}
-    for name, text in present_names(query).items():
-        setting = flat_settings()[name].setting if name in flat_settings() else None
-        if name in ("compute", "unmask"):
-            found[name] = text
-        elif setting is not None and setting.kind in ("flag", "group"):
-            found[name] = text == "true"
-        elif setting is not None:
-            try:
-                found[name] = setting.checked(name, int(text) if setting.kind == "whole" else float(text))
-            except ValueError:
-                continue
-    return found
-
-
-def lanes_from_link(query: Mapping[str, str], flat: Mapping[str, Any]) -> Any:
-    """Who races, from a link: its `contestants` or, in a link of the first edition, its rule beside every position."""
-    if "contestants" in query:
-        try:
-            return json.loads(query["contestants"])
-        except (json.JSONDecodeError, RecursionError):
-            return None
-    how = {name for name, each in flat_settings().items() if each.kind}  # the sizes are the form's, not a lane's
-    if not how & from_link(query).keys():
-        return None
-    try:
-        kept = {name: value for name, value in present_names(flat).items() if name in {*how, "compute", "unmask"}}
-        decoder = from_flat(kept)
-    except ValueError:
-        return None
-    unmask = plain_choice(decoder.unmask)
-    own = {"name": "SureLock", "compute": plain_choice(decoder.compute), "unmask": unmask}
-    return [{"name": "Every position", "compute": {"kind": "everything"}, "unmask": unmask}, own]

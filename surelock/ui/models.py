@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
 EMBEDDED = "stories"
+#: What a model is, for the badge above the stage; of another one its name is all that is said.
+ABOUT = {
+    EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: their clumsiness is its "
+    "own, whoever decodes.",
+}
 _EMBEDDED_FILES = Path(__file__).resolve().parents[2] / "assets" / EMBEDDED
 
 
@@ -40,6 +45,10 @@ class Models:
     def labels(self) -> list[str]:
         """What the page offers, in the order of the command line."""
         return list(self._names)
+
+    def about(self, label: str) -> str:
+        """What the model is, in a sentence."""
+        return ABOUT.get(self._names.get(label, ""), f"The model is {label}.")
 
     def start_loading(self, label: str) -> None:
         """Begin to load in the background; does nothing if that has begun."""

@@ -8,7 +8,9 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from surelock.model.errors import first_line
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
 SEND_SECONDS = 0.08  # quicker steps are sent together: each sending costs server and page more than a step's content
+REMEMBERED = 9  # runs whose time tells how long the next one may take
 TRIM_SECONDS = 2.0  # how long after a run was dropped its memory goes back to the system
 KEPT_RUNS = 4  # per visitor, for export and likely tokens; older ones live on in the visitor's page only
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
@@ -33,8 +36,19 @@ class Run:
     a run; ``pause`` and ``stop`` may come from any other and take effect after the present step.
     """
 
-    def __init__(self, owner: str, job: Job, recorder: Recorder, told: Iterator[list[Told]], pausable: bool) -> None:
+    def __init__(
+        self,
+        owner: str,
+        job: Job,
+        recorder: Recorder,
+        told: Iterator[list[Told]],
+        pausable: bool,
+        took: Callable[[float], None] = lambda _: None,
+    ) -> None:
         self.id = secrets.token_urlsafe(18)
+        self.seconds, self.steps = 0.0, 0  # that it has been computing, and what came of it
+        self._begun = 0.0
+        self._took = took
         self.owner = owner
         self.recorder = recorder
         self.state = PAUSED
@@ -82,16 +96,27 @@ class Run:
             self._wanted = ENDED
             return None
 
+    def left(self) -> float | None:
+        """Seconds that the rest of it takes, by what its steps took so far; None before the first."""
+        begun, steps = self._begun, self.steps
+        used = self.seconds + (time.monotonic() - begun if begun else 0.0)
+        return used / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
+
     def _begin(self) -> bool:
         with self._lock:
             if self.state != PAUSED:
                 return False
             self.state = RUNNING
+            self._begun = time.monotonic()
             return True
 
     def _rest(self) -> None:
         """After streaming, whether it ran out, was paused or its reader went away."""
         with self._lock:
+            self.seconds += time.monotonic() - self._begun
+            self._begun = 0.0
+            if self.state == ENDED:
+                self._took(self.seconds)
             if self.state == RUNNING:
                 self.state = PAUSED
                 if self._wanted == ENDED:
@@ -103,6 +128,7 @@ class Run:
         """
         self.touched = time.monotonic()
         told, problem = self._next()
+        self.steps += 1
         if told is None:
             return self._end("failed" if problem else "finished", problem)
         message = self.recorder.take(told)
@@ -151,6 +177,7 @@ class Sessions:
         self._decoder = decoder
         self._pausable = pausable
         self._runs: dict[str, Run] = {}
+        self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest runs
         self._lock = threading.Lock()
         self._trim_is_due = False
 
@@ -160,7 +187,7 @@ class Sessions:
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
         """A new run for a visitor; their older ones stop, and only the latest few are kept."""
         told = self._decoder(job, True, True)
-        run = Run(owner, job, recorder, told, self._pausable)
+        run = Run(owner, job, recorder, told, self._pausable, self._took.append)
         with self._lock:
             self._runs[run.id] = run
             mine = [other for other in self._runs.values() if other.owner == owner]
@@ -176,6 +203,17 @@ class Sessions:
         if run is not None:
             run.touched = time.monotonic()
         return run
+
+    def wait(self, place: int) -> float | None:
+        """Seconds until the run at that place of the queue (1 is the next) begins: what is left of the present one, and
+        as long as the latest runs took for each between. None before anything was measured.
+        """
+        present = next((run for run in list(self._runs.values()) if run.state == RUNNING), None)
+        left = present.left() if present is not None else 0.0
+        typical = median(self._took) if self._took else left
+        if typical is None:
+            return None
+        return (typical if left is None else left) + max(0, place - 1) * typical
 
     def leave(self, owner: str) -> None:
         """Free everything a visitor has."""
@@ -225,3 +263,8 @@ def refusal(problem: str) -> str:
     the last message.
     """
     return _batch([json.dumps({"run": None, "seq": time.monotonic_ns(), "refused": problem}, ensure_ascii=False)])
+
+
+def notice(said: str) -> str:
+    """A message that belongs to no run: something that the stage says."""
+    return _batch([json.dumps({"run": None, "seq": time.monotonic_ns(), "notice": said}, ensure_ascii=False)])

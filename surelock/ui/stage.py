@@ -28,6 +28,16 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
         run = sessions.find(_first(arguments))
         return run.stop() if run is not None else None
 
+    def state(arguments: list[Any]) -> str | None:
+        """Whether a run is running, paused or ended; None if it is not kept."""
+        run = sessions.find(_first(arguments))
+        return run.state if run is not None else None
+
+    def wait(arguments: list[Any]) -> float | None:
+        """Seconds until the run at a place of the queue begins, see `Sessions.wait`."""
+        place = _first(arguments)
+        return sessions.wait(place) if _index(place, 10_000) else None
+
     def top(arguments: list[Any]) -> dict[str, Any] | None:
         if not isinstance(arguments, list) or len(arguments) != 3:
             return None
@@ -65,17 +75,17 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, top, export, shell, model_state, attended, token],
+        server_functions=[pause, stop, state, wait, top, export, shell, model_state, attended, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )
 
 
 def _first(arguments: Any) -> Any:
-    """`server.f(x)` hands over [x], and a caller of the bare address anything at all."""
-    return (
-        arguments[0] if isinstance(arguments, list) and arguments else arguments if isinstance(arguments, str) else None
-    )
+    """`server.f(x)` hands over [x] or x, and a caller of the bare address anything at all."""
+    if isinstance(arguments, list):
+        return arguments[0] if arguments else None
+    return arguments if isinstance(arguments, str | int) else None
 
 
 def _index(value: Any, size: int) -> bool:

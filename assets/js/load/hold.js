@@ -1,0 +1,32 @@
+// A link's settings come with the page's load event, and the stage listens only once its modules are there. Run pressed
+// before that is kept, and pressed again when js/ready.js says so, or after a while: a press is never lost.
+{
+  const PATIENCE_MS = 6000;
+  const find = () => document.getElementById("sl-run");
+  const label = (run) => document.createTreeWalker(run, NodeFilter.SHOW_TEXT).nextNode() ?? {};
+  let said = null; // what the button says else, once it was pressed
+  let ready = false;
+  const hold = (event) => {
+    const run = event.target.closest?.("#sl-run");
+    if (!run) return;
+    event.stopImmediatePropagation();
+    event.preventDefault();
+    if (said !== null) return;
+    said = label(run).data;
+    label(run).data = "Starting …";
+    run.setAttribute("aria-busy", "true");
+    setTimeout(release, PATIENCE_MS);
+  };
+  const release = () => {
+    if (ready) return;
+    ready = true;
+    removeEventListener("click", hold, true);
+    const run = find();
+    if (said === null || !run) return;
+    label(run).data = said;
+    run.removeAttribute("aria-busy");
+    run.click();
+  };
+  addEventListener("click", hold, true);
+  addEventListener("sl-ready", release);
+}

@@ -1,0 +1,54 @@
+// Between Run and the first word of the run: the place in the queue, about how long it will take, and the way out.
+
+import { tell } from "./bus.js";
+import { count } from "./dom.js";
+
+const LOOK_MS = 300;
+const ASK_MS = 2000;
+
+/** "about 40 s": no estimate is better than to five seconds. */
+export function about(seconds) {
+  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "";
+  if (seconds < 5) return ", a few seconds";
+  if (seconds < 90) return `, about ${5 * Math.round(seconds / 5)} s`;
+  return `, about ${Math.round(seconds / 60)} min`;
+}
+
+export class Waiting {
+  /** say(text, kind) tells the visitor; seconds(place) asks the server how long that is. */
+  constructor({ say, seconds }) {
+    Object.assign(this, { say, seconds, on: false });
+  }
+
+  begin() {
+    this.end();
+    Object.assign(this, { on: true, place: 0, asked: 0, left: null });
+    this.timer = setInterval(() => this.#look(), LOOK_MS);
+    tell("waiting", true);
+  }
+
+  end() {
+    clearInterval(this.timer);
+    if (!this.on) return;
+    this.on = false;
+    tell("waiting", false);
+  }
+
+  /** Gradio tells the place in the queue in a corner of the page; the stage says it where everybody looks. */
+  #look() {
+    const said = document.getElementById("sl-queue")?.textContent ?? "";
+    if (/error/i.test(said)) {
+      this.end();
+      return this.say("The server refused this run; its message is in the corner of the page.", "error");
+    }
+    const place = Number(said.match(/queue:\s*(\d+)\s*\/\s*\d+/)?.[1] ?? 0);
+    if (!place) return;
+    if (place !== this.place || performance.now() > this.asked + ASK_MS) this.#ask(place);
+    this.say(`Waiting for the device: ${count(place, "run")} before yours${about(this.left)}.`);
+  }
+
+  async #ask(place) {
+    Object.assign(this, { place, asked: performance.now() });
+    this.left = await this.seconds(place);
+  }
+}

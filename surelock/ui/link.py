@@ -1,0 +1,143 @@
+"""What a link asks for, and one sentence for what of it cannot be had here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from surelock.decoding.choices import flat_settings, from_flat, plain_choice, present_names
+from surelock.trace.contestants import MOST
+from surelock.ui.request import MOST_CHARACTERS
+from surelock.ui.schedule import SHARED, Fitted
+
+#: What the browser alone reads of the address.
+BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "lanes"}
+_OTHERS = {"model", "prompt", "chat", "contestants", "compute", "unmask"}
+MOST_TOLD = 4
+
+
+@dataclass(slots=True)
+class Link:
+    """model, prompt: None where the link does not say. settings: in the flat form. lanes: see `Form.lanes_value`.
+    problems: a clause for each thing that was not as it should be.
+    """
+
+    model: str | None = None
+    prompt: str | None = None
+    chat: bool = True
+    settings: dict[str, Any] = field(default_factory=dict)
+    lanes: Any = None
+    problems: list[str] = field(default_factory=list)
+
+    def over(self, suits: Mapping[str, Any]) -> dict[str, Any]:
+        """The link's settings over what suits the model; a length without steps has a step for each position."""
+        values = {**suits, **self.settings}
+        return values | {"steps": None} if "gen_length" in self.settings and "steps" not in self.settings else values
+
+    def fitted(self, taken: Fitted) -> None:
+        """Note which of the link's own lengths do not fit together, and what was taken."""
+        for name, value in taken.values.items():
+            if self.settings.get(name) not in (None, value):
+                told = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
+                self.problems.append(told)
+
+    @property
+    def sentence(self) -> str:
+        """What could not be followed, and what was taken instead; empty if nothing."""
+        if not self.problems:
+            return ""
+        more = len(self.problems) - MOST_TOLD
+        told = [*self.problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        return f"Not all of this link could be followed: {'; '.join(told)}."
+
+
+def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
+    """Read a link's query. labels: the models that are offered. suits(label): what is taken where the link is silent or
+    wrong.
+    """
+    link = Link()
+    wanted = query.get("model")
+    if wanted in labels:
+        link.model = wanted
+    elif wanted:
+        link.problems.append(f"the model {_quoted(wanted)} is not on this server ({labels[0]} taken instead)")
+    taken = suits(link.model or labels[0])
+    link.prompt = query.get("prompt", "")[:MOST_CHARACTERS] or None
+    if len(query.get("prompt", "")) > MOST_CHARACTERS:
+        link.problems.append(f"its prompt is too long (the first {MOST_CHARACTERS:,} characters taken)")
+    link.chat = query.get("chat") != "false"
+    _read_settings(link, query, taken)
+    _read_lanes(link, query, taken)
+    return link
+
+
+def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
+    """Each setting as its description says; what cannot be read, or is more than the page offers, is left out."""
+    known = flat_settings()
+    for name, text in present_names(query).items():
+        if name in known:
+            try:
+                link.settings[name] = read_text(name, text)
+            except ValueError:
+                instead = taken.get(name, known[name].default)
+                what = "the default" if instead is None else f"{instead:g}" if _number(instead) else str(instead)
+                link.problems.append(f"{known[name].setting.label} cannot be {_quoted(text)} ({what} taken instead)")
+        elif name not in _OTHERS | BROWSERS and not name.startswith(("_", "utm")):
+            link.problems.append(f"{_quoted(name)} is no setting (left out)")
+
+
+def read_text(name: str, text: str) -> Any:
+    """A setting (flat name) from its text in a link. Raises ValueError for what is none or not offered."""
+    setting = flat_settings()[name].setting
+    if setting.kind in ("flag", "group"):
+        if text not in ("true", "false"):
+            raise ValueError(f"{name} must be true or false")
+        return text == "true"
+    value = setting.checked(name, int(text) if setting.kind == "whole" else float(text))
+    if name in SHARED and setting.offered and value > setting.offered[1]:
+        raise ValueError(f"{name} must be at most {setting.offered[1]:g}")
+    return value
+
+
+def _read_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
+    """Who races: the link's `contestants` or, in a link of the first edition, its rule beside every position."""
+    if "contestants" not in query:
+        link.lanes = _former_lanes(link, query, taken)
+        return
+    try:
+        link.lanes = json.loads(query["contestants"])
+    except (ValueError, RecursionError):
+        link.lanes = None
+    if not isinstance(link.lanes, list) or not link.lanes:
+        link.lanes = None
+        link.problems.append("its contestants cannot be read (the first pair taken instead)")
+    elif len(link.lanes) > MOST:
+        link.problems.append(f"{len(link.lanes)} contestants are too many (the first {MOST} taken)")
+        link.lanes = link.lanes[:MOST]
+
+
+def _former_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> Any:
+    how = {name for name, each in flat_settings().items() if each.kind} | {"compute", "unmask"}
+    chosen = {name: text for name, text in present_names(query).items() if name in ("compute", "unmask")}
+    asked = {name: value for name, value in link.settings.items() if name in how} | chosen
+    if not asked:
+        return None
+    suits = {name: value for name, value in present_names(taken).items() if name in how}
+    try:
+        decoder = from_flat(suits | asked)
+    except ValueError:
+        link.problems.append("its rule cannot be read (the first pair taken instead)")
+        return None
+    unmask = plain_choice(decoder.unmask)
+    own = {"name": "SureLock", "compute": plain_choice(decoder.compute), "unmask": unmask}
+    return [{"name": "Every position", "compute": {"kind": "everything"}, "unmask": unmask}, own]
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _quoted(text: str) -> str:
+    return f"“{text[:40]}{'…' if len(text) > 40 else ''}”"

@@ -1,0 +1,72 @@
+"""Length, steps and block length: what was wanted, and what of it fits together.
+
+The fields show what fits. What was wanted stays as it is, and comes back as soon as it fits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from surelock.decoding.recommended import block_choices
+from surelock.decoding.setting import Setting, described
+from surelock.decoding.settings import DecodeSettings
+
+SHARED: dict[str, Setting] = dict(described(DecodeSettings))
+NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
+LEAST, GRAIN = 8, 8  # of the lengths that are offered
+
+
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """What the visitor, a link or the model asked for last. steps and block_length: None follows the length."""
+
+    gen_length: int
+    steps: int | None = None
+    block_length: int | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Wants:
+        """What settings ask for; steps or a block as long as the length follow it."""
+        length = int(values["gen_length"])
+        return cls(length, *(_unless(length, values.get(name)) for name in NAMES[1:]))
+
+    def with_field(self, name: str, value: Any, length: int) -> Wants:
+        """After the visitor has changed a field, at that length; what is no number changes nothing."""
+        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
+            value = int(value)
+        if not isinstance(value, int | float) or value < 1:
+            return self
+        return replace(self, **{name: int(value) if name == "gen_length" else _unless(length, int(value))})
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Valid together. blocks: the block lengths that are. said: beside the field that could not be what was wanted."""
+
+    values: dict[str, int]
+    blocks: list[int]
+    said: dict[str, str]
+
+
+def fit(wants: Wants, longest: int) -> Fitted:
+    """What comes nearest to the wants within ``longest`` positions. Depends on nothing else."""
+    length = wants.gen_length if wants.gen_length <= longest else max(LEAST, longest - longest % GRAIN)
+    steps = min(wants.steps or length, length)
+    blocks = block_choices(length, steps)
+    block = max((each for each in blocks if each <= (wants.block_length or length)), default=length)
+    said = {}
+    if length < wants.gen_length:
+        said["gen_length"] = f"Shortened from {wants.gen_length} to what fits beside the prompt."
+    if wants.steps and steps < wants.steps:
+        said["steps"] = f"Lowered from {wants.steps}: at most one step per generated position."
+    if wants.block_length and block != wants.block_length:
+        said["block_length"] = (
+            f"Changed from {wants.block_length}: blocks must divide {length} positions, and their number {steps} steps."
+        )
+    return Fitted({"gen_length": length, "steps": steps, "block_length": block}, blocks, said)
+
+
+def _unless(length: int, value: int | None) -> int | None:
+    return None if value is None or value == length else value

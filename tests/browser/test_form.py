@@ -1,0 +1,165 @@
+"""The form in a real browser: an early Run, half a link, the queue and the way out of it, Pause and Stop."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+from urllib.parse import urlencode
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import run_to_end, status, visit, wait_for_run
+from tests.browser.server import App
+from tests.browser.visitor import Visitor
+
+
+def set_length(page: Page, length: int) -> None:
+    field = page.locator("#sl-gen-length input[type=number]")
+    field.fill(str(length))
+    field.press("Tab")
+
+
+def shows(page: Page, length: int, steps: int, block: int) -> None:
+    for name, value in (("gen-length", length), ("steps", steps)):
+        expect(page.locator(f"#sl-{name} input[type=number]")).to_have_value(str(value))
+    expect(page.locator("#sl-block-length input")).to_have_value(str(block))
+
+
+def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App) -> None:
+    link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "contestants": '["klass"]'}
+    page.add_init_script("""new MutationObserver((_, observer) => {
+      const run = document.getElementById("sl-run");
+      if (!run) return;
+      observer.disconnect();
+      window.early = !window.surelock;
+      run.click();
+      window.said = run.textContent.trim();
+    }).observe(document, { childList: true, subtree: true });""")
+    page.goto(f"{app.url}/?{urlencode(link)}")
+    page.wait_for_function("window.surelock?.live.run")
+    wait_for_run(page, 1)
+    assert page.evaluate("[window.early, window.said]") == [True, "Starting …"]
+    expect(page.locator("#sl-run")).to_have_text("Run")
+    header = page.evaluate("surelock.stage.trace.header")
+    assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["contestants"]] == ["KLASS"]
+    settings = header["contestants"][0]["settings"]
+    assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
+
+
+def test_a_failing_load_event_leaves_run_alive(page: Page, app: App) -> None:
+    def lose_the_settings(route: Any) -> None:
+        asked = json.loads(route.request.post_data or "{}")
+        route.abort() if not asked.get("data") else route.continue_()
+
+    page.route("**/gradio_api/run/**", lose_the_settings)
+    page.route("**/gradio_api/queue/join**", lose_the_settings)
+    page.goto(app.url)
+    page.click("#sl-run")
+    page.wait_for_function("window.surelock?.live.run")
+    page.click(".sl-control-stop")
+
+
+def test_half_a_link_opens_the_page_and_one_sentence_says_so(page: Page, app: App) -> None:
+    link = {"model": "gpt-9", "temperature": "hot", "contestants": "[{", "gen_length": "24", "nonsense": "1"}
+    page.goto(f"{app.url}/?{urlencode(link)}")
+    page.wait_for_function("document.querySelector('.sl-status')?.textContent.startsWith('Not all of this link')")
+    said = status(page)
+    for part in ("“gpt-9”", "stories taken", "Temperature cannot be “hot” (0.5 taken", "contestants", "“nonsense”"):
+        assert part in said
+    assert said.count(".") == 2, "one sentence, and 0.5"
+    expect(page.locator("#sl-gen-length input[type=number]")).to_have_value("24")
+    run_to_end(page)
+    assert page.evaluate("surelock.stage.trace.lanes.length") == 2
+
+
+def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: App) -> None:
+    page.goto(app.url)
+    page.wait_for_function("window.surelock?.stage.trace && document.querySelector('#sl-gen-length')")
+    page.click("text=More settings")
+    shows(page, 128, 128, 32)
+    for length, block in ((32, 32), (28, 28), (16, 16), (64, 32)):
+        set_length(page, length)
+        shows(page, length, length, block)
+    set_length(page, 9999)
+    expect(page.locator("#sl-gen-length")).to_contain_text("to what fits beside the prompt")
+    shows(page, 496, 496, 31)
+    assert page.get_attribute("#sl-gen-length input[type=range]", "max") == "496"
+    page.fill("#sl-prompt textarea", "dog " * 200)
+    expect(page.locator("#sl-prompt")).to_contain_text("tokens of the 512 that fit here.")
+    expect(page.locator("#sl-gen-length input[type=range]")).not_to_have_attribute("max", "496")
+    longest = int(page.get_attribute("#sl-gen-length input[type=range]", "max") or 0)
+    expect(page.locator("#sl-gen-length input[type=number]")).to_have_value(str(longest))
+    page.click("#sl-run")
+    wait_for_run(page, 1)
+    page.click(".sl-control-stop")
+    page.fill("#sl-prompt textarea", "A red hen sat")
+    expect(page.locator("#sl-gen-length input[type=range]")).to_have_attribute("max", "504")
+    expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
+
+
+def test_a_refusal_speaks_of_the_fields_as_the_page_calls_them(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.fill("#sl-prompt textarea", " ")
+    page.click("#sl-run")
+    expect(page.locator(".sl-status")).to_contain_text("Prompt is empty")
+
+
+def test_who_waits_is_told_how_long_and_can_leave(page: Page, app: App) -> None:
+    first = Visitor(app.url)
+    list(first.run(Generated_length=8, Steps=8, Block_length=8))  # one run has been timed
+    stream = first.run(Generated_length=256, Steps=256, Block_length=256)
+    opened = next(stream)
+    holder = threading.Thread(target=lambda: list(stream))
+    holder.start()
+    visit(page, app.url)
+    page.click("#sl-run")
+    expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours, ")
+    stop = page.locator(".sl-control-stop")
+    expect(stop).to_have_text("Cancel")
+    stop.click()
+    expect(page.locator(".sl-status")).to_contain_text("Cancelled")
+    expect(stop).to_have_text("Stop")
+    expect(stop).to_be_disabled()
+    first.call("stop", opened["run"])
+    holder.join(60)
+    page.wait_for_timeout(800)
+    assert page.evaluate("surelock.live.run") is None, "what was cancelled does not run"
+    run_to_end(page)
+    first.close()
+
+
+def test_pause_and_stop_give_a_sign_at_once(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=160, steps=160)
+    page.evaluate("""() => {
+      window.signs = [];
+      const note = () => signs.push([".sl-status", ".sl-control-pause", ".sl-control-stop"].map((name) =>
+        document.querySelector(name).textContent));
+      for (const name of ["pause", "stop"])
+        document.querySelector(`.sl-control-${name}`).addEventListener("click", () => note());
+    }""")
+    page.click("#sl-run")
+    wait_for_run(page, 3)
+    page.click(".sl-control-pause")
+    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    expect(page.locator(".sl-control-pause")).to_have_text("Resume")
+    page.click(".sl-control-pause")
+    wait_for_run(page, page.evaluate("surelock.stage.trace.count") + 1)
+    page.click(".sl-control-stop")
+    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
+    paused, _, stopped = page.evaluate("signs")
+    assert paused == ["Pausing after this step …", "Pausing …", "Stop"]
+    assert stopped == ["Stopping after this step …", "Pause", "Stopping …"]
+
+
+def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app: App) -> None:
+    visit(page, app.url)
+    lane = page.locator(".sl-lane").nth(1)
+    lane.locator("summary").click()
+    lane.get_by_label("Unlock again").check()
+    lane.get_by_label("Probe every").wait_for()
+    lane.get_by_label("And of the rest").select_option(label="Selection")
+    run_to_end(page)
+    compute = page.evaluate("surelock.stage.trace.lanes[1].contestant.compute")
+    assert compute["kind"] == "both" and compute["select"]["kind"] == "select"
+    assert compute["lock"]["unlock"]["period"] >= 1

@@ -1,0 +1,153 @@
+"""The form without a browser: lengths that come back, refusals in the page's words, links, the wait."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import surelock
+from surelock.ui.form import Form
+from surelock.ui.link import read_link
+from surelock.ui.models import Models
+from surelock.ui.schedule import NAMES, Wants, fit
+from surelock.ui.session import RUNNING, Sessions
+from surelock.ui.wording import in_words
+
+LENGTHS = st.integers(1, 600)
+WANTS = st.builds(Wants, LENGTHS, st.none() | LENGTHS, st.none() | LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def form() -> Form:
+    with gr.Blocks():
+        return Form(Models(["stories"]), 512)
+
+
+@given(WANTS, st.lists(LENGTHS, min_size=1, max_size=6))
+def test_what_fits_depends_on_the_last_length_and_the_wants_alone(start: Wants, walk: list[int]) -> None:
+    """As the page does it: each change is made to what the fields show after the one before."""
+    wants, shown = start, fit(start, 512).values
+    for length in walk:
+        shown = shown | {"gen_length": length}
+        wants = wants.with_field("gen_length", length, length)
+        shown = fit(wants, 512).values
+    straight = fit(Wants(walk[-1], start.steps, start.block_length), 512)
+    assert shown == straight.values
+    surelock.DecodeSettings(**shown)
+
+
+@given(WANTS)
+def test_what_was_changed_is_said_beside_its_field(wants: Wants) -> None:
+    fitted = fit(wants, 300)
+    asked = {"gen_length": wants.gen_length, "steps": wants.steps, "block_length": wants.block_length}
+    assert fitted.said.keys() == {name for name in NAMES if asked[name] and asked[name] != fitted.values[name]}
+    assert all(str(asked[name]) in said for name, said in fitted.said.items())
+
+
+def walked(form: Form, lengths: list[int]) -> list[tuple[int, int, int]]:
+    """What the fields show while the length's field is set to these, through the page's own events."""
+    shown = {name: form.fields[name].value for name in NAMES}
+    wants, seen = form.wants.value, []
+    for length in lengths:
+        shown["gen_length"] = length
+        *updates, wants = form.refit("gen_length", "stories", "Once", True, wants, *shown.values())
+        shown |= {name: update["value"] for name, update in zip(NAMES, updates, strict=True) if "value" in update}
+        seen.append(tuple(shown.values()))
+    return seen
+
+
+def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
+    assert walked(form, [32, 28, 16, 64]) == [(32, 32, 32), (28, 28, 28), (16, 16, 16), (64, 64, 32)]
+
+
+def test_what_is_no_number_changes_nothing(form: Form) -> None:
+    wants = Wants(64, 32, 16)
+    for odd in (None, "abc", "", 0, -5, "9" * 5000):
+        assert wants.with_field("block_length", odd, 64) == wants
+    assert wants.with_field("block_length", "8", 64).block_length == 8
+    assert wants.with_field("steps", 64, 64).steps is None
+
+
+@pytest.mark.parametrize("prompt", ["Once", "Once upon a time, there was a little girl named Lily. She", "dog " * 300])
+def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.LanguageModel, prompt: str) -> None:
+    loading = form.longest("stories", prompt, True)  # before the model is there, the prompt counts for more
+    form.models._loaded["stories"] = stories
+    try:
+        longest = form.longest("stories", prompt, True)
+        (length, *_), info = form.refit_to_prompt("stories", prompt, True, Wants(512), 512, 512, 512)[1:], 0
+    finally:
+        form.models._loaded.clear()
+    tokens = len(stories.encode(prompt))
+    assert loading <= longest <= 512 - tokens < longest + 8
+    assert length["maximum"] == length["value"] == longest and "what fits beside the prompt" in length["info"], info
+
+
+@pytest.mark.parametrize(
+    ("problem", "said"),
+    [
+        ("block_length (7) must divide gen_length (64)", "Block length (7) must divide Generated length (64)"),
+        (
+            "steps must be a whole number of at least 1, or None for one per position, not 0",
+            "Steps must be a whole number of at least 1, not 0",
+        ),
+        ("steps (3) must be a multiple of the number of blocks (2)", None),
+        ("prompt is empty: write a few words.", "Prompt is empty: write a few words."),
+        ("cfg_scale must be a number from 0 to 1000, not -1", "Guidance must be a number from 0 to 1000, not -1"),
+    ],
+)
+def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> None:
+    told = in_words(problem)
+    assert told == (said or problem.replace("steps (3)", "Steps (3)")) and "_" not in told
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({}, ""),
+        ({"model": "stories", "seed": "3", "step": "7", "__theme": "dark"}, ""),
+        ({"model": "gpt-9"}, "the model “gpt-9” is not on this server (stories taken instead)"),
+        ({"temperature": "hot"}, "Temperature cannot be “hot” (0.5 taken instead)"),
+        ({"gen_length": "9" * 5000}, "Generated length cannot be “9999"),
+        ({"nonsense": "1"}, "“nonsense” is no setting (left out)"),
+        ({"contestants": "[{"}, "its contestants cannot be read (the first pair taken instead)"),
+        ({"contestants": "[" * 100_000}, "its contestants cannot be read"),
+        ({"contestants": json.dumps(["klass"] * 5)}, "5 contestants are too many (the first 4 taken)"),
+        ({"prompt": "x" * 30_000}, "its prompt is too long"),
+        ({"compute": "best"}, "its rule cannot be read"),
+        ({f"a{i}": "1" for i in range(9)}, "and 5 more"),
+    ],
+)
+def test_what_is_wrong_with_a_link_is_one_sentence(form: Form, query: dict[str, str], said: str) -> None:
+    told = read_link(query, ["stories"], form.suits).sentence
+    assert said in told and bool(told) == bool(said)
+    assert told.count(". ") == 0 and "\n" not in told and len(told) < 400
+
+
+def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:
+    link = read_link({"gen_length": "64", "steps": "100"}, ["stories"], form.suits)
+    link.fitted(fit(Wants.of(link.settings), 512))
+    assert "Steps 100 does not fit (64 taken instead)" in link.sentence
+
+
+def test_a_model_is_described_by_us_or_by_its_name() -> None:
+    assert "children's stories" in Models(["stories"]).about("stories")
+    assert Models(["some/model"]).about("some/model") == "The model is some/model."
+
+
+def test_the_wait_is_what_is_left_of_the_present_run_and_the_usual_time_of_those_between() -> None:
+    sessions = Sessions(lambda *_: iter(()))
+    assert sessions.wait(1) == 0.0
+    present: Any = SimpleNamespace(state=RUNNING, left=lambda: 7.0)
+    sessions._runs["a"] = present
+    sessions._took.extend([10.0, 30.0, 20.0])
+    assert (sessions.wait(1), sessions.wait(3)) == (7.0, 47.0)
+    present.left = lambda: None  # its first step is not over
+    assert sessions.wait(2) == 40.0
+    sessions._took.clear()
+    assert sessions.wait(2) is None
