@@ -1,13 +1,16 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
 import { Analysis } from "./analysis.js";
+import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
 import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
+import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
+import { LongText } from "./longtext.js";
 import { narrate } from "./narrator.js";
 import { prose, writeProse } from "./prose.js";
 import { Runs } from "./runs.js";
@@ -20,17 +23,20 @@ import { WhatIf } from "./whatif.js";
 
 const ABOUT = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
-  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain. A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
+  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain (the percentile). A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
   "A decoder is two choices: which rows a step computes, and which masked positions it writes. All contestants run the same prompt and seed, one step each in turn, each timed on its own; everything is shown beside the reference, which any of them can be. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
 ];
+
+/** What the page's own account of the method explains as it goes. */
+const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
 
 const LEGEND = [
   ["masked", "masked"],
   ["active", "active: computed in this step"],
   ["resting", "resting: not computed in this step"],
-  ["locked", "locked: no longer computed"],
+  ["locked", "locked: no longer computed", "locked"],
   ["prompt", "prompt"],
-  ["differs", "differs from the reference"],
+  ["differs", "differs from the reference", "reference"],
 ];
 
 const paper = () =>
@@ -96,11 +102,13 @@ export class Stage {
     this.label = h("p", { class: "sl-run-label" });
     this.narrator = h("p", { class: "sl-narrator" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.colouring = new ColourBy({ onChange: () => this.redraw() });
+    this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
     const told = h(
       "div",
       { class: "sl-about" },
-      about.map((text) => h("p", {}, text)),
+      about.map((text) => h("p", {}, explained(text, TERMS))),
       h(
         "p",
         {},
@@ -119,7 +127,7 @@ export class Stage {
     root.append(
       this.narrator,
       this.gauges.node,
-      h("div", { class: "sl-bar-row" }, this.#legend(), this.label),
+      h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
       this.status,
       this.grids,
       this.timeline.node,
@@ -167,6 +175,11 @@ export class Stage {
     this.sides = trace.lanes.map((lane, i) => this.#side(lane, i));
     this.grids.dataset.lanes = trace.lanes.length;
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.long.load(
+      trace.n,
+      this.sides.map(({ box }) => box),
+    );
+    this.colouring.load(trace);
     this.gauges.load(trace);
     this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
@@ -197,6 +210,7 @@ export class Stage {
 
   finish() {
     this.trace.live = false;
+    this.colouring.load(this.trace);
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
@@ -221,6 +235,14 @@ export class Stage {
     this.inspector.drawPins(this.pins);
     this.curves.redraw();
     this.redraw();
+  }
+
+  /** What the cells' fill tells: "state", or one of the names in values.js. */
+  get colourBy() {
+    return this.colouring.name;
+  }
+  set colourBy(name) {
+    this.colouring.choose(name);
   }
 
   redraw() {
@@ -267,12 +289,13 @@ export class Stage {
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
     const reading = h("summary", {}, "The text");
-    const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
+    const box = this.long.around(canvas);
+    const side = { lane, canvas, box, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
       h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
-      canvas,
+      box,
       h("details", { class: "sl-reading", open: true }, reading, text),
     );
     const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
@@ -320,6 +343,7 @@ export class Stage {
 
   #focusCell(side, cell) {
     this.hover = cell;
+    this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
     setText(this.summary, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
@@ -329,9 +353,10 @@ export class Stage {
     return h(
       "ul",
       { class: "sl-legend", "aria-label": "Legend" },
-      LEGEND.map(([kind, text]) =>
-        h("li", {}, h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" }), text),
-      ),
+      LEGEND.map(([kind, text, ...terms]) => {
+        const swatch = h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
+        return h("li", {}, swatch, h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
+      }),
     );
   }
 
@@ -348,8 +373,10 @@ export class Stage {
     if (!this.trace) return;
     for (const side of this.sides) {
       const width = side.canvas.clientWidth;
-      if (width) side.grid.resize(this.trace.n, width, this.colours);
+      if (width) side.grid.resize(this.trace.n, width, this.colours, this.long.whole);
+      side.labels.count = -2; // with words, or without
     }
+    this.long.measure();
     this.redraw();
   }
 
@@ -360,11 +387,15 @@ export class Stage {
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
     for (const side of this.sides) this.#label(side, step);
     const base = this.sides.find(({ lane }) => lane === trace.reference);
+    const written = this.sides.at(-1).lane;
+    this.long.follow(step, written.steps[written.clamp(step)]?.unmasked ?? [], this.sides[0].grid);
     for (const side of this.sides) {
       const { lane, grid, labels } = side;
       grid.draw({
         lane,
         step,
+        values: this.colouring.values(lane, step),
+        seen: this.long.seen(grid),
         tokens: labels.tokens,
         other: side === base ? null : base.labels.tokens,
         promptLength: trace.promptLength,
@@ -392,7 +423,7 @@ export class Stage {
     const t = side.lane.clamp(step);
     if (side.labels.count === t) return;
     const tokens = side.lane.tokens(t);
-    const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
+    const list = side.grid.box.text ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
     side.labels = { count: t, list, tokens };
   }
 
