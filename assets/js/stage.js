@@ -5,6 +5,7 @@ import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
 import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
+import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
 import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
@@ -77,6 +78,7 @@ export class Stage {
       onLive,
     });
     this.curves = new Curves();
+    this.epsilon = new Epsilon({ curves: this.curves, onChange: () => this.redraw(), race: whatIf?.race ?? null });
     this.whatIf = whatIf && new WhatIf(whatIf);
     this.inspector = new Inspector({
       onPin: (cell) => this.pin(cell),
@@ -180,6 +182,7 @@ export class Stage {
       this.sides.map(({ box }) => box),
     );
     this.colouring.load(trace);
+    this.#estimates();
     this.gauges.load(trace);
     this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
@@ -191,6 +194,11 @@ export class Stage {
     this.analysis.load(trace, this.colours);
     this.timeline.drawTicks();
     this.redraw();
+  }
+
+  /** Epsilon can be moved by hand once all records are there. */
+  #estimates() {
+    this.epsilon.load(this.trace, (lane) => this.sides.find((side) => side.lane === lane).node);
   }
 
   /** Everything is shown beside this lane from now on. */
@@ -211,6 +219,8 @@ export class Stage {
   finish() {
     this.trace.live = false;
     this.colouring.load(this.trace);
+    this.#estimates();
+    this.inspector.drawPins(this.pins);
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
@@ -394,6 +404,7 @@ export class Stage {
       grid.draw({
         lane,
         step,
+        states: this.epsilon.states(lane, step),
         values: this.colouring.values(lane, step),
         seen: this.long.seen(grid),
         tokens: labels.tokens,
@@ -410,6 +421,7 @@ export class Stage {
     setText(this.narrator, narrate(trace, step));
     this.gauges.draw(trace, step);
     this.curves.moveTo(step);
+    this.epsilon.moveTo(step);
     this.analysis.moveTo(step);
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
