@@ -6,11 +6,10 @@ export function tameToolbar(plot, label) {
   if (!bar) return;
   bar.parentElement.style.top = `${plot._fullLayout._size.t}px`; // under the legend
   const buttons = [...bar.querySelectorAll(".modebar-btn")];
-  if (!buttons.some((button) => button.tabIndex === 0 && button.dataset.slTool)) stop(buttons, buttons[0]);
-  for (const button of buttons) name(button);
-  if (bar.role === "toolbar") return;
-  bar.role = "toolbar";
-  bar.ariaLabel = label;
+  if (buttons.filter(({ tabIndex }) => tabIndex === 0).length !== 1) stop(buttons, buttons[0]);
+  for (const button of buttons) Object.assign(button, { role: "button", ariaLabel: button.dataset.title ?? "" });
+  if (bar.ariaLabel === label) return;
+  Object.assign(bar, { role: "toolbar", ariaLabel: label });
   bar.addEventListener("keydown", (event) => {
     const now = [...bar.querySelectorAll(".modebar-btn")];
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
@@ -24,12 +23,6 @@ export function tameToolbar(plot, label) {
     event.preventDefault();
     event.stopPropagation();
   });
-}
-
-function name(button) {
-  button.dataset.slTool = "1";
-  button.role = "button";
-  button.ariaLabel = button.dataset.title ?? "";
 }
 
 function stop(buttons, chosen) {

@@ -50,7 +50,7 @@ function damageText(damage, live) {
 
 export class Gauges {
   constructor() {
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true });
     this.gauges = [];
   }
 
@@ -61,11 +61,11 @@ export class Gauges {
     this.shown = lanes.length;
     this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
     this.node.replaceChildren(
-      ...this.gauges.map(({ label, term: name, rows }) =>
+      ...this.gauges.map(({ label, term: name, rows }, i) =>
         h(
           "div",
           { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
-          h("div", { class: "sl-gauge-label" }, name ? term(name, label) : label),
+          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
           rows.map(({ node }) => node),
         ),
       ),

@@ -87,6 +87,17 @@ const tip = () => {
   return shared;
 };
 
+/** To the next or the previous term of a row: of one that stands before the grids, Tab stops at the first alone. */
+function moveAlong(event) {
+  const row = event.target.closest("[data-terms]");
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!row || !by) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const terms = [...row.querySelectorAll(".sl-term")];
+  terms[terms.indexOf(event.target) + by]?.focus();
+}
+
 /** A term that explains itself. text: how it reads here. stop: whether Tab stops at it. */
 export function term(name, text = name, { stop = true } = {}) {
   const node = h("button", { type: "button", class: "sl-term", tabindex: stop ? null : -1 }, text);
@@ -96,6 +107,7 @@ export function term(name, text = name, { stop = true } = {}) {
   node.addEventListener("focus", open);
   node.addEventListener("blur", () => tip().close());
   node.addEventListener("click", open);
+  node.addEventListener("keydown", moveAlong);
   return node;
 }
 

@@ -147,7 +147,7 @@ export class Grid {
     if (state === LOCKED) {
       pen.save();
       pen.clip();
-      pen.strokeStyle = shaded ? `${shaded.ink}66` : colours.lockedHatch;
+      pen.strokeStyle = shaded ? `${shaded.ink}40` : colours.lockedHatch;
       pen.lineWidth = 1.3;
       for (let x = -h; x < w; x += HATCH) {
         pen.beginPath();

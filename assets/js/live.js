@@ -198,8 +198,8 @@ class Live {
     const { compute } = lane.contestant;
     const rule = { ...(compute.lock ?? compute), epsilon };
     const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
-    const told = ` (ε ${number(epsilon)})`;
-    this.branchOff(lane, changed, 0, `${lane.name.slice(0, 80 - told.length)}${told}`);
+    const name = lane.name.replace(/, ε [^,]+/, "");
+    this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
   }
 
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
