@@ -6,7 +6,7 @@ import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./trace.js";
 
 export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
 const SHADES = 16; // that a value is told by
-const MOST_SPRITES = 3000; // pictures of cells that are kept
+const MOST_SPRITES = 800; // pictures of cells that are kept
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
 const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
