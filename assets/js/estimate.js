@@ -2,6 +2,10 @@
 // It is the lock rule run over the record: the run itself at the run's own epsilon (but for the bytes that the record
 // rounds to), an estimate elsewhere, because what locks earlier or later changes what the steps after it compute.
 
+import { LOCKED, MASKED, WAITING } from "./trace.js";
+
+const hidden = (state) => state === MASKED || state === WAITING;
+
 /** The lock rule of a lane, if the record suffices to run it anew; else null. */
 export function lockRule({ contestant: { compute } }) {
   const rule = compute.lock ?? compute;
@@ -18,13 +22,14 @@ export function locksAt(lane, epsilon, full = null) {
   const seen = new Int32Array(n); // passes that had the position's token as input
   for (let t = 0; t < lane.count; t++) {
     const locked = new Set(lane.steps[t].locked);
+    const [before, states] = [lane.row(t - 1), lane.row(t)];
     const candidates = [];
     for (let p = 0; p < n; p++) {
       const at = t * n + p;
-      const source = Number.isNaN(lane.confidence[at]) && lane.lockStep(p, t) >= 0 ? full : lane;
+      const source = Number.isNaN(lane.confidence[at]) && states[p] === LOCKED ? full : lane;
       if (!source || !(at < source.kl.length) || Number.isNaN(source.confidence[at])) continue;
-      seen[p] = lane.token(p, t - 1) < 0 ? 0 : seen[p] + 1;
-      if (lane.token(p, t) < 0 || seen[p] < wait || when[p] < t) continue;
+      seen[p] = hidden(before[p]) ? 0 : seen[p] + 1;
+      if (hidden(states[p]) || seen[p] < wait || when[p] < t) continue;
       const kl = source.kl[at];
       const did = locked.has(p);
       candidates.push({ p, kl, did, sure: source.confidence[at], refused: source === lane && !did && kl <= own });
