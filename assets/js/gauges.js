@@ -1,12 +1,14 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
 import { commitError, h, percent, sameText, seconds, setText } from "./dom.js";
+import { term } from "./glossary.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
 const GAUGES = [
   {
     key: "flops",
     label: "Computation so far",
+    term: "FLOPs",
     read: (now, { name, single }) => ({
       value: percent(now.flopsShare),
       note: single ? "of computing every position" : `of the FLOPs of “${name}”`,
@@ -16,6 +18,7 @@ const GAUGES = [
   {
     key: "locked",
     label: "Positions locked",
+    term: "locked",
     read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
   },
   {
@@ -30,6 +33,7 @@ const GAUGES = [
   {
     key: "damage",
     label: "Choices changed",
+    term: "commit error",
     read: ({ damage, same }, { single, live }) => ({
       value: damage ? String(damage.changed) : "–",
       note: [damageText(damage, live), single ? "" : sameText(same)].filter(Boolean).join("; "),
@@ -46,7 +50,7 @@ function damageText(damage, live) {
 
 export class Gauges {
   constructor() {
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true });
     this.gauges = [];
   }
 
@@ -57,11 +61,11 @@ export class Gauges {
     this.shown = lanes.length;
     this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
     this.node.replaceChildren(
-      ...this.gauges.map(({ label, rows }) =>
+      ...this.gauges.map(({ label, term: name, rows }, i) =>
         h(
           "div",
           { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
-          h("div", { class: "sl-gauge-label" }, label),
+          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
           rows.map(({ node }) => node),
         ),
       ),
@@ -86,8 +90,8 @@ export class Gauges {
   }
 
   draw(trace, step) {
-    const base = trace.totals(trace.reference, step);
-    const totals = trace.lanes.map((lane) => trace.totals(lane, step));
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once each: a text is compared in it
+    const base = totals[trace.lanes.indexOf(trace.reference)];
     const slowest = Math.max(1e-9, ...totals.map((now) => now?.seconds ?? 0));
     const context = {
       n: trace.n,
@@ -99,7 +103,7 @@ export class Gauges {
     };
     for (const { rows, read } of this.gauges)
       for (const row of rows) {
-        const now = trace.totals(row.lane, step);
+        const now = totals[trace.lanes.indexOf(row.lane)];
         const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
         setText(row.value, value);
         setText(row.note, note);

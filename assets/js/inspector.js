@@ -3,6 +3,7 @@
 import { Attended } from "./attended.js";
 import { eventText } from "./described.js";
 import { h, percent, scientific, setText } from "./dom.js";
+import { pinName } from "./pins.js";
 import { LOCKED, MASKED, STATES, WAITING } from "./trace.js";
 
 /** What a person did to a position up to step t. */
@@ -170,11 +171,11 @@ export class Inspector {
           {
             type: "button",
             class: `sl-pin sl-pin-${pin + 1}`,
-            "aria-label": `Unpin position ${cell}`,
+            "aria-label": `Unpin ${pinName(this.trace, cell)}`,
             title: "Unpin",
             onclick: () => this.onPin(cell),
           },
-          `${pin + 1}: position ${cell} ✕`,
+          `${pin + 1}: ${pinName(this.trace, cell)} ✕`,
         ),
       ),
     );

@@ -3,6 +3,7 @@
 import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "./address.js";
 import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow } from "./controls.js";
+import { number } from "./described.js";
 import { throttle } from "./dom.js";
 import "./ready.js";
 import { recorded } from "./recorded.js";
@@ -43,6 +44,7 @@ class Live {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
         presets: () => this.presets,
+        race: (lane, epsilon) => this.race(lane, epsilon),
       },
     });
     this.store = new Store({ onProblem: (text) => this.stage.say(text) });
@@ -275,21 +277,34 @@ class Live {
     this.stage.say("Starting …");
   }
 
+  /** Starts a contestant that is a lane with another epsilon. */
+  race(lane, epsilon) {
+    const { compute } = lane.contestant;
+    const rule = { ...(compute.lock ?? compute), epsilon };
+    const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
+    const name = lane.name.replace(/, ε [^,]+/, "");
+    this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
+  }
+
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
   branch(parent, event, name) {
+    return this.branchOff(parent, { events: [...(parent.contestant.events ?? []), event] }, event.step, name);
+  }
+
+  /** Starts a contestant that is `parent` with something changed from a step on. */
+  branchOff(parent, changed, from, name) {
     const { trace } = this.stage;
-    const events = [...(parent.contestant.events ?? []), event];
     const before = this.run?.trace === trace && this.run.state !== "idle" ? this.run : null;
     if (before) this.server.stop(before.id); // its unfinished contestants go on in the new run
     const shown = this.#roomFor(trace, parent);
     const taken = new Set(shown.lanes.map(({ id }) => id));
     const id = Array.from({ length: 99 }, (_, i) => `what-if-${i + 1}`).find((own) => !taken.has(own));
     const unfinished = before ? shown.lanes.filter((lane) => !lane.endsAt(lane.count - 1)) : [];
-    const child = shown.branch({ ...parent.contestant, id, name, events, parent: parent.id }, event.step);
+    const child = shown.branch({ ...parent.contestant, parent: parent.id, ...changed, id, name }, from);
     const lanes = [...unfinished, child].map((lane) => ({ ...lane.contestant, skip: lane.count }));
-    this.branching = { trace: shown, child, from: event.step, undo: () => this.stage.show(trace) };
+    this.branching = { trace: shown, child, from, undo: () => this.stage.show(trace) };
     this.run = null;
-    this.stage.show(shown, { label: "What if:", step: event.step - 1 });
+    this.stage.show(shown, { label: "What if:", step: from - 1 });
     this.#wait();
     const { model, prompt, prompt_tokens } = trace.header;
     this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });

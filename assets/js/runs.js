@@ -2,6 +2,7 @@
 
 import { choiceText, facts, judgements } from "./described.js";
 import { commitError, h, percent, sameText, seconds } from "./dom.js";
+import { term } from "./glossary.js";
 import { MOST_LANES } from "./trace.js";
 
 const MOST_RUNS = 12;
@@ -18,6 +19,13 @@ const HEADS = [
   "Text",
   "",
 ];
+
+/** A column's name, with what it means where that is a term. */
+function headed(name) {
+  if (name === "Choices changed") return term("commit error", name);
+  if (name === "Active ratio") return term("active ratio", name);
+  return name === "FLOPs" ? term(name) : name || h("span", { class: "sl-hidden" }, "Show");
+}
 
 /** What came of a lane: [[name, value], ...]. FLOPs are of computing every position; speed and tokens beside the reference. */
 function results(trace, lane) {
@@ -84,7 +92,7 @@ export class Runs {
 
   /** A trace has got another lane, or more steps. */
   draw() {
-    const heads = HEADS.map((name) => h("th", { scope: "col" }, name || h("span", { class: "sl-hidden" }, "Show")));
+    const heads = HEADS.map((name) => h("th", { scope: "col" }, headed(name)));
     const bodies = this.entries.map((entry) => h("tbody", {}, this.#rows(entry)));
     this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
     this.compareButton.disabled = this.picked.length < 2;

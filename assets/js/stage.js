@@ -3,13 +3,17 @@
 import { Analysis } from "./analysis.js";
 import { chapters, writtenAt } from "./chapters.js";
 import { laneClock } from "./clock.js";
+import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
 import { count, h, inView, percent, perFrame, reducedMotion, sameText, setText, throttle, watchView } from "./dom.js";
+import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
+import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
+import { LongText } from "./longtext.js";
 import { narrate, subject } from "./narrator.js";
 import { forkOf, prose, writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
@@ -23,17 +27,20 @@ import { WhatIf } from "./whatif.js";
 
 const ABOUT = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
-  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain. A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
+  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain (the percentile). A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
   "A decoder is two choices: which rows a step computes, and which masked positions it writes. All contestants run the same prompt and seed, one step each in turn, each timed on its own; everything is shown beside the reference, which any of them can be. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
 ];
+
+/** What the page's own account of the method explains as it goes. */
+const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
 
 const LEGEND = [
   ["masked", "masked"],
   ["active", "active: computed in this step"],
   ["resting", "resting: not computed in this step"],
-  ["locked", "locked: no longer computed"],
+  ["locked", "locked: no longer computed", "locked"],
   ["prompt", "prompt"],
-  ["differs", "differs from the reference"],
+  ["differs", "differs from the reference", "reference"],
 ];
 
 const paper = () =>
@@ -79,6 +86,7 @@ export class Stage {
       onRace: () => this.#raced(),
     });
     this.curves = new Curves();
+    this.epsilon = new Epsilon({ curves: this.curves, onChange: () => this.redraw(), race: whatIf?.race ?? null });
     this.whatIf = whatIf && new WhatIf(whatIf);
     this.inspector = new Inspector({
       onPin: (cell) => this.pin(cell),
@@ -107,11 +115,13 @@ export class Stage {
     this.label = h("p", { class: "sl-run-label" });
     this.narrator = h("p", { class: "sl-narrator" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.colouring = new ColourBy({ onChange: () => this.redraw() });
+    this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
     const told = h(
       "div",
       { class: "sl-about" },
-      about.map((text) => h("p", {}, text)),
+      about.map((text) => h("p", {}, explained(text, TERMS))),
       h(
         "p",
         {},
@@ -130,7 +140,7 @@ export class Stage {
     root.append(
       this.narrator,
       this.gauges.node,
-      h("div", { class: "sl-bar-row" }, this.#legend(), this.label),
+      h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
       this.status,
       this.grids,
       this.timeline.node,
@@ -204,6 +214,12 @@ export class Stage {
     this.sides = trace.lanes.map((lane, i) => this.#side(lane, i));
     this.grids.dataset.lanes = trace.lanes.length;
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.long.load(
+      trace.n,
+      this.sides.map(({ box }) => box),
+    );
+    this.colouring.load(trace);
+    this.#estimates();
     this.gauges.load(trace);
     this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
@@ -237,6 +253,11 @@ export class Stage {
     for (const { raster } of this.sides) raster.moveTo(this.timeline.step);
   }
 
+  /** Epsilon can be moved by hand once all records are there. */
+  #estimates() {
+    this.epsilon.load(this.trace, (lane) => this.sides.find((side) => side.lane === lane).node);
+  }
+
   /** Everything is shown beside this lane from now on. */
   refer(lane) {
     this.trace.reference = lane;
@@ -255,6 +276,9 @@ export class Stage {
 
   finish() {
     this.trace.live = false;
+    this.colouring.load(this.trace);
+    this.#estimates();
+    this.inspector.drawPins(this.pins);
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
@@ -287,6 +311,14 @@ export class Stage {
     this.inspector.drawPins(this.pins);
     this.curves.redraw();
     this.redraw();
+  }
+
+  /** What the cells' fill tells: "state", or one of the names in values.js. */
+  get colourBy() {
+    return this.colouring.name;
+  }
+  set colourBy(name) {
+    this.colouring.choose(name);
   }
 
   redraw() {
@@ -335,12 +367,13 @@ export class Stage {
     const reading = h("summary", {}, "The text");
     const clock = h("span", { class: "sl-lane-clock" });
     const raster = new Raster(lane, { onSeek: (step) => this.timeline.seek(step) });
-    const side = { lane, canvas, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
+    const box = this.long.around(canvas);
+    const side = { lane, canvas, box, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
       h("header", {}, h("h2", {}, lane.name), clock, this.trace.lanes.length > 1 ? choose : null, told),
-      canvas,
+      box,
       raster.node,
       h("details", { class: "sl-reading", open: true }, reading, text),
     );
@@ -389,6 +422,7 @@ export class Stage {
 
   #focusCell(side, cell) {
     this.hover = cell;
+    this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
     setText(this.summary, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
@@ -398,9 +432,10 @@ export class Stage {
     return h(
       "ul",
       { class: "sl-legend", "aria-label": "Legend" },
-      LEGEND.map(([kind, text]) =>
-        h("li", {}, h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" }), text),
-      ),
+      LEGEND.map(([kind, text, ...terms]) => {
+        const swatch = h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
+        return h("li", {}, swatch, h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
+      }),
     );
   }
 
@@ -416,8 +451,10 @@ export class Stage {
     if (!this.trace) return;
     for (const side of this.sides) {
       const width = side.canvas.clientWidth;
-      if (width) side.grid.resize(this.trace.n, width, this.colours);
+      if (width) side.grid.resize(this.trace.n, width, this.colours, this.long.whole);
+      side.labels.count = -2; // with words, or without
     }
+    this.long.measure();
     this.redraw();
   }
 
@@ -428,11 +465,17 @@ export class Stage {
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
     for (const side of this.sides) this.#label(side, step);
     const base = this.sides.find(({ lane }) => lane === trace.reference);
+    const written = this.sides.at(-1).lane;
+    this.long.follow(step, written.steps[written.clamp(step)]?.unmasked ?? [], this.sides[0].grid);
     for (const side of this.sides) {
       const { lane, grid, labels } = side;
+      const t = trace.reached(lane, step);
       grid.draw({
         lane,
-        step: trace.reached(lane, step),
+        step: t,
+        states: this.epsilon.states(lane, t),
+        values: this.colouring.values(lane, t),
+        seen: this.long.seen(grid),
         tokens: labels.tokens,
         other: side === base ? null : base.labels.tokens,
         promptLength: trace.promptLength,
@@ -449,6 +492,7 @@ export class Stage {
     setText(this.narrator, narrate(trace, step, this.chapters));
     this.gauges.draw(trace, step);
     this.curves.moveTo(trace.reached(subject(trace), step));
+    this.epsilon.moveTo(trace.reached(this.epsilon.lane ?? subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
     this.root.dataset.step = step;
@@ -461,7 +505,7 @@ export class Stage {
     const t = this.trace.reached(side.lane, step);
     if (side.labels.count === t) return;
     const tokens = side.lane.tokens(t);
-    const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
+    const list = side.grid.box.text ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
     side.labels = { count: t, list, tokens };
   }
 

@@ -27,6 +27,7 @@ const NAMES = [
 ];
 export const PIN_COLOURS = 6;
 const LANE_COLOURS = 4;
+const SCALE_COLOURS = 5;
 
 /** The palette in force at `element`: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
 export function palette(element) {
@@ -35,6 +36,7 @@ export function palette(element) {
   for (const name of NAMES)
     colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = style.getPropertyValue(`--sl-${name}`).trim();
   colours.lanes = Array.from({ length: LANE_COLOURS }, (_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`).trim());
+  colours.scale = Array.from({ length: SCALE_COLOURS }, (_, i) => style.getPropertyValue(`--sl-scale-${i + 1}`).trim());
   colours.pins = Array.from({ length: PIN_COLOURS }, (_, i) => style.getPropertyValue(`--sl-pin-${i + 1}`).trim());
   return colours;
 }
@@ -49,4 +51,19 @@ export function onThemeChange(callback) {
     observer.disconnect();
     for (const query of queries) query.removeEventListener("change", callback);
   };
+}
+
+const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+const MIDDLE = 0.18; // the luminance on which black and white stand out alike
+
+/** A colour of a scale of evenly spaced ones, x from 0 to 1, and the ink that can be read on it. */
+export function shade(scale, x) {
+  const at = x * (scale.length - 1);
+  const i = Math.min(Math.floor(at), scale.length - 2);
+  const [a, b] = [channels(scale[i]), channels(scale[i + 1])];
+  const rgb = a.map((c, k) => Math.round(c + (at - i) * (b[k] - c)));
+  const luminance = rgb.reduce((sum, c, k) => sum + [0.2126, 0.7152, 0.0722][k] * linear(c), 0);
+  const fill = `#${rgb.map((c) => c.toString(16).padStart(2, "0")).join("")}`;
+  return { fill, ink: luminance > MIDDLE ? "#101522" : "#ffffff" };
 }

@@ -357,11 +357,11 @@ export class Trace {
     return this.lanes.find((lane) => lane.id === id);
   }
 
-  /** A new lane that begins as a copy of another's first steps. */
+  /** A new lane that begins as a copy of its parent's first steps, if it has a parent. */
   branch(contestant, steps) {
     const parent = this.lane(contestant.parent);
     const lane = new Lane(this.header, contestant);
-    for (const record of parent.records.slice(0, steps)) lane.append({ ...record, contestant: lane.id });
+    for (const record of parent?.records.slice(0, steps) ?? []) lane.append({ ...record, contestant: lane.id });
     this.lanes.push(lane);
     this.header = { ...this.header, contestants: [...this.header.contestants, contestant] };
     return lane;

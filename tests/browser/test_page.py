@@ -289,7 +289,7 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
     assert page.evaluate("[...surelock.stage.pins.keys()]") == [16]
-    page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name === 'position 16')")
+    page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name.endsWith('(16)'))")
     expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
