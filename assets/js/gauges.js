@@ -46,7 +46,8 @@ function damageText(damage, live) {
 
 export class Gauges {
   constructor() {
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" });
+    this.list = h("div", { class: "sl-gauge-list" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" }, this.list);
     this.gauges = [];
   }
 
@@ -56,11 +57,11 @@ export class Gauges {
     const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
     this.shown = lanes.length;
     this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
-    this.node.replaceChildren(
-      ...this.gauges.map(({ label, rows }) =>
+    this.list.replaceChildren(
+      ...this.gauges.map(({ key, label, rows }) =>
         h(
           "div",
-          { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
+          { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
           h("div", { class: "sl-gauge-label" }, label),
           rows.map(({ node }) => node),
         ),

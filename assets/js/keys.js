@@ -38,6 +38,18 @@ export function timelineKeys(timeline, root) {
   };
 }
 
+/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. Returns a function that stops it. */
+export function letterKeys(keys) {
+  const listen = (event) => {
+    const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!action || event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
+    if (event.target.matches?.(TYPING) && event.key !== "Escape") return;
+    action();
+  };
+  document.addEventListener("keydown", listen);
+  return () => document.removeEventListener("keydown", listen);
+}
+
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */
 export function gridKeys(canvas, { cell, count, columns, move, pin }) {
   canvas.addEventListener("keydown", (event) => {

@@ -1,8 +1,11 @@
 // The stage inside the Gradio page: the stream of a run comes in as the component's value, the buttons' wishes go out.
 
 import { listen, tell } from "./bus.js";
-import { closeSidebarIfNarrow } from "./controls.js";
+import { closeSidebarIfNarrow, openSidebar, pressRun } from "./controls.js";
+import { reducedMotion } from "./dom.js";
+import { phoneActions } from "./phone.js";
 import { recorded } from "./recorded.js";
+import { addSkipLink } from "./skip.js";
 import { Stage } from "./stage.js";
 import { MOST_LANES, Trace } from "./trace.js";
 
@@ -47,14 +50,14 @@ class Live {
     this.#state("idle");
   }
 
-  /** Something moves before anyone presses anything. */
+  /** Something moves before anyone presses anything; where motion is not wanted, the run stands at its end. */
   async playRecorded() {
     const trace = await recorded;
     if (!trace) return this.stage.say("The recorded run could not be read; press Run to make one.");
     if (this.run || this.stage.trace) return;
     this.stage.runs.add(trace, "recorded");
-    this.stage.show(trace, { play: true, label: "A recorded run; press Run to make your own:" });
-    this.#loop(trace);
+    this.stage.show(trace, { play: !reducedMotion(), label: "A recorded run; press Run to make your own:" });
+    if (!reducedMotion()) this.#loop(trace);
   }
 
   /** The recorded run starts over after a while, until somebody touches the page. */
@@ -266,7 +269,10 @@ class Live {
 }
 
 export function connect({ element, props, trigger, server, watch, base }) {
-  const live = new Live({ root: element.querySelector(".sl-stage"), server, trigger, base });
+  const root = element.querySelector(".sl-stage");
+  const live = new Live({ root, server, trigger, base });
+  root.before(phoneActions({ press: pressRun, openForm: openSidebar }));
+  addSkipLink(live.stage.grids);
   window.surelock = { stage: live.stage, live }; // for the browser's console and the tests
   watch("value", () => live.receive(props.value));
   live.playRecorded();
