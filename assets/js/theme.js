@@ -1,5 +1,7 @@
 // Colours for the canvases, read from the stylesheet, and a notice when the theme changes.
 
+import { h } from "./dom.js";
+
 const NAMES = [
   "masked",
   "masked-dot",
@@ -28,20 +30,31 @@ const NAMES = [
 export const PIN_COLOURS = 6;
 const LANE_COLOURS = 4;
 
-/** A colour as #rrggbb: forced colours are names of the system's, which may be translucent. */
-function plain(colour) {
-  if (colour.startsWith("#") || !colour) return colour;
+/** A function that gives colours as #rrggbb. Forced colours are names of the system's, which mean what they mean to an
+ * element, and may be translucent.
+ */
+function plainer(element) {
   const pen = new OffscreenCanvas(1, 1).getContext("2d");
-  for (const shade of ["Canvas", colour]) {
-    pen.fillStyle = shade;
+  const paint = (name) => {
+    const probe = h("span", { style: "forced-color-adjust: none" });
+    probe.style.color = name;
+    element.append(probe);
+    pen.fillStyle = getComputedStyle(probe).color;
     pen.fillRect(0, 0, 1, 1);
-  }
-  return `#${[...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)].map((x) => x.toString(16).padStart(2, "0")).join("")}`;
+    probe.remove();
+  };
+  const hex = (byte) => byte.toString(16).padStart(2, "0");
+  return (colour) => {
+    if (!colour || colour.startsWith("#")) return colour;
+    for (const name of ["Canvas", colour]) paint(name);
+    return `#${Array.from(pen.getImageData(0, 0, 1, 1).data.slice(0, 3), hex).join("")}`;
+  };
 }
 
 /** The palette in force at `element`: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
 export function palette(element) {
   const style = getComputedStyle(element);
+  const plain = plainer(element);
   const read = (name) => plain(style.getPropertyValue(`--sl-${name}`).trim());
   const colours = {};
   for (const name of NAMES) colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = read(name);
