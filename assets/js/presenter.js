@@ -62,19 +62,27 @@ export class Presenter {
     if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
   }
 
-  /** Brings what is written in a step, or the cell that the keyboard is on, into each grid's window. */
-  follow(step, cell = -1) {
+  /** Brings what each lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
+  follow(stepOf) {
     if (!this.on) return;
-    for (const { lane, grid, canvas } of this.sides()) {
-      const written = lane.steps[lane.clamp(step)]?.unmasked ?? [];
-      const target = cell >= 0 ? cell : written[written.length >> 1];
-      const [, top, , height] = grid.box && target !== undefined ? grid.rect(target) : [0, 0, 0, 0];
-      const view = canvas.parentElement;
-      const room = view.clientHeight;
-      const [low, high] = [view.scrollTop + CALM * room, view.scrollTop + (1 - CALM) * room];
-      if (step < 0) view.scrollTop = 0;
-      else if (top < low || top + height > high) view.scrollTop = top + height / 2 - room / 2;
+    for (const side of this.sides()) {
+      const written = side.lane.steps[stepOf(side.lane)]?.unmasked ?? [];
+      this.#reveal(side, written[written.length >> 1] ?? 0);
     }
+  }
+
+  /** Brings the cell that the keyboard is on into every window. */
+  reveal(cell) {
+    if (this.on) for (const side of this.sides()) this.#reveal(side, cell);
+  }
+
+  #reveal({ grid, canvas }, cell) {
+    const view = canvas.parentElement;
+    if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's own window follows by itself
+    const [, top, , height] = grid.rect(cell);
+    const room = view.clientHeight;
+    const [low, high] = [view.scrollTop + CALM * room, view.scrollTop + (1 - CALM) * room];
+    if (top < low || top + height > high) view.scrollTop = top + height / 2 - room / 2;
   }
 
   #size() {

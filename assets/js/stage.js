@@ -389,7 +389,7 @@ export class Stage {
     this.whatIf?.turnTo(side.lane);
     setText(this.spoken, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
-    this.presenter.follow(this.timeline.step, cell);
+    this.presenter.reveal(cell);
   }
 
   #legend() {
@@ -449,7 +449,7 @@ export class Stage {
     this.analysis.moveTo(step);
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
-    this.presenter.follow(step);
+    this.presenter.follow((lane) => lane.clamp(step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (!this.timeline.playing) this.announceLater();
