@@ -127,7 +127,8 @@ class Form:
             self.prompt,
             **quiet,
         )
-        self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
+        chosen = "(text, prompt) => text ?? prompt"  # passing the list by Tab chooses nothing
+        self.examples.input(None, [self.examples, self.prompt], self.prompt, js=chosen, api_visibility="private")
         changed = [self.examples, self.prompt, self.lanes, *self.fields.values()]
         self.model.change(self._change_model, [self.model, self.lanes], changed, **quiet)
 

@@ -1,4 +1,4 @@
-"""Presenter mode: what matters on one screen, 1.6 times as large; the pointer's ring; in and out by key and by address."""
+"""Presenter mode: what matters on one screen, 1.6 times as large; the pointer's ring; in and out by key and address."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ SHOWN = (
     ".sl-lane-2.sl-side",
     ".sl-timeline",
 )
-FONTS = "(list) => list.map((s) => parseFloat(getComputedStyle(document.querySelector(s)).fontSize) * (document.querySelector(s).currentCSSZoom))"
+FONTS = """(selectors) => selectors.map((selector) => document.querySelector(selector))
+  .map((node) => parseFloat(getComputedStyle(node).fontSize) * node.currentCSSZoom)"""
 TYPE = [".sl-narrator", ".sl-side h2", ".sl-step-label", ".sl-gauge-label"]
-CELL = "(() => { const s = surelock.stage.sides[0]; const { w, h } = s.grid.box; return [w, h].map((x) => x * s.canvas.currentCSSZoom); })()"
+CELL = """surelock.stage.sides.slice(0, 1).flatMap(({ grid: { box }, canvas }) =>
+  [box.w, box.h].map((x) => x * canvas.currentCSSZoom))"""
 
 
 @pytest.mark.parametrize("size", [(1024, 768, 1), (1280, 720, 1.5)])
