@@ -3,6 +3,7 @@
 
 import { h } from "./dom.js";
 import { letterKeys } from "./keys.js";
+import { isNarrow } from "./phone.js";
 import { icon } from "./timeline.js";
 
 const MODE = "sl-present";
@@ -47,6 +48,7 @@ export class Presenter {
   }
 
   enter() {
+    if (isNarrow()) return; // a phone shows the page that is made for it
     document.body.classList.add(MODE);
     this.#size();
     this.onChange();

@@ -48,3 +48,12 @@ def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
             page.evaluate("scrollTo(0, 0)")
             page.click(".sidebar .toggle-button")
             page.wait_for_timeout(500)
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.keyboard.press("f")
+    page.wait_for_timeout(500)
+    for step in (0, last // 2, last):
+        seek(page, step)
+        cut = [each for each in page.evaluate(OUT) if "sl-gauge-name" not in each[0]]
+        assert cut == [], ("presenter", step)
+        rooms = page.evaluate("[...document.querySelectorAll('.sl-window')].map((view) => view.clientHeight)")
+        assert min(rooms) >= 52, "two rows of cells"
