@@ -50,7 +50,8 @@ function damageText(damage, live) {
 
 export class Gauges {
   constructor() {
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true });
+    this.list = h("div", { class: "sl-gauge-list" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true }, this.list);
     this.gauges = [];
   }
 
@@ -60,11 +61,11 @@ export class Gauges {
     const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
     this.shown = lanes.length;
     this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
-    this.node.replaceChildren(
-      ...this.gauges.map(({ label, term: name, rows }, i) =>
+    this.list.replaceChildren(
+      ...this.gauges.map(({ key, label, term: name, rows }, i) =>
         h(
           "div",
-          { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
+          { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
           h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
           rows.map(({ node }) => node),
         ),

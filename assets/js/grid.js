@@ -35,7 +35,8 @@ export class Grid {
 
   /** Fits the canvas to its width; call when width, theme, n or `whole` (see layout) changes. */
   resize(n, width, colours, whole = false) {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+    const zoom = this.canvas.currentCSSZoom ?? 1; // larger in presenter mode
+    const ratio = Math.min(window.devicePixelRatio || 1, 2) * zoom;
     const box = layout(n, width, whole);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     Object.assign(this, { n, box, ratio, colours });

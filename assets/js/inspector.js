@@ -28,6 +28,7 @@ export class Inspector {
       { class: "sl-hint" },
       "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.",
     );
+    this.note = h("p", { class: "sl-note", role: "status" });
     this.pinList = h("div", { class: "sl-pins" });
     this.body = h("div", { class: "sl-inspector-columns", hidden: true });
     this.extra = extra;
@@ -35,6 +36,7 @@ export class Inspector {
       "section",
       { class: "sl-inspector", "aria-label": "Inspector" },
       h("div", { class: "sl-inspector-head" }, this.title, this.pinButton),
+      this.note,
       this.pinList,
       this.hint,
       this.body,
@@ -55,7 +57,13 @@ export class Inspector {
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
   }
 
+  /** A sentence about what was just asked of this cell; it goes with the cell. */
+  say(text) {
+    setText(this.note, text);
+  }
+
   draw(cell, step, pins) {
+    if (cell !== this.cell) this.say("");
     this.cell = cell;
     const shown = Boolean(this.trace) && cell >= 0 && cell < this.trace.n;
     this.body.hidden = !shown;
@@ -164,6 +172,7 @@ export class Inspector {
   }
 
   drawPins(pins) {
+    this.say("");
     this.pinList.replaceChildren(
       ...[...pins].map(([cell, pin]) =>
         h(

@@ -5,8 +5,8 @@ const TYPING =
 
 const RUN = "#sl-run, #sl-run *";
 
-/** Space, arrows, Home, End and the letters work on the page as long as no field, button or grid needs them. On Run, where the focus
- * is after a click, Space plays and pauses too: it never starts another run. */
+/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus is
+ * after a click, Space plays and pauses too: it never starts another run. */
 export function timelineKeys(timeline) {
   const keys = {
     " ": () => timeline.toggle(),
@@ -14,9 +14,6 @@ export function timelineKeys(timeline) {
     ArrowRight: () => timeline.move(1),
     Home: () => timeline.seek(0),
     End: () => timeline.seek(Infinity),
-    n: () => timeline.chapter(1),
-    p: () => timeline.chapter(-1),
-    s: () => timeline.setRace(!timeline.byClock),
   };
   const listen = (event) => {
     const { target } = event;
@@ -34,10 +31,28 @@ export function timelineKeys(timeline) {
   };
   document.addEventListener("keydown", listen);
   document.addEventListener("keyup", hold);
+  const letters = letterKeys({
+    n: () => timeline.chapter(1),
+    p: () => timeline.chapter(-1),
+    s: () => timeline.setRace(!timeline.byClock),
+  });
   return () => {
+    letters();
     document.removeEventListener("keydown", listen);
     document.removeEventListener("keyup", hold);
   };
+}
+
+/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. Returns a function that stops it. */
+export function letterKeys(keys) {
+  const listen = (event) => {
+    const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!action || event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
+    if (event.target.matches?.(TYPING) && event.key !== "Escape") return;
+    action();
+  };
+  document.addEventListener("keydown", listen);
+  return () => document.removeEventListener("keydown", listen);
 }
 
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */

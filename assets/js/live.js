@@ -2,11 +2,13 @@
 
 import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "./address.js";
 import { listen, tell } from "./bus.js";
-import { closeSidebarIfNarrow } from "./controls.js";
+import { closeSidebarIfNarrow, openSidebar, pressRun } from "./controls.js";
 import { number } from "./described.js";
-import { throttle } from "./dom.js";
+import { reducedMotion, throttle } from "./dom.js";
+import { phoneActions } from "./phone.js";
 import "./ready.js";
 import { recorded } from "./recorded.js";
+import { addSkipLink } from "./skip.js";
 import { Stage } from "./stage.js";
 import { Store } from "./store.js";
 import { MOST_LANES, Trace, TraceError } from "./trace.js";
@@ -90,7 +92,8 @@ class Live {
   }
 
   #showRecorded(settings, { step }) {
-    const play = step === undefined || !this.#asksForRecorded(settings);
+    const still = step !== undefined && this.#asksForRecorded(settings);
+    const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
     this.stage.show(this.recorded, { play, label: "A recorded run; press Run to make your own:" });
     if (play) this.#loop(this.recorded);
   }
@@ -393,7 +396,10 @@ class Live {
 }
 
 export function connect({ element, props, trigger, server, watch, base }) {
-  const live = new Live({ root: element.querySelector(".sl-stage"), server, trigger, base });
+  const root = element.querySelector(".sl-stage");
+  const live = new Live({ root, server, trigger, base });
+  root.before(phoneActions({ press: pressRun, openForm: openSidebar }));
+  addSkipLink(live.stage.grids);
   window.surelock = { stage: live.stage, live }; // for the browser's console and the tests
   watch("value", () => live.receive(props.value));
   if (props.value) live.receive(props.value); // what came before anyone listened

@@ -1,5 +1,6 @@
 // The exported page: one trace, read from the document itself.
 
+import { reducedMotion } from "./dom.js";
 import { Stage } from "./stage.js";
 import { Trace, TraceError } from "./trace.js";
 
@@ -13,7 +14,7 @@ window.surelock = { stage };
 try {
   const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));
   stage.runs.add(trace, "this file");
-  stage.show(trace, { play: !trace.view });
+  stage.show(trace, { play: !trace.view && !reducedMotion() });
   if (trace.view) stage.say(stage.look(trace.view));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;

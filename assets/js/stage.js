@@ -6,15 +6,30 @@ import { laneClock } from "./clock.js";
 import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
-import { count, h, inView, percent, perFrame, reducedMotion, sameText, setText, throttle, watchView } from "./dom.js";
+import {
+  count,
+  h,
+  inView,
+  percent,
+  perFrame,
+  reducedMotion,
+  sameText,
+  setText,
+  throttle,
+  watchView,
+  zoomOf,
+} from "./dom.js";
 import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
 import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
 import { Inspector } from "./inspector.js";
+import { KeyHelp } from "./keyhelp.js";
 import { gridKeys, timelineKeys } from "./keys.js";
 import { LongText } from "./longtext.js";
-import { narrate, subject } from "./narrator.js";
+import { narrate, subject, verdict } from "./narrator.js";
+import { isNarrow, LaneSwitch, Sheet } from "./phone.js";
+import { Presenter } from "./presenter.js";
 import { forkOf, prose, writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { Runs } from "./runs.js";
@@ -110,14 +125,30 @@ export class Stage {
           }
         : null,
     });
+    this.resize = perFrame(() => this.#resize());
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
+    this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
     this.label = h("p", { class: "sl-run-label" });
     this.narrator = h("p", { class: "sl-narrator" });
+    this.narratorRoom = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
     this.colouring = new ColourBy({ onChange: () => this.redraw() });
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
+    this.lanes = new LaneSwitch(this.grids);
+    this.sheet = new Sheet({
+      inspector: this.inspector.node,
+      player: this.timeline.node,
+      onClose: () => this.#forget(),
+    });
+    this.presenter = new Presenter({
+      root,
+      sides: () => this.sides,
+      onChange: () => this.resize(),
+    });
+    this.help = new KeyHelp();
+    this.timeline.node.append(this.presenter.button, this.help.button);
     const told = h(
       "div",
       { class: "sl-about" },
@@ -138,24 +169,33 @@ export class Stage {
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
-      this.narrator,
+      h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom),
       this.gauges.node,
       h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
       this.status,
+      this.lanes.node,
       this.grids,
       this.timeline.node,
       h("div", { class: "sl-lower" }, this.curves.node, this.inspector.node),
       this.tabs.node,
       this.summary,
+      this.spoken,
       this.tip,
+      this.help.node,
     );
-    this.resize = perFrame(() => this.#resize());
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     watchView(this.grids, () => this.drawRasters());
     this.observer = new ResizeObserver(this.resize);
     this.observer.observe(root);
-    this.stops = [onThemeChange(() => this.#theme()), timelineKeys(this.timeline), () => this.observer.disconnect()];
+    this.stops = [
+      onThemeChange(() => this.#theme()),
+      timelineKeys(this.timeline),
+      () => this.observer.disconnect(),
+      this.presenter.stop,
+      this.help.stop,
+      this.sheet.stop,
+    ];
     if (plotly)
       requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });
     else this.curves.use(window.Plotly ?? null);
@@ -174,6 +214,7 @@ export class Stage {
     trace.byClock = this.timeline.byClock;
     this.pins.clear();
     this.hover = -1;
+    this.tapped = -1;
     this.caption = label;
     this.lanesChanged();
     this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.last) });
@@ -220,6 +261,8 @@ export class Stage {
     );
     this.colouring.load(trace);
     this.#estimates();
+    this.lanes.load(this.sides);
+    this.#makeRoom();
     this.gauges.load(trace);
     this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
@@ -268,6 +311,7 @@ export class Stage {
 
   /** Records were appended to the trace on show. */
   grew() {
+    if (!this.narratorRoom.textContent) this.#makeRoom();
     this.timeline.grew();
     this.curves.redraw();
     this.analysis.redraw();
@@ -279,6 +323,7 @@ export class Stage {
     this.colouring.load(this.trace);
     this.#estimates();
     this.inspector.drawPins(this.pins);
+    this.#makeRoom();
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
@@ -299,7 +344,7 @@ export class Stage {
       const taken = new Set(this.pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)
-        return this.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
+        return this.inspector.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
       this.pins.set(cell, free);
     }
     this.#pinned();
@@ -377,18 +422,26 @@ export class Stage {
       raster.node,
       h("details", { class: "sl-reading", open: true }, reading, text),
     );
-    const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
-    canvas.addEventListener("pointermove", (event) => this.#point(side, at(event), event));
+    const at = ({ clientX, clientY }) => {
+      const { left, top } = canvas.getBoundingClientRect();
+      const zoom = zoomOf(canvas); // browsers do not agree on offsetX in a magnified element
+      return side.grid.box ? side.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
+    };
+    canvas.addEventListener(
+      "pointermove",
+      (event) => event.pointerType !== "touch" && this.#point(side, at(event), event),
+    );
+    canvas.addEventListener("pointerdown", ({ pointerType }) => {
+      side.touched = pointerType === "touch";
+    });
     canvas.addEventListener("pointerleave", () => {
       this.tip.hidden = true;
     });
     canvas.addEventListener("click", (event) => {
       const cell = at(event);
-      if (cell >= 0 && this.trace) {
-        this.hover = cell;
-        this.pin(cell);
-      }
+      if (cell >= 0 && this.trace) this.#press(side, cell, side.touched);
     });
+    canvas.addEventListener("blur", () => this.announceLater());
     canvas.addEventListener("focus", () => {
       if (this.hover < 0 && this.trace && canvas.matches(":focus-visible"))
         this.#focusCell(side, this.trace.promptLength);
@@ -399,9 +452,36 @@ export class Stage {
       count: () => this.trace?.n ?? 0,
       columns: () => side.grid.box.columns,
       move: (cell) => this.#focusCell(side, cell),
-      pin: (cell) => this.pin(cell),
+      pin: (cell) => this.#press(side, cell, false),
     });
     return side;
+  }
+
+  /** A click or Enter pins a cell; of a finger's taps the first one shows it. */
+  #press(side, cell, touched) {
+    const shows = touched && cell !== this.tapped;
+    this.hover = this.tapped = cell;
+    if (shows) this.redraw();
+    else this.pin(cell);
+    this.sheet.open(this.#place(side, cell));
+  }
+
+  /** Where a cell is in the window. */
+  #place(side, cell) {
+    const [, top, , height] = side.grid.rect(cell);
+    const edge = side.canvas.getBoundingClientRect().top;
+    return { top: edge + top, bottom: edge + top + height };
+  }
+
+  #forget() {
+    this.hover = this.tapped = -1;
+    this.redraw();
+  }
+
+  /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
+  #makeRoom() {
+    const { trace } = this;
+    setText(this.narratorRoom, trace.count ? verdict(trace) : "");
   }
 
   #point(side, cell, event) {
@@ -412,7 +492,9 @@ export class Stage {
     setText(this.tip, this.inspector.describe(side.lane, cell, this.timeline.step));
     const box = this.root.getBoundingClientRect();
     this.tip.hidden = false;
-    this.tip.style.transform = `translate(${Math.min(event.clientX - box.left + 14, box.width - 260)}px, ${event.clientY - box.top + 18}px)`;
+    const zoom = zoomOf(this.root);
+    const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
+    this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
     if (cell !== this.hover || side !== this.pointed) {
       Object.assign(this, { hover: cell, pointed: side });
       this.whatIf?.turnTo(side.lane);
@@ -424,8 +506,9 @@ export class Stage {
     this.hover = cell;
     this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
-    setText(this.summary, this.inspector.describe(side.lane, cell, this.timeline.step));
+    setText(this.spoken, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
+    this.presenter.reveal(cell);
   }
 
   #legend() {
@@ -495,6 +578,7 @@ export class Stage {
     this.epsilon.moveTo(trace.reached(this.epsilon.lane ?? subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
+    this.presenter.follow((lane) => trace.reached(lane, step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (!this.timeline.playing) this.announceLater();
@@ -526,12 +610,15 @@ export class Stage {
     const { position } = forkOf(trace, lane, step);
     this.hover = position;
     this.timeline.seek(writtenAt(trace, lane, position));
-    this.inspector.node.scrollIntoView({ block: "nearest" });
+    const side = this.sides.find((each) => each.lane === lane);
+    if (isNarrow()) this.sheet.open(this.#place(side, position));
+    else this.inspector.node.scrollIntoView({ block: "nearest" });
   }
 
-  /** The screen reader's summary of what the grids show. */
+  /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */
   #announce() {
     const { trace } = this;
+    if (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")) return;
     const { step } = this.timeline;
     if (!trace?.reference.at(trace.reached(trace.reference, step))) return;
     const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;

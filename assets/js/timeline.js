@@ -5,7 +5,7 @@ import { h, perFrame, reducedMotion, setText } from "./dom.js";
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const WHOLE_RUN_MS = 10_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
-const icon = (path) => {
+export const icon = (path) => {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
@@ -297,7 +297,7 @@ export class Timeline {
 
   drawTicks() {
     const { ticks } = this;
-    const ratio = Math.min(devicePixelRatio || 1, 2);
+    const ratio = Math.min(devicePixelRatio || 1, 2) * (ticks.currentCSSZoom ?? 1);
     Object.assign(ticks, {
       width: Math.round(ticks.clientWidth * ratio),
       height: Math.round(ticks.clientHeight * ratio),
