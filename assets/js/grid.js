@@ -1,12 +1,12 @@
 // One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
+import { FONT } from "./pens.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, STATES, WAITING } from "./trace.js";
 
 export const WHOLE_TOKENS = 256; // up to here every cell shows its whole token
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
-const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 /** Columns, rows and cell size for n cells in `width` CSS pixels. */
 export function layout(n, width) {
@@ -27,9 +27,8 @@ export class Grid {
     this.fits = new Map(); // label -> {lines, size} for the present cell width
   }
 
-  /** Fits the canvas to its width; call when width, theme or n changes. */
-  resize(n, width, colours) {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2);
+  /** Fits the canvas to its width; call when width, theme or n changes. ratio: pixels to a CSS pixel. */
+  resize(n, width, colours, ratio = Math.min(window.devicePixelRatio || 1, 2)) {
     const box = layout(n, width);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     Object.assign(this, { n, box, ratio, colours });

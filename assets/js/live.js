@@ -2,6 +2,7 @@
 
 import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow } from "./controls.js";
+import { embed, embedded } from "./embed.js";
 import { recorded } from "./recorded.js";
 import { Stage } from "./stage.js";
 import { MOST_LANES, Trace } from "./trace.js";
@@ -34,12 +35,14 @@ class Live {
       },
       stepLive: () => this.step(),
       onLive: (wish) => this[wish](),
+      onUse: (trace) => this.#use(trace),
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
         presets: () => this.presets,
       },
     });
+    embed(root);
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
     listen("run", () => this.#started());
@@ -49,12 +52,13 @@ class Live {
 
   /** Something moves before anyone presses anything. */
   async playRecorded() {
-    const trace = await recorded;
-    if (!trace) return this.stage.say("The recorded run could not be read; press Run to make one.");
+    const whole = await recorded;
+    if (!whole) return this.stage.say("The recorded run could not be read; press Run to make one.");
     if (this.run || this.stage.trace) return;
-    this.stage.runs.add(trace, "recorded");
-    this.stage.show(trace, { play: true, label: "A recorded run; press Run to make your own:" });
-    this.#loop(trace);
+    this.stage.runs.add(whole, "recorded");
+    const { trace, ...how } = embedded(whole);
+    this.stage.show(trace, { ...how, label: "A recorded run; press Run to make your own:" });
+    if (how.play) this.#loop(trace);
   }
 
   /** The recorded run starts over after a while, until somebody touches the page. */
@@ -189,6 +193,14 @@ class Live {
         this.stage.say("The server refused this run; its message is in the corner of the page.", "error");
       } else if (place) this.stage.say(`Waiting for the device: place ${place} of ${all} in the queue.`);
     }, 300);
+  }
+
+  /** Puts a run's model, prompt, settings and contestants into the form, as opening its link does. */
+  async #use(trace) {
+    const state = await this.server.model_state(trace.header.model.name);
+    if (state !== "ready" && state !== "loading") return this.stage.say(state, "error");
+    this.trigger("select", Object.fromEntries(new URL(linkTo(trace)).searchParams));
+    this.stage.say("The form holds the settings of this run; press Run to race them.");
   }
 
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */

@@ -1,6 +1,7 @@
 // Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
 
 import { download, h, setText } from "./dom.js";
+import { Pictures } from "./pictures.js";
 import { STATES, Trace, TraceError } from "./trace.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
@@ -81,7 +82,7 @@ export function parseTrace(text) {
 export class Share {
   /** source.document(run), source.shell(), source.link(trace): what the page offers; absent ones hide their buttons. onImport(trace), onProblem(text). */
   constructor({ source, onImport }) {
-    Object.assign(this, { source, onImport });
+    Object.assign(this, { source, onImport, pictures: new Pictures() });
     this.said = h("p", { class: "sl-hint", role: "status" });
     const button = (label, action, hint) =>
       h(
@@ -115,9 +116,20 @@ export class Share {
         ),
         source.shell &&
           button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
+        button(
+          "Race (video)",
+          () => this.pictures.video(this.trace, this.#name()),
+          "The race by the clock and its verdict, recorded here in 14 seconds.",
+        ),
+        button(
+          "Picture (PNG)",
+          () => this.pictures.png(this.trace, this.#name()),
+          "The end of the race, with both texts.",
+        ),
         source.link &&
           button("Link to these settings", () => this.#link(), "Reopens this page with the same prompt and settings."),
       ),
+      this.pictures.node,
       onImport && h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
       this.said,
     );

@@ -6,6 +6,7 @@ import { choiceText, judgements, sentence } from "./described.js";
 import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
 import { Gauges } from "./gauges.js";
 import { Grid } from "./grid.js";
+import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
 import { gridKeys, timelineKeys } from "./keys.js";
 import { narrate } from "./narrator.js";
@@ -48,7 +49,7 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, importing} */
   constructor(
     root,
     {
@@ -58,6 +59,7 @@ export class Stage {
       stepLive = () => false,
       onLive = () => {},
       whatIf = null,
+      onUse = null,
       importing = true,
       about = ABOUT,
     } = {},
@@ -81,6 +83,7 @@ export class Stage {
     this.runs = new Runs({
       onShow: (trace) => this.#reveal(trace),
       onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
+      onUse,
     });
     this.share = new Share({
       source,
@@ -91,6 +94,7 @@ export class Stage {
           }
         : null,
     });
+    this.handout = new Handout({ root, trace: () => this.trace, link: source.link });
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.label = h("p", { class: "sl-run-label" });
@@ -136,6 +140,7 @@ export class Stage {
       onThemeChange(() => this.#theme()),
       timelineKeys(this.timeline, root),
       () => this.observer.disconnect(),
+      () => this.handout.stop(),
     ];
     if (plotly)
       requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });

@@ -92,7 +92,15 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         sessions.leave(str(request.session_hash))
 
     def arrive(request: gr.Request) -> list[Any]:
-        wanted = dict(request.query_params)
+        return settled(dict(request.query_params))
+
+    def use(event: gr.EventData) -> list[Any]:
+        """The settings of a run that the page shows, in the form."""
+        asked = event._data if isinstance(event._data, dict) else {}
+        return settled({name: text for name, text in asked.items() if isinstance(text, str)})
+
+    def settled(wanted: Mapping[str, str]) -> list[Any]:
+        """What a link's query, or the like, puts into the form."""
         prompt = wanted.get("prompt", "")[:MOST_CHARACTERS]
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
         suits, linked = models.recommended(label), from_link(wanted)
@@ -111,14 +119,15 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
     stage.play(resume, None, trigger_mode="multiple", **slot)
     stage.tick(step, None, trigger_mode="multiple", **slot)
     stage.apply(branch, None, trigger_mode="multiple", **slot)
-    page.load(
-        arrive,
-        None,
-        [form.model, form.prompt, form.lanes, *form.fields.values()],
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    settling: dict[str, Any] = {
+        "inputs": None,
+        "outputs": [form.model, form.prompt, form.lanes, *form.fields.values()],
+        "queue": False,
+        "show_progress": "hidden",
+        "api_visibility": "private",
+    }
+    page.load(arrive, **settling)
+    stage.select(use, **settling)
     page.unload(leave)
 
 
