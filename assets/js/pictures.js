@@ -17,7 +17,7 @@ export function picture(trace, colours) {
 
 export class Pictures {
   constructor() {
-    this.bar = h("progress", { max: 1, value: 0, "aria-label": "Recording" });
+    this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
     this.said = h("span", {});
     const cancel = h("button", { type: "button", class: "sl-small", onclick: () => this.stopper.abort() }, "Cancel");
     this.node = h("div", { class: "sl-filming", hidden: true }, this.bar, this.said, cancel);
@@ -31,7 +31,7 @@ export class Pictures {
     download(`${name}.png`, "image/png", await picture(trace, this.#colours()));
   }
 
-  /** Records and offers a video; gives what is said then. */
+  /** Makes and offers a video; gives what is said then. */
   async video(trace, name) {
     this.stopper?.abort();
     this.stopper = new AbortController();
@@ -39,12 +39,12 @@ export class Pictures {
     this.node.hidden = false;
     const onProgress = (part) => {
       this.bar.value = part;
-      setText(this.said, `Recording, ${percent(part)}. Keep this page in front.`);
+      setText(this.said, `Making the video, ${percent(part)}.`);
     };
     try {
       const made = await film(trace, this.#colours(), { onProgress, signal });
       if (!made) return "The video was cancelled.";
-      download(`${name}.${made.ending}`, made.blob.type, made.blob);
+      download(`${name}.webm`, "video/webm", made);
       return "";
     } finally {
       if (this.stopper.signal === signal) this.node.hidden = true; // else another one has begun

@@ -1,4 +1,4 @@
-// This visitor's runs: a table with a row for each contestant; show a run again, put its settings into the form, pick up to
+// This visitor's runs: a table with a row for each contestant and how its text begins; show a run again, put its settings into the form, pick up to
 // four contestants to compare. Settings that differ from the usual stand out. Sorted by a column, the rows leave their runs.
 
 import { choiceFacts, facts } from "./described.js";
@@ -9,7 +9,7 @@ import { MOST_LANES } from "./trace.js";
 const MOST_RUNS = 12;
 const EXCERPT = 90; // characters
 const NUMBERS = ["FLOPs", "Active ratio", "Time", "Speed", "Choices changed", "Beside the reference"];
-const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS, "Text", ""];
+const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS];
 const SORTED_BY = { Run: ({ entry }) => entry.number, Contestant: ({ lane }) => lane.name };
 for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
@@ -106,7 +106,7 @@ export class Runs {
   }
 
   #head(name) {
-    if (!SORTED_BY[name]) return h("th", { scope: "col" }, name || h("span", { class: "sl-hidden" }, "Actions"));
+    if (!SORTED_BY[name]) return h("th", { scope: "col" }, name);
     const now = this.sort === name ? this.falling : null;
     const [order, arrow] = now === null ? [undefined, "↕"] : [now ? "descending" : "ascending", now ? "▼" : "▲"];
     const button = h(
@@ -127,25 +127,25 @@ export class Runs {
   }
 
   #group(entry) {
-    const { trace, source, number } = entry;
-    const span = trace.lanes.length + 1;
+    const { trace } = entry;
     const first = h(
       "tr",
       { class: "sl-run-prompt" },
       h("td", {}),
-      h("td", { rowspan: span }, `${number} (${source})`),
-      h("td", { colspan: HEADS.length - 3 }, cutTo(promptOf(trace), EXCERPT)),
-      h("td", { rowspan: span }, this.#actions(entry)),
+      this.#run(entry, trace.lanes.length + 1),
+      h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT)),
     );
     return [first, ...trace.lanes.map((lane) => this.#row({ entry, lane }, false))];
   }
 
-  #actions({ trace, number }) {
+  /** Which run it is, and what can be done with it. */
+  #run({ trace, number, source }, rowspan) {
     const button = (text, label, action) =>
       h("button", { type: "button", class: "sl-small", "aria-label": label, onclick: action }, text);
     return h(
-      "div",
-      { class: "sl-run-actions" },
+      "td",
+      { class: "sl-run", rowspan },
+      `${number} (${source})`,
       button("Show", `Show run ${number}`, () => this.onShow(trace)),
       this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
     );
@@ -153,7 +153,7 @@ export class Runs {
 
   /** alone: in a sorted table, with what else stands once for its run. */
   #row({ entry, lane }, alone) {
-    const { trace, number, source } = entry;
+    const { trace, number } = entry;
     const picked = this.picked.some((pick) => pick.entry === entry && pick.lane === lane);
     const pick = h("input", {
       type: "checkbox",
@@ -167,20 +167,16 @@ export class Runs {
       "tr",
       {},
       h("td", {}, pick),
-      alone ? h("td", {}, `${number} (${source})`) : null,
-      h("td", {}, lane.name),
-      h("td", { class: "sl-run-settings" }, this.#settings(lane.contestant)),
+      alone ? this.#run(entry) : null,
+      h("td", { class: "sl-run-lane" }, h("b", {}, lane.name), h("p", { class: "sl-hint", dir: "auto" }, text)),
+      h("td", {}, this.#settings(lane.contestant)),
       NUMBERS.map((name) => h("td", {}, outcome.get(name) ?? "–")),
-      h("td", { class: "sl-run-text", dir: "auto" }, text || "–"),
-      alone ? h("td", {}, this.#actions(entry)) : null,
     );
   }
 
   #settings(contestant) {
-    return told(contestant, this.common).flatMap(([text, outstanding], i) => [
-      i ? ", " : "",
-      outstanding ? h("mark", {}, text) : text,
-    ]);
+    const item = ([text, outstanding]) => h("li", {}, outstanding ? h("mark", {}, text) : text);
+    return h("ul", { class: "sl-run-settings" }, told(contestant, this.common).map(item));
   }
 
   #pick(entry, lane) {

@@ -119,7 +119,7 @@ export class Share {
         button(
           "Race (video)",
           () => this.pictures.video(this.trace, this.#name()),
-          "The race by the clock and its verdict, recorded here in 14 seconds.",
+          "The race by the clock and its verdict, made in this browser (WebM).",
         ),
         button(
           "Picture (PNG)",
