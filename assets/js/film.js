@@ -7,8 +7,10 @@ import { webm } from "./webm.js";
 
 const FRAMES = 12; // a second, about as many as there are steps
 const RACE_MS = 11_000;
-export const FILM_MS = RACE_MS + 3000; // the verdict stays for the rest
+const FILM_MS = RACE_MS + 3000; // the verdict stays for the rest
 const KEY_FRAME = 4 * FRAMES; // so many frames apart
+const TIMES = Array.from({ length: (FRAMES * RACE_MS) / 1000 }, (_, i) => (1000 * i) / FRAMES);
+TIMES.push(RACE_MS, FILM_MS - 1000 / FRAMES); // the verdict stands still
 const SETTINGS = { codec: "vp8", width: WIDTH, height: HEIGHT, framerate: FRAMES, bitrate: 3_000_000 };
 
 /** A WebM file of the race as a Blob; null where it was cancelled. onProgress(from 0 to 1), signal: of an AbortController.
@@ -36,15 +38,14 @@ export async function film(trace, colours, { onProgress, signal }) {
   const canvas = document.createElement("canvas");
   const poster = new Poster(canvas, trace, colours);
   const all = raceSeconds(trace);
-  const count = (FRAMES * FILM_MS) / 1000;
-  for (let i = 0; i < count && !signal.aborted && !failure; i++) {
-    const ms = (1000 * i) / FRAMES;
+  for (const [i, ms] of TIMES.entries()) {
+    if (signal.aborted || failure) break;
     const over = ms >= RACE_MS;
     poster.draw(over ? trace.lanes.map((lane) => lane.count - 1) : stepsAfter(trace, (all * ms) / RACE_MS));
     const frame = new VideoFrame(canvas, { timestamp: Math.round(1000 * ms), duration: Math.round(1e6 / FRAMES) });
-    encoder.encode(frame, { keyFrame: i % KEY_FRAME === 0 });
+    encoder.encode(frame, { keyFrame: i % KEY_FRAME === 0 || over });
     frame.close();
-    onProgress((i + 1) / count);
+    onProgress((i + 1) / TIMES.length);
     do await new Promise((resolve) => setTimeout(resolve));
     while (encoder.encodeQueueSize > 2 && !failure);
   }

@@ -138,7 +138,7 @@ export class Grid {
     if (state === ACTIVE || state === RESTING) {
       const line = w > 14 ? 1.5 : 1;
       pen.beginPath();
-      pen.roundRect(line / 2, line / 2, w - line, h - line, radius - line / 2);
+      pen.roundRect(line / 2, line / 2, w - line, h - line, Math.max(0, radius - line / 2));
       pen.strokeStyle = state === ACTIVE ? colours.activeRing : colours.restingRing;
       pen.setLineDash(state === ACTIVE ? [] : [2, 2]);
       pen.lineWidth = line;
