@@ -94,9 +94,9 @@ export class Field {
     pen.fillText(cut(pen, lane.name, width - pen.measureText(clock).width - 14), x, y + 20);
     type(pen, 14);
     pen.fillStyle = colours.muted;
-    const told = now
-      ? `step ${lane.clamp(step) + 1} / ${lane.count}, ${now.lockedCount} of ${trace.n} locked, ${percent(now.totalFlops / now.totalBaseline)} of the FLOPs of every position`
-      : `step 0 / ${lane.count}`;
+    const at = `step ${lane.clamp(step) + 1} / ${lane.count}`;
+    const share = now && percent(now.totalFlops / now.totalBaseline);
+    const told = now ? `${share} of the FLOPs, ${now.lockedCount} of ${trace.n} locked, ${at}` : at;
     pen.fillText(cut(pen, told, width), x, y + 41);
     pen.fillStyle = colours.line;
     pen.fillRect(x, y + 50, width, 4);

@@ -14,7 +14,7 @@ const SORTED_BY = { Run: ({ entry }) => entry.number, Contestant: ({ lane }) => 
 for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
-const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()} …` : text);
+const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
 
 /** What most contestants have of each setting: a map from its name to {value, varied}; among equals the first seen. */
 export function usual(contestants) {

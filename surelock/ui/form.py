@@ -129,7 +129,7 @@ class Form:
         )
         self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
         changed = [self.examples, self.prompt, self.lanes, *self.fields.values()]
-        self.model.change(self._change_model, [self.model, self.lanes], changed, **quiet)
+        self.model.input(self._change_model, [self.model, self.lanes], changed, **quiet)
 
     def _measure(self, label: str, prompt: str, chat: bool, gen_length: float) -> Any:
         """What is said beside the prompt: its length, and whether it fits."""

@@ -13,7 +13,7 @@ from surelock.decoding.choices import flat_settings, from_flat, plain_choice, pr
 from surelock.decoding.recommended import over_recommended
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import description, make_endpoint
-from surelock.ui.form import Form, read_value
+from surelock.ui.form import Form, examples_for, read_value
 from surelock.ui.gradio_patches import poll_calmly
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_CHARACTERS, Job, read_branch, read_job, read_lanes
@@ -105,7 +105,15 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
         label = wanted.get("model", "") if wanted.get("model") in models.labels else models.labels[0]
         suits, linked = models.recommended(label), from_link(wanted)
         lanes = form.lanes_value(label, lanes_from_link(wanted, {**suits, **linked}))
-        return [label, prompt or gr.skip(), lanes, *form.settle(over_recommended(suits, linked), otherwise=suits)]
+        models.start_loading(label)
+        examples = gr.update(choices=examples_for(label), value=None)
+        return [
+            label,
+            examples,
+            prompt or gr.skip(),
+            lanes,
+            *form.settle(over_recommended(suits, linked), otherwise=suits),
+        ]
 
     slot: dict[str, Any] = {
         "outputs": stage,
@@ -121,7 +129,7 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models, sessio
     stage.apply(branch, None, trigger_mode="multiple", **slot)
     settling: dict[str, Any] = {
         "inputs": None,
-        "outputs": [form.model, form.prompt, form.lanes, *form.fields.values()],
+        "outputs": [form.model, form.examples, form.prompt, form.lanes, *form.fields.values()],
         "queue": False,
         "show_progress": "hidden",
         "api_visibility": "private",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,7 +42,7 @@ WRITTEN = """async () => {
 
 
 @pytest.fixture
-def replay(page: Page, tmp_path: Path) -> Iterator[Page]:
+def replay(page: Page, tmp_path: Path) -> Page:
     """The recorded run as a file, at rest, at its exports; the network is off."""
     path = tmp_path / "replay.html"
     path.write_text(replay_html(json.loads((ROOT / "assets/runs/stories.json").read_text("utf-8"))), encoding="utf-8")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import run_to_end, visit
-from tests.browser.server import App
+from tests.browser.server import ROOT, App, serve
 
 PROMPT = "Tom had a small red boat. One day"
 
@@ -72,3 +74,20 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
     page.evaluate("surelock.stage.trace.header.model.name = 'another'")
     page.click("button[aria-label='Use these settings, of run 1']")
     expect(page.locator(".sl-status")).to_have_text("This page does not offer that model.")
+
+
+def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
+    """The model changes and takes the prompt and the settings along, not its own examples and recommendations."""
+    (tmp_path / "tales").symlink_to(ROOT / "assets" / "stories")
+    with serve("--model", "stories", str(tmp_path / "tales")) as app:
+        visit(page, app.url)
+        label = page.locator("input[aria-label='Model']")
+        expect(label).to_have_value("stories")
+        page.evaluate("surelock.stage.trace.header.model.name = 'tales'")
+        page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
+        page.click("role=tab[name='Runs']")
+        page.click("button[aria-label='Use these settings, of run 1']")
+        expect(label).to_have_value("tales")
+        page.wait_for_timeout(1500)
+        assert page.input_value("#sl-prompt textarea") == "A fox ran"
+        assert page.input_value("#sl-gen-length input[type=number]") == "128"
