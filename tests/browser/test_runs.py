@@ -87,7 +87,7 @@ def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
         page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
         page.click("role=tab[name='Runs']")
         page.click("button[aria-label='Use these settings, of run 1']")
-        expect(label).to_have_value("tales")
+        expect(label).to_have_value("tales", timeout=30_000)
         page.wait_for_timeout(1500)
         assert page.input_value("#sl-prompt textarea") == "A fox ran"
         assert page.input_value("#sl-gen-length input[type=number]") == "128"
