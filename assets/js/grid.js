@@ -1,6 +1,7 @@
 // One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
+import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./trace.js";
 
@@ -9,7 +10,6 @@ const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
-const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
 /** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. */
 export function layout(n, width, whole = false) {
@@ -33,10 +33,8 @@ export class Grid {
     this.fits = new Map(); // label -> {lines, size} for the present cell width
   }
 
-  /** Fits the canvas to its width; call when width, theme, n or `whole` (see layout) changes. */
-  resize(n, width, colours, whole = false) {
-    const zoom = this.canvas.currentCSSZoom ?? 1; // larger in presenter mode
-    const ratio = Math.min(window.devicePixelRatio || 1, 2) * zoom;
+  /** Fits the canvas to its width; call when width, theme, n or `whole` (see layout) changes. ratio: pixels to a CSS pixel. */
+  resize(n, width, colours, { whole = false, ratio = this.#screen() } = {}) {
     const box = layout(n, width, whole);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     Object.assign(this, { n, box, ratio, colours });
@@ -46,6 +44,11 @@ export class Grid {
     this.sprites = new Map();
     this.shades = Array.from({ length: SHADES }, (_, i) => shade(colours.scale, i / (SHADES - 1)));
     this.looks = null;
+  }
+
+  /** Pixels to a CSS pixel: more in presenter mode, which magnifies. */
+  #screen() {
+    return Math.min(window.devicePixelRatio || 1, 2) * (this.canvas.currentCSSZoom ?? 1);
   }
 
   cellAt(x, y) {
@@ -161,7 +164,7 @@ export class Grid {
     if (state === ACTIVE || state === RESTING) {
       const line = w > 14 ? 1.5 : 1;
       pen.beginPath();
-      pen.roundRect(line / 2, line / 2, w - line, h - line, radius - line / 2);
+      pen.roundRect(line / 2, line / 2, w - line, h - line, Math.max(0, radius - line / 2));
       pen.strokeStyle = state === ACTIVE ? colours.activeRing : colours.restingRing;
       pen.setLineDash(state === ACTIVE ? [] : [2, 2]);
       pen.lineWidth = line;

@@ -5,6 +5,7 @@ import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow, openSidebar, pressRun } from "./controls.js";
 import { number } from "./described.js";
 import { reducedMotion, throttle } from "./dom.js";
+import { embed, embeddedLanes } from "./embed.js";
 import { phoneActions } from "./phone.js";
 import "./ready.js";
 import { recorded } from "./recorded.js";
@@ -42,6 +43,7 @@ class Live {
         this.#keep(trace, source);
         this.#writeAddress();
       },
+      onUse: (trace) => this.#use(trace),
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
@@ -55,6 +57,7 @@ class Live {
       say: (text, kind) => this.stage.say(text, kind),
       seconds: (place) => server.wait(place),
     });
+    embed(root);
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
     listen("run", () => this.#started());
@@ -94,8 +97,9 @@ class Live {
   #showRecorded(settings, { step }) {
     const still = step !== undefined && this.#asksForRecorded(settings);
     const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
-    this.stage.show(this.recorded, { play, label: "A recorded run; press Run to make your own:" });
-    if (play) this.#loop(this.recorded);
+    const trace = embeddedLanes(this.recorded);
+    this.stage.show(trace, { play, label: "A recorded run; press Run to make your own:" });
+    if (play) this.#loop(trace);
   }
 
   #asksForRecorded(settings) {
@@ -133,7 +137,7 @@ class Live {
   #writeAddress() {
     const { trace, view } = this.stage;
     if (!trace) return;
-    const settings = trace === this.recorded ? "" : settingsOf(trace);
+    const settings = trace.header.created === this.recorded?.header.created ? "" : settingsOf(trace);
     const query = writeAddress(this.edited ?? settings, this.edited ? {} : view, location.search);
     if (query !== location.search.slice(1))
       history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}`);
@@ -287,6 +291,14 @@ class Live {
     const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
     const name = lane.name.replace(/, ε [^,]+/, "");
     this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
+  }
+
+  /** Puts a run's model, prompt, settings and contestants into the form, as opening its link does. */
+  async #use(trace) {
+    const state = await this.server.model_state(trace.header.model.name);
+    if (state !== "ready" && state !== "loading") return this.stage.say(state, "error");
+    this.trigger("select", Object.fromEntries(new URLSearchParams(settingsOf(trace))));
+    this.stage.say("The form holds the settings of this run; press Run to race them.");
   }
 
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */

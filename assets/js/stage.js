@@ -23,6 +23,7 @@ import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
 import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
+import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
 import { KeyHelp } from "./keyhelp.js";
 import { gridKeys, timelineKeys } from "./keys.js";
@@ -73,7 +74,7 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
   constructor(
     root,
     {
@@ -86,6 +87,7 @@ export class Stage {
       onView = () => {},
       onRun = () => {},
       whatIf = null,
+      onUse = null,
       importing = true,
       about = ABOUT,
     } = {},
@@ -113,6 +115,7 @@ export class Stage {
     this.runs = new Runs({
       onShow: (trace) => this.#reveal(trace),
       onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
+      onUse,
     });
     this.share = new Share({
       source,
@@ -126,6 +129,8 @@ export class Stage {
         : null,
     });
     this.resize = perFrame(() => this.#resize());
+    const link = source.link && ((trace) => source.link(trace, this.view));
+    this.handout = new Handout({ root, trace: () => this.trace, link });
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
@@ -195,6 +200,7 @@ export class Stage {
       this.presenter.stop,
       this.help.stop,
       this.sheet.stop,
+      () => this.handout.stop(),
     ];
     if (plotly)
       requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });
@@ -534,7 +540,7 @@ export class Stage {
     if (!this.trace) return;
     for (const side of this.sides) {
       const width = side.canvas.clientWidth;
-      if (width) side.grid.resize(this.trace.n, width, this.colours, this.long.whole);
+      if (width) side.grid.resize(this.trace.n, width, this.colours, { whole: this.long.whole });
       side.labels.count = -2; // with words, or without
     }
     this.long.measure();

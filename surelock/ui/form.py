@@ -136,7 +136,7 @@ class Form:
         chosen = "(text, prompt) => text ?? prompt"  # passing the list by Tab chooses nothing
         self.examples.input(None, [self.examples, self.prompt], self.prompt, js=chosen, api_visibility="private")
         changed = [self.examples, self.prompt, self.lanes, *self.settled]
-        self.model.change(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
+        self.model.input(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
 
     @property
     def settled(self) -> list[Any]:
