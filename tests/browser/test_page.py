@@ -313,7 +313,7 @@ def test_invalid_settings_are_corrected_or_explained_beside_the_field(page: Page
     expect(page.locator("#sl-run")).to_be_enabled()
 
 
-@pytest.mark.parametrize(("prompt", "said"), [("   ", "prompt is empty"), ("word " * 1500, "at most")])
+@pytest.mark.parametrize(("prompt", "said"), [("   ", "Prompt is empty"), ("word " * 1500, "at most")])
 def test_prompts_that_cannot_run_are_explained(page: Page, app: App, prompt: str, said: str) -> None:
     visit(page, app.url)
     page.fill("#sl-prompt textarea", prompt)

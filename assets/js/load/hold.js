@@ -3,7 +3,10 @@
 {
   const PATIENCE_MS = 6000;
   const find = () => document.getElementById("sl-run");
-  const label = (run) => document.createTreeWalker(run, NodeFilter.SHOW_TEXT).nextNode() ?? {};
+  const label = (run) => {
+    const texts = document.createTreeWalker(run, NodeFilter.SHOW_TEXT, (text) => (text.data.trim() ? 1 : 2));
+    return texts.nextNode() ?? {}; // the node itself: replaced, Gradio would lose it
+  };
   let said = null; // what the button says else, once it was pressed
   let ready = false;
   const hold = (event) => {
