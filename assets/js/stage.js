@@ -138,7 +138,12 @@ export class Stage {
     this.narrator = h("p", { class: "sl-narrator" });
     this.narratorRoom = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
-    this.colouring = new ColourBy({ onChange: () => this.redraw() });
+    this.colouring = new ColourBy({
+      onChange: () => {
+        this.redraw();
+        this.onView();
+      },
+    });
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
     this.lanes = new LaneSwitch(this.grids);
@@ -236,13 +241,14 @@ export class Stage {
   /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
   get view() {
     const { step, byClock } = this.timeline;
-    return { step, pins: [...this.pins.keys()], byClock };
+    return { step, pins: [...this.pins.keys()], byClock, colour: this.colourBy };
   }
 
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
-  look({ step, pins = [], byClock = this.timeline.byClock }) {
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
     const { n, last } = this.trace;
     this.timeline.setRace(byClock);
+    this.colourBy = colour;
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
     this.pins = new Map(there.map((cell, colour) => [cell, colour]));
     this.hover = there.at(-1) ?? -1;
@@ -251,6 +257,7 @@ export class Stage {
     const missing = [];
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
+    if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
     return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
   }
 
