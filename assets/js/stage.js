@@ -2,7 +2,7 @@
 
 import { Analysis } from "./analysis.js";
 import { chapters, writtenAt } from "./chapters.js";
-import { laneClock } from "./clock.js";
+import { Clock } from "./clock.js";
 import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
@@ -423,14 +423,14 @@ export class Stage {
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
     const reading = h("summary", {}, "The text");
-    const clock = h("span", { class: "sl-lane-clock" });
+    const clock = new Clock(lane);
     const raster = new Raster(lane, { onSeek: (step) => this.timeline.seek(step) });
     const box = this.long.around(canvas);
     const side = { lane, canvas, box, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
-      h("header", {}, h("h2", {}, lane.name), clock, this.trace.lanes.length > 1 ? choose : null, told),
+      h("header", {}, h("h2", {}, lane.name), clock.node, this.trace.lanes.length > 1 ? choose : null, told),
       box,
       raster.node,
       h("details", { class: "sl-reading", open: true }, reading, text),
@@ -582,7 +582,7 @@ export class Stage {
       });
       setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
       if (side.node.querySelector("details").open) this.#write(side, step);
-      setText(side.clock, laneClock(trace, lane, step));
+      side.clock.draw(trace, step);
       side.raster.moveTo(step);
     }
     setText(this.narrator, narrate(trace, step, this.chapters));

@@ -54,7 +54,7 @@ def test_lanes_run_by_their_own_clocks_and_one_wins(page: Page, app: App) -> Non
         if done < 128:
             assert second.endswith(f"step {done} of 128")
         else:
-            assert second == f"first: 128 steps in {quick[-1]:.2f} s"
+            assert second.startswith("first: ") and second.endswith("128 steps")
             assert "has finished" in page.inner_text(".sl-narrator") and "still works" in page.inner_text(
                 ".sl-narrator"
             )
