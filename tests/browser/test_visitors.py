@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.actions import visit, wait_for_run
 from tests.browser.server import App
