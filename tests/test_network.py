@@ -44,6 +44,9 @@ def rope(x: Tensor, theta: float) -> Tensor:
     return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), dim=-1)
 
 
+ATTENDED: list[Tensor] = []  # the weights [N, N] of each head, as the dense layouts make them
+
+
 def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Bidirectional, scale 1/sqrt(head size); q [N, H, d], k and v [N, H_kv, d] -> [N, H * d]."""
     heads = []
@@ -51,6 +54,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         group = h // (q.shape[1] // k.shape[1])
         weights = (q[:, h] @ k[:, group].T / math.sqrt(q.shape[2])).softmax(dim=-1)
         heads.append(weights @ v[:, group])
+        ATTENDED.append(weights)
     return torch.cat(heads, dim=-1)
 
 
@@ -150,6 +154,15 @@ def test_both_forwards_equal_the_dense_layout(layout) -> None:
         assert_near(part, dense(ids))
     for ids, part in zip(PROMPTS, ragged, strict=True):
         assert_near(part, dense(ids))
+
+
+def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:
+    network, dense = layout
+    ATTENDED.clear()
+    dense(PROMPTS[2])
+    for position in (0, 4, 8):
+        found = network.attention(torch.tensor([PROMPTS[2]]), position)
+        assert_near(found, torch.stack([weights[position] for weights in ATTENDED]).mean(0))
 
 
 def test_subsets_equal_dense_when_the_inputs_have_not_changed(layout) -> None:

@@ -13,6 +13,20 @@ export function closeSidebarIfNarrow() {
   sidebar?.querySelector(".toggle-button")?.click();
 }
 
+/** Opens the sidebar where it is closed, and leads the focus to it. */
+export function openSidebar() {
+  const toggle = document.querySelector(".sidebar .toggle-button");
+  if (!document.querySelector(".sidebar.open")) toggle?.click();
+  toggle?.focus();
+}
+
+/** Presses the form's Run; where the form holds it back, it is the form that says why. */
+export function pressRun() {
+  const run = document.getElementById("sl-run");
+  if (!run || run.disabled) openSidebar();
+  else run.click();
+}
+
 export function connect({ element }) {
   const button = (name, text, action) =>
     h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action }, text);

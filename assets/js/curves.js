@@ -1,13 +1,20 @@
 // The four figures, by Plotly, redrawn a few times a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
+import { tameToolbar } from "./charttools.js";
 import { number } from "./described.js";
 import { h, inView, throttle, watchView } from "./dom.js";
+import { explained } from "./glossary.js";
+import { pinName } from "./pins.js";
+import { restingMedians } from "./values.js";
 
 const REDRAW_MS = 1000;
 const KL_FLOOR = 1e-12;
+const KL_HINT =
+  "How much each position’s opinion changed since the last step. The median of what is computed rises when calm words are locked " +
+  "and leave it; the thin line keeps every written word, at its last value. A diamond is where a pinned word locks.";
 const FIGURES = [
-  { key: "kl", title: "Step-wise KL", y: "nats", log: true },
-  { key: "flops", title: "FLOPs of the step, of computing every position", y: "share" },
+  { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
+  { key: "flops", title: "FLOPs of the step, of computing every position", terms: ["FLOPs"], y: "share" },
   { key: "saved", title: "Saved so far, of computing every position", y: "share saved" },
   { key: "time", title: "Time per step", y: "ms" },
 ];
@@ -21,6 +28,15 @@ export function loadPlotly(url) {
     );
   });
 }
+
+const TOOLBAR = {
+  responsive: false,
+  displaylogo: false,
+  showSendToCloud: false, // nothing leaves the browser
+  displayModeBar: "hover",
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+};
+const MOST_BLOCK_NAMES = 6;
 
 /** Lanes are told apart by their dashes, too. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
@@ -36,15 +52,18 @@ export class Curves {
     this.plots = FIGURES.map((figure) => {
       const plot = h("div", { class: "sl-plot" });
       const cursor = h("div", { class: "sl-plot-cursor", hidden: true });
+      const box = h("div", { class: "sl-plot-box" }, plot, cursor);
       return {
         ...figure,
         plot,
+        box,
         cursor,
         node: h(
           "figure",
           { class: "sl-figure" },
-          h("figcaption", {}, figure.title),
-          h("div", { class: "sl-plot-box" }, plot, cursor),
+          h("figcaption", {}, explained(figure.title, figure.terms ?? [])),
+          figure.hint ? h("p", { class: "sl-hint sl-figure-hint" }, figure.hint) : null,
+          box,
         ),
       };
     });
@@ -59,6 +78,11 @@ export class Curves {
     this.pins = new Map();
     new ResizeObserver(() => this.redraw()).observe(this.node);
     watchView(this.node, () => this.redraw());
+  }
+
+  /** The KL's figure: {node, box, plot}. */
+  get kl() {
+    return this.plots.find(({ key }) => key === "kl");
   }
 
   use(plotly) {
@@ -94,14 +118,12 @@ export class Curves {
 
   draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
-    for (const figure of this.plots)
-      this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), {
-        responsive: false,
-        displaylogo: false,
-        showSendToCloud: false, // nothing leaves the browser
-        displayModeBar: "hover",
-        modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-      });
+    const drawn = this.plots.map((figure) =>
+      this.plotly
+        .react(figure.plot, this.#data(figure.key), this.#layout(figure), TOOLBAR)
+        .then(() => tameToolbar(figure.plot, `Tools of the chart “${figure.title}”`)),
+    );
+    Promise.all(drawn).then(() => this.onDrawn?.());
     this.moveTo(this.step);
   }
 
@@ -110,8 +132,22 @@ export class Curves {
     if (key === "flops") return each((s) => s.flops / s.baselineFlops);
     if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
     if (key === "time") return each((s) => 1000 * s.seconds);
-    const medians = each((s) => level(s.median)).map((line) => ({ ...line, name: `${line.name}, median` }));
-    return [...this.#band(), ...medians, ...this.#pinLines()];
+    const medians = each((s) => level(s.median)).map((line) => ({
+      ...line,
+      name: `${line.name}, median of the computed`,
+    }));
+    return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
+  }
+
+  /** Of lanes that leave positions out: the median of all that is written, at its last value. */
+  #resting() {
+    const { lanes } = this.trace;
+    const leaving = lanes.filter((lane) => lane.steps.some(({ computed }) => computed < lane.n));
+    return leaving.map((lane) => {
+      const medians = restingMedians(lane);
+      const line = this.#line(lane, lanes.indexOf(lane), (_, t) => level(medians[t]));
+      return { ...line, name: `${line.name}, median of all written`, line: { ...line.line, width: 1 } };
+    });
   }
 
   #line(lane, i, f) {
@@ -142,20 +178,51 @@ export class Curves {
     return [edge("low"), edge("high", "tonexty")];
   }
 
+  /** A pinned position's KL in each lane, with a mark at each of its locks. */
   #pinLines() {
     const lines = [];
-    for (const [cell, pin] of this.pins)
+    for (const [cell, pin] of this.pins) {
+      const name = plain(pinName(this.trace, cell));
+      const colour = this.colours.pins[pin];
       this.trace.lanes.forEach((lane, i) => {
         if (cell >= lane.n) return;
+        const line = this.#line(lane, i, (_, t) => level(lane.kl[t * lane.n + cell]));
+        const whose = `${name}, ${plain(lane.name)}`;
         lines.push({
-          ...this.#line(lane, i, (_, t) => level(lane.kl[t * lane.n + cell])),
-          name: `position ${cell}`,
+          ...line,
+          name,
           showlegend: i === this.trace.lanes.length - 1,
-          line: { color: this.colours.pins[pin], dash: DASHES[i], width: 1.8 },
-          hovertemplate: `${plain(lane.name)}, step %{x}: %{y:.2e}`,
+          line: { color: colour, dash: DASHES[i], width: 1.8 },
+          hovertemplate: `${whose}, step %{x}: %{y:.1e}<extra></extra>`,
+        });
+        const locks = range(lane.count, (t) => t).filter((t) => lane.steps[t].locked.includes(cell));
+        if (!locks.length) return;
+        lines.push({
+          x: locks.map((t) => t + 1),
+          y: locks.map((t) => line.y[t] ?? KL_FLOOR),
+          mode: "markers",
+          name: `${name} locks`,
+          showlegend: false,
+          marker: { symbol: "diamond", size: 11, color: colour, line: { color: this.colours.panel, width: 1.5 } },
+          hovertemplate: `${whose} locks at step %{x}<extra></extra>`,
         });
       });
+    }
     return lines;
+  }
+
+  /** The steps in which the reference begins to write each block after the first, where it writes in blocks at all. */
+  #blocks() {
+    const { reference, promptLength } = this.trace;
+    const { block_length: block, gen_length: length } = reference.contestant.settings;
+    if (!block || !length || block >= length || length % block) return [];
+    const begins = new Map();
+    for (let t = 0; t < reference.count; t++)
+      for (const p of reference.steps[t].unmasked) {
+        const number = Math.floor((p - promptLength) / block);
+        if (number > 0 && !begins.has(number)) begins.set(number, t);
+      }
+    return [...begins].map(([number, step]) => ({ number: number + 1, x: step + 0.5 }));
   }
 
   /** The lines under which positions may lock: each epsilon once, said whose it is where lanes have different ones. */
@@ -176,8 +243,11 @@ export class Curves {
     const narrow = this.plots[0].plot.clientWidth < 420;
     const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
     const epsilons = key === "kl" ? this.#epsilons() : [];
+    const blocks = key === "kl" ? this.#blocks() : [];
+    const named = narrow || blocks.length > MOST_BLOCK_NAMES ? [] : blocks;
+    const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
     return {
-      height: key === "kl" ? 250 : 190,
+      height: key === "kl" ? 300 : 190,
       margin: { l: 54, r: 10, t: 6, b: 34 },
       paper_bgcolor: "transparent",
       plot_bgcolor: "transparent",
@@ -191,7 +261,7 @@ export class Curves {
         ...axis,
         title: { text: y, font: { size: 11 } },
         type: log ? "log" : "linear",
-        exponentformat: "power",
+        exponentformat: "e",
         nticks: 5,
         rangemode: log ? "normal" : "tozero",
         tickformat: y.startsWith("share") ? ".0%" : undefined,
@@ -206,28 +276,48 @@ export class Curves {
       },
       showlegend: key === "kl",
       hovermode: "closest",
+      modebar: { bgcolor: colours.panel, color: colours.muted, activecolor: colours.ink },
       uirevision: trace.lanes.map(({ id }) => id).join(),
-      shapes: epsilons.map(({ value, colour }) => ({
-        type: "line",
-        xref: "paper",
-        x0: 0,
-        x1: 1,
-        y0: value,
-        y1: value,
-        line: { color: colour, width: 1.5, dash: "dashdot" },
-      })),
-      annotations: epsilons.map(({ value, text }) => ({
-        xref: "paper",
-        x: 1,
-        y: Math.log10(value),
-        yanchor: "bottom",
-        xanchor: "right",
-        text,
-        showarrow: false,
-        bgcolor: colours.panel,
-        borderpad: 1,
-        font: { size: 11, color: colours.ink },
-      })),
+      shapes: [
+        ...epsilons.map(({ value, colour }) => ({
+          type: "line",
+          xref: "paper",
+          x0: 0,
+          x1: 1,
+          y0: value,
+          y1: value,
+          line: { color: colour, width: 1.5, dash: "dashdot" },
+        })),
+        ...blocks.map(({ x }) => ({
+          type: "line",
+          yref: "paper",
+          x0: x,
+          x1: x,
+          y0: 0,
+          y1: 1,
+          line: { color: colours.muted, width: 1, dash: "dot" },
+        })),
+      ],
+      annotations: [
+        ...epsilons.map(({ value, text }) => ({
+          ...note,
+          xref: "paper",
+          x: 1,
+          y: Math.log10(value),
+          yanchor: "bottom",
+          xanchor: "right",
+          text,
+        })),
+        ...named.map(({ x, number: block }) => ({
+          ...note,
+          yref: "paper",
+          x,
+          y: 0,
+          yanchor: "bottom",
+          xanchor: "left",
+          text: `block ${block}`,
+        })),
+      ],
     };
   }
 }

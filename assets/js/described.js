@@ -35,15 +35,21 @@ function choices({ compute, unmask }) {
   return named.map(([{ kind, ...settings }, told]) => [kind, told ?? {}, settings]);
 }
 
+/** [[name, value], ...] of a contestant's rules, its policy and the settings of these. */
+export function choiceFacts(contestant) {
+  const all = choices(contestant);
+  return all.flatMap(([kind, told, settings], i) => [
+    [i === all.length - 1 ? "Writes" : "Computes", told.label ?? kind],
+    ...Object.entries(settings).map(([name, value]) => [
+      told.settings?.[name]?.label ?? name,
+      valueText(value, told.settings?.[name]),
+    ]),
+  ]);
+}
+
 /** [[name, value], ...] of all that a contestant was asked to do: its rule, its policy, and every setting. */
 export function facts(contestant) {
-  const rows = [];
-  const all = choices(contestant);
-  all.forEach(([kind, told, settings], i) => {
-    rows.push([i === all.length - 1 ? "Writes" : "Computes", told.label ?? kind]);
-    for (const [name, value] of Object.entries(settings))
-      rows.push([told.settings?.[name]?.label ?? name, valueText(value, told.settings?.[name])]);
-  });
+  const rows = choiceFacts(contestant);
   for (const [name, value] of Object.entries(contestant.settings))
     rows.push([described.settings[name]?.label ?? name, valueText(value, described.settings[name])]);
   for (const event of contestant.events ?? []) rows.push([`At step ${event.step + 1}`, eventText(event)]);

@@ -66,6 +66,9 @@ export function watchView(node, f) {
   ).observe(node);
 }
 
+/** How many pixels of the window one of a node's own is: more than 1 in presenter mode. */
+export const zoomOf = (node) => node.getBoundingClientRect().width / node.offsetWidth || 1;
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** Offers text, or a list of texts one after the other, as a file. */

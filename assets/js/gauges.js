@@ -1,12 +1,14 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
 import { commitError, h, percent, sameText, seconds, setText } from "./dom.js";
+import { term } from "./glossary.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
 const GAUGES = [
   {
     key: "flops",
     label: "Computation so far",
+    term: "FLOPs",
     read: (now, { name, single }) => ({
       value: percent(now.flopsShare),
       note: single ? "of computing every position" : `of the FLOPs of “${name}”`,
@@ -16,20 +18,22 @@ const GAUGES = [
   {
     key: "locked",
     label: "Positions locked",
+    term: "locked",
     read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
   },
   {
     key: "time",
     label: "Measured time",
-    read: (now, { base, single, slowest }) => ({
+    read: (now, { single, slowest }) => ({
       value: single ? seconds(now.seconds) : `${now.speed.toFixed(2)}×`,
-      note: single ? "of its own" : `${seconds(now.seconds)} against ${seconds(base.seconds)}`,
+      note: single ? "of its own" : `${seconds(now.seconds)} against ${seconds(now.against)}`,
       bar: now.seconds / slowest,
     }),
   },
   {
     key: "damage",
     label: "Choices changed",
+    term: "commit error",
     read: ({ damage, same }, { single, live }) => ({
       value: damage ? String(damage.changed) : "–",
       note: [damageText(damage, live), single ? "" : sameText(same)].filter(Boolean).join("; "),
@@ -46,7 +50,8 @@ function damageText(damage, live) {
 
 export class Gauges {
   constructor() {
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges" });
+    this.list = h("div", { class: "sl-gauge-list" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true }, this.list);
     this.gauges = [];
   }
 
@@ -56,12 +61,12 @@ export class Gauges {
     const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
     this.shown = lanes.length;
     this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
-    this.node.replaceChildren(
-      ...this.gauges.map(({ label, rows }) =>
+    this.list.replaceChildren(
+      ...this.gauges.map(({ key, label, term: name, rows }, i) =>
         h(
           "div",
-          { class: `sl-gauge${rows.length > 1 ? " sl-gauge-many" : ""}` },
-          h("div", { class: "sl-gauge-label" }, label),
+          { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
+          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
           rows.map(({ node }) => node),
         ),
       ),
@@ -86,8 +91,8 @@ export class Gauges {
   }
 
   draw(trace, step) {
-    const base = trace.totals(trace.reference, step);
-    const totals = trace.lanes.map((lane) => trace.totals(lane, step));
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once each: a text is compared in it
+    const base = totals[trace.lanes.indexOf(trace.reference)];
     const slowest = Math.max(1e-9, ...totals.map((now) => now?.seconds ?? 0));
     const context = {
       n: trace.n,
@@ -99,7 +104,7 @@ export class Gauges {
     };
     for (const { rows, read } of this.gauges)
       for (const row of rows) {
-        const now = trace.totals(row.lane, step);
+        const now = totals[trace.lanes.indexOf(row.lane)];
         const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
         setText(row.value, value);
         setText(row.note, note);

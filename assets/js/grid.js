@@ -1,24 +1,30 @@
 // One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
-import { ACTIVE, LOCKED, MASKED, RESTING, STATES, WAITING } from "./trace.js";
+import { FONT } from "./pens.js";
+import { shade } from "./theme.js";
+import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./trace.js";
 
-export const WHOLE_TOKENS = 256; // up to here every cell shows its whole token
+export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
+const SHADES = 16; // that a value is told by
+const MOST_SPRITES = 800; // pictures of cells that are kept
 const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
 const HATCH = 6; // pixels between the lines on locked cells
-const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
-/** Columns, rows and cell size for n cells in `width` CSS pixels. */
-export function layout(n, width) {
-  if (n <= WHOLE_TOKENS) {
-    const columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
-    return { columns, rows: Math.ceil(n / columns), w: width / columns, h: n <= 144 ? 26 : 23, gap: 3 };
+/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. */
+export function layout(n, width, whole = false) {
+  if (n <= WHOLE_TOKENS || !whole) {
+    const columns = Math.max(5, Math.min(n <= WHOLE_TOKENS ? 12 : 16, Math.floor(width / 57)));
+    return { columns, rows: Math.ceil(n / columns), w: width / columns, h: n <= 144 ? 26 : 23, gap: 3, text: true };
   }
   const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
   const columns = Math.ceil(width / size);
   const w = width / columns;
-  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1 };
+  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };
 }
+
+/** Which of the shades a value has, from 1; 0 for none. */
+const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
 
 export class Grid {
   constructor(canvas) {
@@ -27,17 +33,22 @@ export class Grid {
     this.fits = new Map(); // label -> {lines, size} for the present cell width
   }
 
-  /** Fits the canvas to its width; call when width, theme or n changes. */
-  resize(n, width, colours) {
-    const ratio = Math.min(window.devicePixelRatio || 1, 2);
-    const box = layout(n, width);
+  /** Fits the canvas to its width; call when width, theme, n or `whole` (see layout) changes. ratio: pixels to a CSS pixel. */
+  resize(n, width, colours, { whole = false, ratio = this.#screen() } = {}) {
+    const box = layout(n, width, whole);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
     Object.assign(this, { n, box, ratio, colours });
     const [w, h] = [Math.round(width * ratio), Math.round(box.rows * box.h * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
     this.canvas.style.height = `${box.rows * box.h}px`;
-    this.sprites = STATES.map((_, state) => this.#sprite(state));
+    this.sprites = new Map();
+    this.shades = Array.from({ length: SHADES }, (_, i) => shade(colours.scale, i / (SHADES - 1)));
     this.looks = null;
+  }
+
+  /** Pixels to a CSS pixel: more in presenter mode, which magnifies. */
+  #screen() {
+    return Math.min(window.devicePixelRatio || 1, 2) * (this.canvas.currentCSSZoom ?? 1);
   }
 
   cellAt(x, y) {
@@ -52,31 +63,32 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
   draw(view) {
     const { pen, n } = this;
-    const states = view.lane.row(view.step);
+    const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
     const lit = this.#lit(view);
     const differs = this.#differences(view);
     if (!this.looks || this.promptLength !== view.promptLength) {
       Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
-    for (let cell = 0; cell < n; cell++) {
+    for (let cell = first; cell < end; cell++) {
       const state = states[cell];
+      const tone = values ? toneOf(values[cell]) : 0;
       const text = view.labels[cell] ?? "";
       const pin = view.pins.get(cell) ?? -1;
       const hovered = cell === view.hover;
-      const look = (((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state;
+      const look = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
       this.looks[cell] = look;
       this.texts[cell] = text;
-      this.#cell(cell, { state, text, lit: lit[cell], differs: differs[cell], pin, hovered });
+      this.#cell(cell, { state, tone, text, lit: lit[cell], differs: differs[cell], pin, hovered });
     }
   }
 
   /** Draws one cell anew, and nothing outside of it. */
-  #cell(cell, { state, text, lit, differs, pin, hovered }) {
+  #cell(cell, { state, tone, text, lit, differs, pin, hovered }) {
     const { pen, ratio, colours } = this;
     const { columns, w, h } = this.box;
     const [x, y] = this.rect(cell);
@@ -94,11 +106,12 @@ export class Grid {
       pen.clip();
     }
     pen.clearRect(...region);
-    pen.drawImage(this.sprites[state], Math.round(x * ratio), Math.round(y * ratio));
+    const bare = lit ? "" : text; // a word stands over the glow
+    pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio));
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.#glow(cell, colours.freshLock, FADE[lit >> 2]);
     this.#glow(cell, colours.fresh, FADE[lit & 3]);
-    if (text) this.#label(cell, text, state);
+    if (text !== bare) this.#label(pen, this.rect(cell), text, this.#ink(state, tone));
     if (differs) this.#mark(cell);
     if (!edged) return;
     this.#prompt(cell);
@@ -107,9 +120,20 @@ export class Grid {
     pen.restore();
   }
 
-  /** A cell of one state as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
-  #sprite(state) {
+  /** A cell as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
+  #sprite(state, tone, text) {
+    const key = `${state * 32 + tone} ${text}`;
+    if (!this.sprites.has(key)) {
+      if (this.sprites.size >= MOST_SPRITES) this.sprites.clear();
+      this.sprites.set(key, this.#picture(state, tone, text));
+    }
+    return this.sprites.get(key);
+  }
+
+  /** A cell of one state with its word; its second cues stand over a shade, too. */
+  #picture(state, tone, text) {
     const { box, ratio, colours } = this;
+    const shaded = this.shades[tone - 1];
     const sprite = document.createElement("canvas");
     const pen = sprite.getContext("2d");
     Object.assign(sprite, {
@@ -121,12 +145,13 @@ export class Grid {
     pen.scale(ratio, ratio);
     pen.beginPath();
     pen.roundRect(0, 0, w, h, radius);
-    pen.fillStyle = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
+    const own = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
+    pen.fillStyle = shaded?.fill ?? own;
     pen.fill();
     if (state === LOCKED) {
       pen.save();
       pen.clip();
-      pen.strokeStyle = colours.lockedHatch;
+      pen.strokeStyle = shaded ? `${shaded.ink}40` : colours.lockedHatch;
       pen.lineWidth = 1.3;
       for (let x = -h; x < w; x += HATCH) {
         pen.beginPath();
@@ -139,7 +164,7 @@ export class Grid {
     if (state === ACTIVE || state === RESTING) {
       const line = w > 14 ? 1.5 : 1;
       pen.beginPath();
-      pen.roundRect(line / 2, line / 2, w - line, h - line, radius - line / 2);
+      pen.roundRect(line / 2, line / 2, w - line, h - line, Math.max(0, radius - line / 2));
       pen.strokeStyle = state === ACTIVE ? colours.activeRing : colours.restingRing;
       pen.setLineDash(state === ACTIVE ? [] : [2, 2]);
       pen.lineWidth = line;
@@ -148,10 +173,11 @@ export class Grid {
     if ((state === MASKED || state === WAITING) && w > 5) {
       pen.beginPath();
       pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
-      pen.fillStyle = pen.strokeStyle = colours.maskedDot;
+      pen.fillStyle = pen.strokeStyle = shaded?.ink ?? colours.maskedDot;
       if (state === MASKED) pen.fill();
       else pen.stroke();
     }
+    if (text) this.#label(pen, [0, 0, w, h], text, this.#ink(state, tone));
     return sprite;
   }
 
@@ -183,15 +209,19 @@ export class Grid {
     pen.globalAlpha = 1;
   }
 
-  #label(cell, label, state) {
-    const { pen, colours } = this;
-    const [x, y, w, h] = this.rect(cell);
+  #ink(state, tone) {
+    const { colours, shades } = this;
+    if (tone) return shades[tone - 1].ink;
+    return { [LOCKED]: colours.lockedText, [RESTING]: colours.ink }[state] ?? colours.activeText;
+  }
+
+  #label(pen, [x, y, w, h], label, ink) {
     const fit = this.#fit(label, w - 6, h);
     pen.direction = "ltr";
     pen.textAlign = "center";
     pen.textBaseline = "middle";
     pen.font = `500 ${fit.size}px ${FONT}`;
-    pen.fillStyle = { [LOCKED]: colours.lockedText, [RESTING]: colours.ink }[state] ?? colours.activeText;
+    pen.fillStyle = ink;
     fit.lines.forEach((line, i) => {
       const fromMiddle = i - (fit.lines.length - 1) / 2;
       pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + fromMiddle * fit.size * 1.02, w - 3);

@@ -1,7 +1,9 @@
 // One position at one step, in every lane: what it is, when it changed, and its five most likely tokens.
 
+import { Attended } from "./attended.js";
 import { eventText } from "./described.js";
 import { h, percent, scientific, setText } from "./dom.js";
+import { pinName } from "./pins.js";
 import { LOCKED, MASKED, STATES, WAITING } from "./trace.js";
 
 /** What a person did to a position up to step t. */
@@ -11,8 +13,9 @@ function byHand(lane, cell, t) {
 }
 
 export class Inspector {
-  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. extra: a node for what can be done to the position. */
-  constructor({ onPin, fetchTop, extra = null }) {
+  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended: see Attended. extra: a node for what can be done to the position. */
+  constructor({ onPin, fetchTop, fetchAttended, extra = null }) {
+    this.attended = new Attended(fetchAttended);
     Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, columns: [] });
     this.title = h("h3", { class: "sl-inspector-title" }, "Inspector");
     this.pinButton = h(
@@ -25,6 +28,7 @@ export class Inspector {
       { class: "sl-hint" },
       "Point at a cell, or focus a grid and use the arrow keys. Click or press Enter to pin a position: its KL joins the plot.",
     );
+    this.note = h("p", { class: "sl-note", role: "status" });
     this.pinList = h("div", { class: "sl-pins" });
     this.body = h("div", { class: "sl-inspector-columns", hidden: true });
     this.extra = extra;
@@ -32,6 +36,7 @@ export class Inspector {
       "section",
       { class: "sl-inspector", "aria-label": "Inspector" },
       h("div", { class: "sl-inspector-head" }, this.title, this.pinButton),
+      this.note,
       this.pinList,
       this.hint,
       this.body,
@@ -44,13 +49,21 @@ export class Inspector {
     this.columns = trace.lanes.map((lane, i) => {
       const facts = h("dl", { class: "sl-facts" });
       const bars = h("ol", { class: "sl-top" });
-      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, h("h4", {}, lane.name), facts, bars);
-      return { lane, facts, bars, node };
+      const attended = this.attended.line();
+      const head = h("h4", {}, lane.name);
+      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, head, facts, bars, attended);
+      return { lane, facts, bars, attended, node };
     });
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
   }
 
+  /** A sentence about what was just asked of this cell; it goes with the cell. */
+  say(text) {
+    setText(this.note, text);
+  }
+
   draw(cell, step, pins) {
+    if (cell !== this.cell) this.say("");
     this.cell = cell;
     const shown = Boolean(this.trace) && cell >= 0 && cell < this.trace.n;
     this.body.hidden = !shown;
@@ -60,13 +73,16 @@ export class Inspector {
     if (!shown) return setText(this.title, "Inspector");
     setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
     setText(this.pinButton, pins.has(cell) ? "Unpin" : "Pin");
-    for (const column of this.columns) this.#facts(column, cell, step);
+    for (const column of this.columns) {
+      this.#facts(column, cell, step);
+      this.attended.draw(this.trace, column, cell, step);
+    }
     this.#tops(cell, step);
   }
 
   /** One line about a cell, for the tooltip and screen readers. */
   describe(lane, cell, step) {
-    const t = lane.clamp(step);
+    const t = this.trace.reached(lane, step);
     const state = lane.row(t)[cell];
     const lock = lane.lockStep(cell, t);
     const since = lock >= 0 ? ` since step ${lock + 1}` : "";
@@ -75,7 +91,7 @@ export class Inspector {
   }
 
   #facts({ lane, facts }, cell, step) {
-    const t = lane.clamp(step);
+    const t = this.trace.reached(lane, step);
     const seen = lane.lastComputed(cell, t);
     const unmasked = lane.unmaskStep(cell, t);
     const lock = lane.lockStep(cell, t);
@@ -106,7 +122,7 @@ export class Inspector {
   #tops(cell, step) {
     const { pieces } = this.trace;
     const missing = this.columns.filter(({ lane, bars }) => {
-      const own = lane.top(cell, step);
+      const own = lane.top(cell, this.trace.reached(lane, step));
       if (own !== null || !this.fetchTop)
         this.#bars(
           bars,
@@ -114,13 +130,15 @@ export class Inspector {
         );
       return own === null;
     });
-    const wanted = `${cell}/${step}`;
+    const wanted = `${cell}/${step}/${this.trace.byClock}`;
     if (!missing.length || !this.fetchTop || this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
     // a sweep of the pointer asks for nothing on its way
     this.timer = setTimeout(async () => {
-      const found = await Promise.all(missing.map(({ lane }) => this.fetchTop(lane, cell, step)));
+      const found = await Promise.all(
+        missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step))),
+      );
       if (this.asked !== wanted) return;
       missing.forEach(({ bars }, i) => {
         for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
@@ -154,6 +172,7 @@ export class Inspector {
   }
 
   drawPins(pins) {
+    this.say("");
     this.pinList.replaceChildren(
       ...[...pins].map(([cell, pin]) =>
         h(
@@ -161,11 +180,11 @@ export class Inspector {
           {
             type: "button",
             class: `sl-pin sl-pin-${pin + 1}`,
-            "aria-label": `Unpin position ${cell}`,
+            "aria-label": `Unpin ${pinName(this.trace, cell)}`,
             title: "Unpin",
             onclick: () => this.onPin(cell),
           },
-          `${pin + 1}: position ${cell} ✕`,
+          `${pin + 1}: ${pinName(this.trace, cell)} ✕`,
         ),
       ),
     );

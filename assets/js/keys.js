@@ -5,9 +5,9 @@ const TYPING =
 
 const RUN = "#sl-run, #sl-run *";
 
-/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus
- * is after a click, Space plays and pauses too: it never starts another run. */
-export function timelineKeys(timeline, root) {
+/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus is
+ * after a click, Space plays and pauses too: it never starts another run. */
+export function timelineKeys(timeline) {
   const keys = {
     " ": () => timeline.toggle(),
     ArrowLeft: () => timeline.move(-1),
@@ -23,7 +23,6 @@ export function timelineKeys(timeline, root) {
     if (!own && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
     const run = event.key === " " && target.matches?.(RUN);
     if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
-    if (!own && !run && target !== document.body && !root.contains(target)) return;
     event.preventDefault();
     keys[event.key]();
   };
@@ -32,10 +31,28 @@ export function timelineKeys(timeline, root) {
   };
   document.addEventListener("keydown", listen);
   document.addEventListener("keyup", hold);
+  const letters = letterKeys({
+    n: () => timeline.chapter(1),
+    p: () => timeline.chapter(-1),
+    s: () => timeline.setRace(!timeline.byClock),
+  });
   return () => {
+    letters();
     document.removeEventListener("keydown", listen);
     document.removeEventListener("keyup", hold);
   };
+}
+
+/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. Returns a function that stops it. */
+export function letterKeys(keys) {
+  const listen = (event) => {
+    const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (!action || event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
+    if (event.target.matches?.(TYPING) && event.key !== "Escape") return;
+    action();
+  };
+  document.addEventListener("keydown", listen);
+  return () => document.removeEventListener("keydown", listen);
 }
 
 /** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */

@@ -1,26 +1,26 @@
 // The stage inside the Gradio page: the stream of a run comes in as the component's value, the buttons' wishes go out.
 
+import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "./address.js";
 import { listen, tell } from "./bus.js";
-import { closeSidebarIfNarrow } from "./controls.js";
+import { closeSidebarIfNarrow, openSidebar, pressRun } from "./controls.js";
+import { number } from "./described.js";
+import { reducedMotion, throttle } from "./dom.js";
+import { embed, embeddedLanes } from "./embed.js";
+import { phoneActions } from "./phone.js";
 import "./ready.js";
 import { recorded } from "./recorded.js";
+import { addSkipLink } from "./skip.js";
 import { Stage } from "./stage.js";
-import { MOST_LANES, Trace } from "./trace.js";
+import { Store } from "./store.js";
+import { MOST_LANES, Trace, TraceError } from "./trace.js";
 import { Waiting } from "./waiting.js";
 
 const LOOP_PAUSE_MS = 5000;
 const ASK_MS = 120;
 
-/** A link that reopens the page with this run's prompt, settings and contestants (without what was done by hand). */
-function linkTo({ header, reference }) {
-  const query = new URLSearchParams({ model: header.model.name, prompt: header.prompt ?? "" });
-  for (const [name, value] of Object.entries(reference.contestant.settings))
-    if (value !== null && value !== undefined) query.set(name, value);
-  const own = header.contestants.filter(({ events }) => !events?.length);
-  const lanes = own.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
-  query.set("contestants", JSON.stringify(lanes));
-  return `${location.origin}${location.pathname}?${query}`;
-}
+/** A link that reopens the page with what is looked at in this run. */
+const linkTo = (trace, view) =>
+  `${location.origin}${location.pathname}?${writeAddress(settingsOf(trace), view, location.search)}`;
 
 class Live {
   constructor({ root, server, trigger, base }) {
@@ -35,18 +35,29 @@ class Live {
         if (!source?.run || step < 0) return null;
         return (await server.top(source.run, cell, step))?.[source.id] ?? null;
       },
+      fetchAttended: (trace, lane, cell, t) => server.attended(trace.header.model.name, [...lane.tokens(t - 1)], cell),
       stepLive: () => this.step(),
       onLive: (wish) => this[wish](),
+      onView: throttle(() => this.#writeAddress(), 300),
+      onRun: (trace, source) => {
+        this.#keep(trace, source);
+        this.#writeAddress();
+      },
+      onUse: (trace) => this.#use(trace),
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
         presets: () => this.presets,
+        race: (lane, epsilon) => this.race(lane, epsilon),
       },
     });
+    this.store = new Store({ onProblem: (text) => this.stage.say(text) });
+    addEventListener("pagehide", () => this.#leave());
     this.waiting = new Waiting({
       say: (text, kind) => this.stage.say(text, kind),
       seconds: (place) => server.wait(place),
     });
+    embed(root);
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
     listen("run", () => this.#started());
@@ -54,14 +65,91 @@ class Live {
     this.#state("idle");
   }
 
-  /** Something moves before anyone presses anything. */
-  async playRecorded() {
-    const trace = await recorded;
-    if (!trace) return this.stage.say("The recorded run could not be read; press Run to make one.");
+  /** Something is there before anyone presses anything: after a reload what was on show, else the recorded run. */
+  async arrive() {
+    const { settings, view, problem } = readAddress(location.search);
+    const { run, query } = this.store.shown;
+    if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
+    this.recorded = await recorded;
+    if (this.recorded) this.stage.runs.add(this.recorded, "recorded");
+    const kept = this.#kept();
     if (this.run || this.stage.trace) return;
-    this.stage.runs.add(trace, "recorded");
-    this.stage.show(trace, { play: true, label: "A recorded run; press Run to make your own:" });
-    this.#loop(trace);
+    const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
+    const again = back && kept.get(run);
+    if (again)
+      this.stage.show(again, { label: again.interrupted ? "Interrupted by leaving the page:" : "As you left it:" });
+    else if (this.recorded) this.#showRecorded(settings, view);
+    else return this.stage.say("The recorded run could not be read; press Run to make one.");
+    const own = again || this.#asksForRecorded(settings);
+    const missing = own && Object.keys(view).length ? this.stage.look(view) : "";
+    this.wanted = own ? null : view; // for the run that the link asks for
+    const asks =
+      own || back ? "" : "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
+    this.#tell(problem, missing, asks);
+  }
+
+  /** Sentences about the link come from here and from the server, in any order. */
+  #tell(...sentences) {
+    this.told = [...(this.told ?? []), ...sentences].filter(Boolean);
+    if (!this.run) this.stage.say(this.told.join(" "));
+  }
+
+  #showRecorded(settings, { step }) {
+    const still = step !== undefined && this.#asksForRecorded(settings);
+    const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
+    const trace = embeddedLanes(this.recorded);
+    this.stage.show(trace, { play, label: "A recorded run; press Run to make your own:" });
+    if (play) this.#loop(trace);
+  }
+
+  #asksForRecorded(settings) {
+    return !settings || (this.recorded !== null && sameSettings(settings, settingsOf(this.recorded)));
+  }
+
+  /** The runs of this tab from before a reload, by their keys. */
+  #kept() {
+    const found = new Map();
+    for (const { id, source, document } of this.store.runs())
+      try {
+        const trace = Object.assign(Trace.parse(document), { key: id, interrupted: source === "interrupted" });
+        this.stage.runs.add(trace, source);
+        found.set(id, trace);
+      } catch (error) {
+        if (!(error instanceof TraceError)) throw error; // kept by a former version of the page
+      }
+    return found;
+  }
+
+  #keep(trace, source) {
+    trace.key ??= `${Date.now()}-${Math.random().toString(36).slice(2, 8)}`;
+    this.store.keep(trace.key, source, trace.toDocument());
+  }
+
+  /** The page is left, perhaps in the middle of a run: its address cannot change any more. */
+  #leave() {
+    const { run } = this;
+    if (!run || run.state === "idle" || !run.trace.count) return;
+    this.#keep(run.trace, "interrupted");
+    this.store.shown = { run: run.trace.key, query: location.search.slice(1) };
+  }
+
+  /** The address says what is on show; while the form asks for something else, that. */
+  #writeAddress() {
+    const { trace, view } = this.stage;
+    if (!trace) return;
+    const settings = trace.header.created === this.recorded?.header.created ? "" : settingsOf(trace);
+    const query = writeAddress(this.edited ?? settings, this.edited ? {} : view, location.search);
+    if (query !== location.search.slice(1))
+      history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}`);
+    this.store.shown = { run: trace.key ?? null, query };
+  }
+
+  /** The form's values after a visitor changed one of them. */
+  edit(values) {
+    if (!this.touched) return; // the page's own settling
+    this.edited = settingsOfForm(values);
+    this.wanted = null;
+    this.#writeAddress();
   }
 
   /** The recorded run starts over after a while, until somebody touches the page. */
@@ -104,7 +192,7 @@ class Live {
   }
 
   #message(message) {
-    if (message.notice) return this.stage.say(message.notice, "error");
+    if (message.notice) return this.#tell(message.notice);
     if (message.open && this.cancelled) return this.server.stop(message.run); // its turn came all the same
     if (message.refused || message.open) this.waiting.end();
     if (message.refused) return this.#refused(message.refused);
@@ -159,7 +247,10 @@ class Live {
       this.stage.timeline.load(trace, { live: true, step: branching.from - 1 });
     } else this.stage.show(trace, { live: true, label: "Your run:" });
     this.branching = null;
+    this.edited = null;
     this.stage.say("");
+    if (this.wanted) this.stage.look({ ...this.wanted, step: undefined });
+    this.#writeAddress();
     this.#state("running");
   }
 
@@ -171,16 +262,15 @@ class Live {
     trace.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
-    if (trace.count && !inVain) this.stage.runs.add(trace, end === "finished" ? finished : end);
+    let told = problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : "");
     if (this.stage.trace === trace) {
       if (inVain) branching.undo();
       else this.stage.finish();
+      if (this.wanted?.step !== undefined && !inVain) told ||= this.stage.look(this.wanted);
     }
-    if (this.waiting.on) return; // for the next one
-    this.stage.say(
-      problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : ""),
-      problem ? "error" : "note",
-    );
+    this.wanted = null;
+    if (!this.waiting.on) this.stage.say(told, problem ? "error" : "note"); // else it is the next one's
+    if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
   #started() {
@@ -194,21 +284,42 @@ class Live {
     this.stage.say("Starting …");
   }
 
+  /** Starts a contestant that is a lane with another epsilon. */
+  race(lane, epsilon) {
+    const { compute } = lane.contestant;
+    const rule = { ...(compute.lock ?? compute), epsilon };
+    const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
+    const name = lane.name.replace(/, ε [^,]+/, "");
+    this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
+  }
+
+  /** Puts a run's model, prompt, settings and contestants into the form, as opening its link does. */
+  async #use(trace) {
+    const state = await this.server.model_state(trace.header.model.name);
+    if (state !== "ready" && state !== "loading") return this.stage.say(state, "error");
+    this.trigger("select", Object.fromEntries(new URLSearchParams(settingsOf(trace))));
+    this.stage.say("The form holds the settings of this run; press Run to race them.");
+  }
+
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
   branch(parent, event, name) {
+    return this.branchOff(parent, { events: [...(parent.contestant.events ?? []), event] }, event.step, name);
+  }
+
+  /** Starts a contestant that is `parent` with something changed from a step on. */
+  branchOff(parent, changed, from, name) {
     const { trace } = this.stage;
-    const events = [...(parent.contestant.events ?? []), event];
     const before = this.run?.trace === trace && this.run.state !== "idle" ? this.run : null;
     if (before) this.server.stop(before.id); // its unfinished contestants go on in the new run
     const shown = this.#roomFor(trace, parent);
     const taken = new Set(shown.lanes.map(({ id }) => id));
     const id = Array.from({ length: 99 }, (_, i) => `what-if-${i + 1}`).find((own) => !taken.has(own));
     const unfinished = before ? shown.lanes.filter((lane) => !lane.endsAt(lane.count - 1)) : [];
-    const child = shown.branch({ ...parent.contestant, id, name, events, parent: parent.id }, event.step);
+    const child = shown.branch({ ...parent.contestant, parent: parent.id, ...changed, id, name }, from);
     const lanes = [...unfinished, child].map((lane) => ({ ...lane.contestant, skip: lane.count }));
-    this.branching = { trace: shown, child, from: event.step, undo: () => this.stage.show(trace) };
+    this.branching = { trace: shown, child, from, undo: () => this.stage.show(trace) };
     this.run = null;
-    this.stage.show(shown, { label: "What if:", step: event.step - 1 });
+    this.stage.show(shown, { label: "What if:", step: from - 1 });
     this.#wait();
     const { model, prompt, prompt_tokens } = trace.header;
     this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
@@ -297,11 +408,18 @@ class Live {
 }
 
 export function connect({ element, props, trigger, server, watch, base }) {
-  const live = new Live({ root: element.querySelector(".sl-stage"), server, trigger, base });
+  const root = element.querySelector(".sl-stage");
+  const live = new Live({ root, server, trigger, base });
+  root.before(phoneActions({ press: pressRun, openForm: openSidebar }));
+  addSkipLink(live.stage.grids);
   window.surelock = { stage: live.stage, live }; // for the browser's console and the tests
   watch("value", () => live.receive(props.value));
   if (props.value) live.receive(props.value); // what came before anyone listened
-  live.playRecorded();
+  for (const type of ["pointerdown", "keydown"])
+    document.querySelector(".sidebar")?.addEventListener(type, () => {
+      live.touched = true;
+    });
+  live.arrive();
   closeSidebarIfNarrow();
   tell("stage");
 }

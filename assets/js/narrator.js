@@ -1,14 +1,17 @@
 // One plain sentence for what happens now, and a verdict when all is over. Derived from the trace alone.
 
-import { commitError, count, percent, sameText } from "./dom.js";
+import { commitError, count, percent, sameText, seconds } from "./dom.js";
 
 const SAME_SPEED = 0.05; // quicker or slower by less than this is "as fast"
 
-/** What is told at a step: the first lane beside the reference is its subject. */
-export function narrate(trace, step) {
+/** What is told at the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own sentence. */
+export function narrate(trace, step, chapters = []) {
   if (step < 0) return "Every position after the prompt is masked: the decoders will write them step by step.";
-  const over = trace.lanes.every((lane) => lane.endsAt(lane.clamp(step)));
-  return over ? verdict(trace, step) : now(trace, subject(trace), step);
+  const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
+  if (over) return verdict(trace, step);
+  const lane = subject(trace);
+  const chapter = chapters.find((each) => each.step === step && each.text);
+  return chapter ? `Step ${trace.reached(lane, step) + 1}: ${chapter.text}` : now(trace, lane, step);
 }
 
 /** The lane that the sentences are about. */
@@ -17,8 +20,9 @@ export function subject(trace) {
 }
 
 function now(trace, lane, step) {
-  const at = lane.clamp(step);
-  if (at < step) return `Step ${step + 1}: “${lane.name}” has finished; “${trace.reference.name}” still works.`;
+  const at = trace.reached(lane, step);
+  if (at < 0) return `“${lane.name}” has not finished its first step.`;
+  if (lane.endsAt(at)) return finished(trace, step);
   const { unmasked, locked, computed, lockedCount } = lane.steps[at];
   const word = (p) => `“${trace.pieces.name(lane.token(p, at)).trim()}”`;
   const still = longestStill(trace, lane, locked, at);
@@ -26,13 +30,25 @@ function now(trace, lane, step) {
     const seen = at - lane.unmaskStep(still, at);
     const first = lane.steps.slice(0, at).every(({ locked: before }) => !before.some((p) => p >= trace.promptLength));
     const since = seen ? `was written ${count(seen, "step")} ago and has come to rest` : "has come to rest at once";
-    return `Step ${step + 1}: ${word(still)} ${since}, so it is locked and no longer computed${first ? ", the first word to be" : ""}.`;
+    return `Step ${at + 1}: ${word(still)} ${since}, so it is locked and no longer computed${first ? ", the first word to be" : ""}.`;
   }
   const wrote = unmasked.length
     ? `“${lane.name}” writes ${unmasked.slice(0, 3).map(word).join(", ")}${unmasked.length > 3 ? " and more" : ""}`
     : `“${lane.name}” writes nothing`;
   const rest = lockedCount ? `; ${lockedCount} are locked` : "";
-  return `Step ${step + 1}: ${wrote}, and computes ${computed} of ${lane.n} positions${rest}.`;
+  return `Step ${at + 1}: ${wrote}, and computes ${computed} of ${lane.n} positions${rest}.`;
+}
+
+/** Who is through, and who still works. */
+function finished(trace, step) {
+  const over = (lane) => lane.endsAt(trace.reached(lane, step));
+  const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
+  const done = trace.lanes.filter(over);
+  const first = done.reduce((a, b) => (b.seconds < a.seconds ? b : a));
+  const rest = trace.lanes.filter((lane) => !over(lane));
+  const how = done.length > 1 ? `${names(done)} have` : `${names(done)} has`;
+  const after = trace.byClock ? ` after ${seconds(first.seconds)}` : "";
+  return `${how} finished${after}; ${names(rest)} still ${rest.length > 1 ? "work" : "works"}.`;
 }
 
 /** Of the generated words that lock in a step the position of the one that was written first, or -1. */
@@ -59,12 +75,16 @@ function alone(trace, lane, step) {
 
 function beside(trace, lane, step) {
   const { flopsShare, speed, damage, same } = trace.totals(lane, step);
-  const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${pace(speed, flopsShare)}.`;
+  const fast = timedTogether(lane, trace.reference) ? pace(speed, flopsShare) : "; they were not timed side by side";
+  const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${fast}.`;
   const text = same.whole
     ? "They wrote the same text."
     : `It wrote ${sameText(same)}${same.words ? ", then another" : ""}.`;
   return `${told} ${text}${damaged(damage)}`;
 }
+
+/** Whether two lanes took turns in the same run: the times of others do not compare. */
+const timedTogether = ({ source: a }, { source: b }) => a?.run === b?.run && a?.document === b?.document;
 
 function pace(speed, share) {
   if (!Number.isFinite(speed)) return "";

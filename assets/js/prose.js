@@ -26,18 +26,29 @@ export function words(trace, lane, t) {
   return found;
 }
 
+/** How many words two lists have alike at their start, and, of the rest, at their end. */
+function alikeAtEnds(a, b) {
+  const most = Math.min(a.length, b.length);
+  let [head, tail] = [0, 0];
+  while (head < most && a[head].text === b[head].text) head++;
+  while (tail < most - head && a.at(-1 - tail).text === b.at(-1 - tail).text) tail++;
+  return [head, tail];
+}
+
 /** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
 export function align(a, b) {
+  const [head, tail] = alikeAtEnds(a, b);
+  const [rows, columns] = [a.length - tail, b.length - tail];
   const same = (i, j) => a[i].text === b[j].text;
-  const width = b.length + 1;
-  const length = new Uint16Array((a.length + 1) * width);
-  for (let i = a.length - 1; i >= 0; i--)
-    for (let j = b.length - 1; j >= 0; j--)
+  const width = columns + 1;
+  const length = new Uint16Array((rows + 1) * width); // of what is between head and tail
+  for (let i = rows - 1; i >= head; i--)
+    for (let j = columns - 1; j >= head; j--)
       length[i * width + j] = same(i, j)
         ? length[(i + 1) * width + j + 1] + 1
         : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
-  const shared = [a.map(() => false), b.map(() => false)];
-  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+  const shared = [a, b].map((list) => list.map((_, i) => i < head || i >= list.length - tail));
+  for (let i = head, j = head; i < rows && j < columns; ) {
     if (same(i, j)) {
       shared[0][i++] = true;
       shared[1][j++] = true;
@@ -47,9 +58,32 @@ export function align(a, b) {
   return shared;
 }
 
-/** A lane's text beside the reference's: [{text, kind, position}], kind "same", "fork" (the first word that differs) or "other". */
-export function prose(trace, lane, t) {
-  const own = words(trace, lane, t);
+/** Which of a lane's words is the first that differs from the other's, -1 where none is: a word still to be written is no difference. */
+const forkAmong = (own, other) =>
+  own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+
+/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
+export function forkOf(trace, lane, step) {
+  const lanes = [lane, trace.reference];
+  const at = lanes.map((each) => trace.reached(each, step));
+  const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
+  const which = forkAmong(own, other);
+  if (which < 0) return null;
+  const token = (p) => lanes.map((each, i) => each.token(p, at[i]));
+  let { position } = own[which];
+  const { length } = own[which].text; // a word has no more tokens than characters
+  for (let p = position; p < Math.min(position + length, trace.n); p++) {
+    const [a, b] = token(p);
+    if (a === b) continue;
+    position = p;
+    break;
+  }
+  return { position, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
+}
+
+/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
+export function prose(trace, lane, step) {
+  const own = words(trace, lane, trace.reached(lane, step));
   if (lane === trace.reference)
     return own.length
       ? [
@@ -62,29 +96,29 @@ export function prose(trace, lane, t) {
           },
         ]
       : [];
-  const other = words(trace, trace.reference, t);
+  const other = words(trace, trace.reference, trace.reached(trace.reference, step));
   const [shared] = align(own, other);
-  const fork = own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+  const fork = forkAmong(own, other);
   const parts = [];
-  own.forEach(({ text, position }, i) => {
+  own.forEach(({ text }, i) => {
     const calm = shared[i] ? "same" : "other";
     const kind = i === fork ? "fork" : calm;
     const last = parts.at(-1);
     if (last?.kind === kind && kind !== "fork") last.text += text;
-    else parts.push({ text: i ? text : text.trimStart(), kind, position });
+    else parts.push({ text: i ? text : text.trimStart(), kind });
   });
   return parts;
 }
 
-/** Writes a text into a paragraph. onFork(position) is called for a click on the fork. */
+/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
-    ...parts.map(({ text, kind, position }) => {
+    ...parts.map(({ text, kind }) => {
       if (kind === "same") return h("span", {}, text);
       if (kind === "other") return h("mark", {}, text);
       const go = h(
         "button",
-        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: () => onFork(position) },
+        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: onFork },
         text.trim() || "␣",
       );
       return h("span", {}, text.match(/^\s*/)[0], go);

@@ -1,9 +1,13 @@
 // The exported page: one trace, read from the document itself.
 
+import { readAddress } from "./address.js";
+import { reducedMotion } from "./dom.js";
+import { embed, embeddedLanes } from "./embed.js";
 import { Stage } from "./stage.js";
 import { Trace, TraceError } from "./trace.js";
 
 const stage = new Stage(document.getElementById("sl-stage"), { importing: true });
+embed(stage.root);
 const query = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.body.classList.toggle("dark", query.matches);
 query.addEventListener("change", follow);
@@ -13,7 +17,10 @@ window.surelock = { stage };
 try {
   const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));
   stage.runs.add(trace, "this file");
-  stage.show(trace, { play: true });
+  const { view, problem } = readAddress(location.hash.slice(1));
+  const asked = Object.keys(view).length ? view : trace.view;
+  stage.show(embeddedLanes(trace), { play: !asked && !reducedMotion() });
+  stage.say([problem, asked ? stage.look(asked) : ""].filter(Boolean).join(" "));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;
   stage.say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");

@@ -1,58 +1,63 @@
-// This visitor's runs: a table with a row for each contestant, show a run again, pick up to four contestants to compare.
+// This visitor's runs: a table with a row for each contestant and how its text begins; show a run again, put its settings into the form, pick up to
+// four contestants to compare. Settings that differ from the usual stand out. Sorted by a column, the rows leave their runs.
 
-import { choiceText, facts, judgements } from "./described.js";
-import { commitError, h, percent, sameText, seconds } from "./dom.js";
+import { choiceFacts, facts } from "./described.js";
+import { h } from "./dom.js";
+import { term } from "./glossary.js";
+import { everything, promptOf, results, textOf } from "./results.js";
 import { MOST_LANES } from "./trace.js";
 
 const MOST_RUNS = 12;
-const HEADS = [
-  "Pick",
-  "Run",
-  "Contestant",
-  "Settings",
-  "FLOPs",
-  "Active ratio",
-  "Time",
-  "Speed",
-  "Choices changed",
-  "Text",
-  "",
-];
+const EXCERPT = 90; // characters
+const NUMBERS = ["FLOPs", "Active ratio", "Time", "Speed", "Choices changed", "Beside the reference"];
+const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS];
+const SORTED_BY = { Run: ({ entry }) => entry.number, Contestant: ({ lane }) => lane.name };
+for (const name of NUMBERS)
+  SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
-/** What came of a lane: [[name, value], ...]. FLOPs are of computing every position; speed and tokens beside the reference. */
-function results(trace, lane) {
-  const now = trace.totals(lane, trace.count - 1);
-  if (!now) return [];
-  const alone = lane === trace.reference;
-  return [
-    ["Steps", String(now.steps)],
-    ["FLOPs", percent(now.everyShare, 1)],
-    ["Active ratio", percent(now.activeRatio, 1)],
-    ["Time", seconds(now.seconds)],
-    ["Speed", alone ? "–" : `${now.speed.toFixed(2)}×`],
-    ["Choices changed", changed(now.damage)],
-    ["Text", alone ? "–" : sameText(now.same)],
-  ];
+const EXPLAINED = { FLOPs: "FLOPs", "Active ratio": "active ratio", "Choices changed": "commit error" };
+
+const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
+
+/** What most contestants have of each setting: a map from its name to {value, varied}; among equals the first seen. */
+export function usual(contestants) {
+  const counts = new Map();
+  for (const contestant of contestants)
+    for (const [name, value] of facts(contestant)) {
+      const values = counts.get(name) ?? counts.set(name, new Map()).get(name);
+      values.set(value, (values.get(value) ?? 0) + 1);
+    }
+  const most = (values) => [...values].reduce((best, each) => (each[1] > best[1] ? each : best))[0];
+  return new Map([...counts].map(([name, values]) => [name, { value: most(values), varied: values.size > 1 }]));
 }
 
-const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${commitError(damage)} nats)` : "–");
+/** [[text, stands out], ...]: the settings of a contestant's own rules, and those of all others that are not alike in all runs. */
+export function told(contestant, common) {
+  const own = new Set(choiceFacts(contestant).map(([name]) => name));
+  const named = (name) => name !== "Computes" && ((own.has(name) && name !== "Writes") || common.get(name)?.varied);
+  return facts(contestant)
+    .filter(([name]) => named(name))
+    .map(([name, value]) => [`${name} ${value}`, value !== common.get(name)?.value]);
+}
 
-/** Everything a reader may compare of a lane. */
-function everything({ trace, lane }) {
-  const { model, prompt } = trace.header;
-  const asked = prompt ?? `${trace.promptLength} token ids`;
-  return [
-    ["Model", model.name],
-    ["Prompt", asked],
-    ...facts(lane.contestant),
-    ...results(trace, lane),
-    ...judgements(lane),
-  ];
+/** Rows in the order of a column; what has no value comes last. */
+export function inOrder(rows, name, falling) {
+  const key = SORTED_BY[name];
+  const compare = (a, b) => {
+    if (typeof a === "string") return a.localeCompare(b);
+    return a === b ? 0 : a - b;
+  };
+  return rows.toSorted((x, y) => {
+    const [a, b] = [key(x), key(y)];
+    if (Number.isNaN(a) || Number.isNaN(b)) return Number.isNaN(a) - Number.isNaN(b);
+    return falling ? compare(b, a) : compare(a, b);
+  });
 }
 
 export class Runs {
-  constructor({ onShow, onCompare }) {
-    Object.assign(this, { onShow, onCompare, entries: [], picked: [], numbered: 0 });
+  /** onUse(trace) puts a run's settings into the form; null where there is none. */
+  constructor({ onShow, onCompare, onUse = null }) {
+    Object.assign(this, { onShow, onCompare, onUse, entries: [], picked: [], numbered: 0, sort: null, falling: false });
     this.body = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" });
     this.compareButton = h(
       "button",
@@ -66,7 +71,7 @@ export class Runs {
       h(
         "p",
         { class: "sl-hint" },
-        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} contestants, of one run or of several, to compare them.`,
+        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} contestants, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
       ),
       this.body,
       this.compareButton,
@@ -84,33 +89,74 @@ export class Runs {
 
   /** A trace has got another lane, or more steps. */
   draw() {
-    const heads = HEADS.map((name) => h("th", { scope: "col" }, name || h("span", { class: "sl-hidden" }, "Show")));
-    const bodies = this.entries.map((entry) => h("tbody", {}, this.#rows(entry)));
+    const controls = () => [...this.body.querySelectorAll("button, input")];
+    const focused = controls().indexOf(document.activeElement);
+    const rows = this.entries.flatMap((entry) => entry.trace.lanes.map((lane) => ({ entry, lane })));
+    this.common = usual(rows.map(({ lane }) => lane.contestant));
+    const bodies = this.sort
+      ? [
+          h(
+            "tbody",
+            {},
+            inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true)),
+          ),
+        ]
+      : this.entries.map((entry) => h("tbody", {}, this.#group(entry)));
+    const heads = HEADS.map((name) => this.#head(name));
     this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
+    if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
     this.compareButton.disabled = this.picked.length < 2;
   }
 
-  #rows(entry) {
-    const { trace, source, number } = entry;
-    const prompt = (trace.header.prompt ?? `${trace.promptLength} token ids`).slice(0, 80);
-    const show = h(
+  #head(name) {
+    if (!SORTED_BY[name]) return h("th", { scope: "col" }, name);
+    const now = this.sort === name ? this.falling : null;
+    const [order, arrow] = now === null ? [undefined, "↕"] : [now ? "descending" : "ascending", now ? "▼" : "▲"];
+    const button = h(
       "button",
-      { type: "button", class: "sl-small", "aria-label": `Show run ${number}`, onclick: () => this.onShow(trace) },
-      "Show",
+      { type: "button", class: "sl-sort", title: "Sort by this column", onclick: () => this.#sortBy(name) },
+      name,
+      h("span", { "aria-hidden": "true" }, ` ${arrow}`),
     );
-    const span = trace.lanes.length + 1;
+    const what = EXPLAINED[name] && [" ", term(EXPLAINED[name], "?")];
+    return h("th", { scope: "col", "aria-sort": order }, button, what ?? []);
+  }
+
+  /** Rising, falling, then grouped by run again. */
+  #sortBy(name) {
+    if (this.sort !== name) Object.assign(this, { sort: name, falling: false });
+    else if (!this.falling) this.falling = true;
+    else this.sort = null;
+    this.draw();
+  }
+
+  #group(entry) {
+    const { trace } = entry;
     const first = h(
       "tr",
       { class: "sl-run-prompt" },
       h("td", {}),
-      h("td", { rowspan: span }, `${number} (${source})`),
-      h("td", { colspan: HEADS.length - 3 }, prompt),
-      h("td", { rowspan: span }, show),
+      this.#run(entry, trace.lanes.length + 1),
+      h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT)),
     );
-    return [first, ...trace.lanes.map((lane) => this.#row(entry, lane))];
+    return [first, ...trace.lanes.map((lane) => this.#row({ entry, lane }, false))];
   }
 
-  #row(entry, lane) {
+  /** Which run it is, and what can be done with it. */
+  #run({ trace, number, source }, rowspan) {
+    const button = (text, label, action) =>
+      h("button", { type: "button", class: "sl-small", "aria-label": label, onclick: action }, text);
+    return h(
+      "td",
+      { class: "sl-run", rowspan },
+      `${number} (${source})`,
+      button("Show", `Show run ${number}`, () => this.onShow(trace)),
+      this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
+    );
+  }
+
+  /** alone: in a sorted table, with what else stands once for its run. */
+  #row({ entry, lane }, alone) {
     const { trace, number } = entry;
     const picked = this.picked.some((pick) => pick.entry === entry && pick.lane === lane);
     const pick = h("input", {
@@ -119,10 +165,22 @@ export class Runs {
       checked: picked,
       onchange: () => this.#pick(entry, lane),
     });
-    const outcome = results(trace, lane)
-      .slice(1)
-      .map(([, value]) => h("td", {}, value));
-    return h("tr", {}, h("td", {}, pick), h("td", {}, lane.name), h("td", {}, choiceText(lane.contestant)), outcome);
+    const outcome = new Map(results(trace, lane));
+    const text = cutTo(textOf(trace, lane, trace.count - 1), EXCERPT);
+    return h(
+      "tr",
+      {},
+      h("td", {}, pick),
+      alone ? this.#run(entry) : null,
+      h("td", { class: "sl-run-lane" }, h("b", {}, lane.name), h("p", { class: "sl-hint", dir: "auto" }, text)),
+      h("td", {}, this.#settings(lane.contestant)),
+      NUMBERS.map((name) => h("td", {}, outcome.get(name) ?? "–")),
+    );
+  }
+
+  #settings(contestant) {
+    const item = ([text, outstanding]) => h("li", {}, outstanding ? h("mark", {}, text) : text);
+    return h("ul", { class: "sl-run-settings" }, told(contestant, this.common).map(item));
   }
 
   #pick(entry, lane) {
@@ -137,16 +195,6 @@ export class Runs {
     const runs = new Set(sides.map(({ number }) => number));
     for (const side of sides)
       side.name = runs.size > 1 ? `${side.lane.name}, run ${side.number}`.slice(0, 80) : side.lane.name;
-    const lists = sides.map((side) => new Map(everything(side)));
-    const names = [...new Set(lists.flatMap((list) => [...list.keys()]))];
-    const rows = names.map((name) => {
-      const values = lists.map((list) => list.get(name) ?? "–");
-      const unequal = new Set(values).size > 1;
-      const cells = values.map((value) => h("td", {}, value));
-      return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
-    });
-    const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
-    const table = h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
     const alike = sides.every(({ trace }) => trace.like(sides[0].trace));
     const together = h(
       "button",
@@ -155,8 +203,22 @@ export class Runs {
     );
     const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
     this.comparison.replaceChildren(
-      h("div", { class: "sl-table-box" }, table),
+      h("div", { class: "sl-table-box" }, comparison(sides)),
       alike ? together : h("p", { class: "sl-hint" }, why),
     );
   }
+}
+
+/** A table of everything about some lanes, [{trace, lane, name}, ...], side by side; rows that differ are marked. */
+export function comparison(sides) {
+  const lists = sides.map((side) => new Map(everything(side)));
+  const names = [...new Set(lists.flatMap((list) => [...list.keys()]))];
+  const rows = names.map((name) => {
+    const values = lists.map((list) => list.get(name) ?? "–");
+    const unequal = new Set(values).size > 1;
+    const cells = values.map((value) => h("td", {}, value));
+    return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
+  });
+  const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
+  return h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
 }

@@ -1,6 +1,7 @@
 // Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
 
 import { download, h, setText } from "./dom.js";
+import { Pictures } from "./pictures.js";
 import { STATES, Trace, TraceError } from "./trace.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
@@ -79,9 +80,9 @@ export function parseTrace(text) {
 }
 
 export class Share {
-  /** source.document(run), source.shell(), source.link(trace): what the page offers; absent ones hide their buttons. onImport(trace), onProblem(text). */
-  constructor({ source, onImport }) {
-    Object.assign(this, { source, onImport });
+  /** source.document(run), source.shell(), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
+  constructor({ source, view, onImport }) {
+    Object.assign(this, { source, view, onImport, pictures: new Pictures() });
     this.said = h("p", { class: "sl-hint", role: "status" });
     const button = (label, action, hint) =>
       h(
@@ -115,9 +116,24 @@ export class Share {
         ),
         source.shell &&
           button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
+        button(
+          "Race (video)",
+          () => this.pictures.video(this.trace, this.#name()),
+          "The race by the clock and its verdict, made in this browser (WebM).",
+        ),
+        button(
+          "Picture (PNG)",
+          () => this.pictures.png(this.trace, this.#name()),
+          "The end of the race, with both texts.",
+        ),
         source.link &&
-          button("Link to these settings", () => this.#link(), "Reopens this page with the same prompt and settings."),
+          button(
+            "Link to this run",
+            () => this.#link(),
+            "Reopens this page with the same prompt, settings, step and pins.",
+          ),
       ),
+      this.pictures.node,
       onImport && h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
       this.said,
     );
@@ -163,7 +179,7 @@ export class Share {
     this.rough = missing.length
       ? `The server no longer keeps this run: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
       : "";
-    return this.trace.toDocument(exact, pieces);
+    return this.trace.toDocument(exact, pieces, this.view());
   }
 
   async #json() {
@@ -179,7 +195,7 @@ export class Share {
   }
 
   async #link() {
-    const link = this.source.link(this.trace);
+    const link = this.source.link(this.trace, this.view());
     this.said.replaceChildren(h("a", { href: link }, link));
     try {
       await navigator.clipboard.writeText(link);

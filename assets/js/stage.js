@@ -1,15 +1,38 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
 import { Analysis } from "./analysis.js";
+import { chapters, writtenAt } from "./chapters.js";
+import { laneClock } from "./clock.js";
+import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
 import { choiceText, judgements, sentence } from "./described.js";
-import { count, h, percent, perFrame, reducedMotion, sameText, setText, throttle } from "./dom.js";
+import {
+  count,
+  h,
+  inView,
+  percent,
+  perFrame,
+  reducedMotion,
+  sameText,
+  setText,
+  throttle,
+  watchView,
+  zoomOf,
+} from "./dom.js";
+import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
+import { explained } from "./glossary.js";
 import { Grid } from "./grid.js";
+import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
+import { KeyHelp } from "./keyhelp.js";
 import { gridKeys, timelineKeys } from "./keys.js";
-import { narrate } from "./narrator.js";
-import { prose, writeProse } from "./prose.js";
+import { LongText } from "./longtext.js";
+import { narrate, subject, verdict } from "./narrator.js";
+import { isNarrow, LaneSwitch, Sheet } from "./phone.js";
+import { Presenter } from "./presenter.js";
+import { forkOf, prose, writeProse } from "./prose.js";
+import { Raster } from "./raster.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { tabs } from "./tabs.js";
@@ -20,17 +43,20 @@ import { WhatIf } from "./whatif.js";
 
 const ABOUT = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
-  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain. A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
+  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain (the percentile). A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
   "A decoder is two choices: which rows a step computes, and which masked positions it writes. All contestants run the same prompt and seed, one step each in turn, each timed on its own; everything is shown beside the reference, which any of them can be. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
 ];
+
+/** What the page's own account of the method explains as it goes. */
+const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
 
 const LEGEND = [
   ["masked", "masked"],
   ["active", "active: computed in this step"],
   ["resting", "resting: not computed in this step"],
-  ["locked", "locked: no longer computed"],
+  ["locked", "locked: no longer computed", "locked"],
   ["prompt", "prompt"],
-  ["differs", "differs from the reference"],
+  ["differs", "differs from the reference", "reference"],
 ];
 
 const paper = () =>
@@ -48,59 +74,95 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), stepLive, onLive: see Timeline, whatIf: see WhatIf or null, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
   constructor(
     root,
     {
       plotly = null,
       source = {},
       fetchTop = null,
+      fetchAttended = null,
       stepLive = () => false,
       onLive = () => {},
+      onView = () => {},
+      onRun = () => {},
       whatIf = null,
+      onUse = null,
       importing = true,
       about = ABOUT,
     } = {},
   ) {
-    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [] });
+    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onView, onRun });
     this.gauges = new Gauges();
     this.timeline = new Timeline({
       onMove: (step) => this.#draw(step),
       onPlaying: () => this.#announce(),
+      onSeek: () => this.onView(),
       onStepPastEnd: stepLive,
       onLive,
+      onRace: () => this.#raced(),
     });
     this.curves = new Curves();
+    this.epsilon = new Epsilon({ curves: this.curves, onChange: () => this.redraw(), race: whatIf?.race ?? null });
     this.whatIf = whatIf && new WhatIf(whatIf);
     this.inspector = new Inspector({
       onPin: (cell) => this.pin(cell),
       fetchTop: fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step)),
+      fetchAttended,
       extra: this.whatIf?.node,
     });
-    this.analysis = new Analysis({ onSeek: (step) => this.timeline.seek(step) });
+    this.analysis = new Analysis();
     this.runs = new Runs({
       onShow: (trace) => this.#reveal(trace),
       onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
+      onUse,
     });
     this.share = new Share({
       source,
+      view: () => this.view,
       onImport: importing
         ? (trace) => {
-            this.runs.add(trace, "imported");
+            this.add(trace, "imported");
             this.show(trace, { label: "Imported run:" });
+            this.say(trace.view ? this.look(trace.view) : "");
           }
         : null,
     });
+    this.resize = perFrame(() => this.#resize());
+    const link = source.link && ((trace) => source.link(trace, this.view));
+    this.handout = new Handout({ root, trace: () => this.trace, link });
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
+    this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
     this.label = h("p", { class: "sl-run-label" });
     this.narrator = h("p", { class: "sl-narrator" });
+    this.narratorRoom = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.colouring = new ColourBy({
+      onChange: () => {
+        this.redraw();
+        this.onView();
+      },
+    });
+    this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
+    this.lanes = new LaneSwitch(this.grids);
+    this.sheet = new Sheet({
+      inspector: this.inspector.node,
+      player: this.timeline.node,
+      onClose: () => this.#forget(),
+    });
+    this.presenter = new Presenter({
+      root,
+      sides: () => this.sides,
+      onChange: () => this.resize(),
+    });
+    this.help = new KeyHelp();
+    this.timeline.node.append(this.presenter.button, this.help.button);
     const told = h(
       "div",
       { class: "sl-about" },
-      about.map((text) => h("p", {}, text)),
+      about.map((text) => h("p", {}, explained(text, TERMS))),
       h(
         "p",
         {},
@@ -117,25 +179,33 @@ export class Stage {
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
-      this.narrator,
+      h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom),
       this.gauges.node,
-      h("div", { class: "sl-bar-row" }, this.#legend(), this.label),
+      h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
       this.status,
+      this.lanes.node,
       this.grids,
       this.timeline.node,
       h("div", { class: "sl-lower" }, this.curves.node, this.inspector.node),
       this.tabs.node,
       this.summary,
+      this.spoken,
       this.tip,
+      this.help.node,
     );
-    this.resize = perFrame(() => this.#resize());
     this.announceLater = throttle(() => this.#announce(), 4000);
+    this.drawRasters = throttle(() => this.#drawRasters(), 700);
+    watchView(this.grids, () => this.drawRasters());
     this.observer = new ResizeObserver(this.resize);
     this.observer.observe(root);
     this.stops = [
       onThemeChange(() => this.#theme()),
-      timelineKeys(this.timeline, root),
+      timelineKeys(this.timeline),
       () => this.observer.disconnect(),
+      this.presenter.stop,
+      this.help.stop,
+      this.sheet.stop,
+      () => this.handout.stop(),
     ];
     if (plotly)
       requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });
@@ -152,12 +222,43 @@ export class Stage {
   show(trace, { play = false, live = false, label = "", step } = {}) {
     this.trace = trace;
     trace.live = live;
+    trace.byClock = this.timeline.byClock;
     this.pins.clear();
     this.hover = -1;
+    this.tapped = -1;
     this.caption = label;
     this.lanesChanged();
-    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.count - 1) });
+    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.last) });
     if (play) this.timeline.play();
+  }
+
+  /** Puts a run into the table. */
+  add(trace, source) {
+    this.runs.add(trace, source);
+    this.onRun(trace, source);
+  }
+
+  /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
+  get view() {
+    const { step, byClock } = this.timeline;
+    return { step, pins: [...this.pins.keys()], byClock, colour: this.colourBy };
+  }
+
+  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
+    const { n, last } = this.trace;
+    this.timeline.setRace(byClock);
+    this.colourBy = colour;
+    const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
+    this.pins = new Map(there.map((cell, colour) => [cell, colour]));
+    this.hover = there.at(-1) ?? -1;
+    this.#pinned();
+    if (step !== undefined) this.timeline.seek(step);
+    const missing = [];
+    if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
+    if (there.length < pins.length) missing.push("some of its pinned positions");
+    if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
+    return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
   }
 
   /** The trace on show has other lanes, or another reference, than before. */
@@ -167,6 +268,14 @@ export class Stage {
     this.sides = trace.lanes.map((lane, i) => this.#side(lane, i));
     this.grids.dataset.lanes = trace.lanes.length;
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.long.load(
+      trace.n,
+      this.sides.map(({ box }) => box),
+    );
+    this.colouring.load(trace);
+    this.#estimates();
+    this.lanes.load(this.sides);
+    this.#makeRoom();
     this.gauges.load(trace);
     this.inspector.load(trace);
     this.inspector.drawPins(this.pins);
@@ -175,9 +284,34 @@ export class Stage {
     this.curves.pins = this.pins;
     this.#resize();
     this.curves.load(trace);
-    this.analysis.load(trace, this.colours);
+    this.analysis.load(trace);
+    this.drawRasters();
     this.timeline.drawTicks();
+    this.#markChapters();
     this.redraw();
+  }
+
+  /** Lanes are now shown by the clock, or step by step. */
+  #raced() {
+    this.#drawRasters();
+    this.#markChapters();
+    this.onView();
+  }
+
+  #markChapters() {
+    this.chapters = chapters(this.trace);
+    this.timeline.mark(this.chapters);
+  }
+
+  #drawRasters() {
+    if (!this.trace || !this.colours || !inView(this.grids)) return;
+    for (const { raster } of this.sides) raster.draw(this.trace, this.colours);
+    for (const { raster } of this.sides) raster.moveTo(this.timeline.step);
+  }
+
+  /** Epsilon can be moved by hand once all records are there. */
+  #estimates() {
+    this.epsilon.load(this.trace, (lane) => this.sides.find((side) => side.lane === lane).node);
   }
 
   /** Everything is shown beside this lane from now on. */
@@ -190,16 +324,24 @@ export class Stage {
 
   /** Records were appended to the trace on show. */
   grew() {
+    if (!this.narratorRoom.textContent) this.#makeRoom();
     this.timeline.grew();
     this.curves.redraw();
     this.analysis.redraw();
+    this.drawRasters();
   }
 
   finish() {
     this.trace.live = false;
+    this.colouring.load(this.trace);
+    this.#estimates();
+    this.inspector.drawPins(this.pins);
+    this.#makeRoom();
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
+    this.drawRasters();
+    this.#markChapters();
     this.runs.draw();
     this.#announce();
   }
@@ -215,12 +357,26 @@ export class Stage {
       const taken = new Set(this.pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)
-        return this.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
+        return this.inspector.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
       this.pins.set(cell, free);
     }
+    this.#pinned();
+    this.onView();
+  }
+
+  #pinned() {
+    this.curves.pins = this.pins;
     this.inspector.drawPins(this.pins);
     this.curves.redraw();
     this.redraw();
+  }
+
+  /** What the cells' fill tells: "state", or one of the names in values.js. */
+  get colourBy() {
+    return this.colouring.name;
+  }
+  set colourBy(name) {
+    this.colouring.choose(name);
   }
 
   redraw() {
@@ -267,26 +423,38 @@ export class Stage {
     );
     const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
     const reading = h("summary", {}, "The text");
-    const side = { lane, canvas, text, reading, grid: new Grid(canvas), labels: { count: -2 } };
+    const clock = h("span", { class: "sl-lane-clock" });
+    const raster = new Raster(lane, { onSeek: (step) => this.timeline.seek(step) });
+    const box = this.long.around(canvas);
+    const side = { lane, canvas, box, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
     side.node = h(
       "article",
       { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
-      h("header", {}, h("h2", {}, lane.name), this.trace.lanes.length > 1 ? choose : null, told),
-      canvas,
+      h("header", {}, h("h2", {}, lane.name), clock, this.trace.lanes.length > 1 ? choose : null, told),
+      box,
+      raster.node,
       h("details", { class: "sl-reading", open: true }, reading, text),
     );
-    const at = (event) => side.grid.box && side.grid.cellAt(event.offsetX, event.offsetY);
-    canvas.addEventListener("pointermove", (event) => this.#point(side, at(event), event));
+    const at = ({ clientX, clientY }) => {
+      const { left, top } = canvas.getBoundingClientRect();
+      const zoom = zoomOf(canvas); // browsers do not agree on offsetX in a magnified element
+      return side.grid.box ? side.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
+    };
+    canvas.addEventListener(
+      "pointermove",
+      (event) => event.pointerType !== "touch" && this.#point(side, at(event), event),
+    );
+    canvas.addEventListener("pointerdown", ({ pointerType }) => {
+      side.touched = pointerType === "touch";
+    });
     canvas.addEventListener("pointerleave", () => {
       this.tip.hidden = true;
     });
     canvas.addEventListener("click", (event) => {
       const cell = at(event);
-      if (cell >= 0 && this.trace) {
-        this.hover = cell;
-        this.pin(cell);
-      }
+      if (cell >= 0 && this.trace) this.#press(side, cell, side.touched);
     });
+    canvas.addEventListener("blur", () => this.announceLater());
     canvas.addEventListener("focus", () => {
       if (this.hover < 0 && this.trace && canvas.matches(":focus-visible"))
         this.#focusCell(side, this.trace.promptLength);
@@ -297,9 +465,36 @@ export class Stage {
       count: () => this.trace?.n ?? 0,
       columns: () => side.grid.box.columns,
       move: (cell) => this.#focusCell(side, cell),
-      pin: (cell) => this.pin(cell),
+      pin: (cell) => this.#press(side, cell, false),
     });
     return side;
+  }
+
+  /** A click or Enter pins a cell; of a finger's taps the first one shows it. */
+  #press(side, cell, touched) {
+    const shows = touched && cell !== this.tapped;
+    this.hover = this.tapped = cell;
+    if (shows) this.redraw();
+    else this.pin(cell);
+    this.sheet.open(this.#place(side, cell));
+  }
+
+  /** Where a cell is in the window. */
+  #place(side, cell) {
+    const [, top, , height] = side.grid.rect(cell);
+    const edge = side.canvas.getBoundingClientRect().top;
+    return { top: edge + top, bottom: edge + top + height };
+  }
+
+  #forget() {
+    this.hover = this.tapped = -1;
+    this.redraw();
+  }
+
+  /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
+  #makeRoom() {
+    const { trace } = this;
+    setText(this.narratorRoom, trace.count ? verdict(trace) : "");
   }
 
   #point(side, cell, event) {
@@ -310,7 +505,9 @@ export class Stage {
     setText(this.tip, this.inspector.describe(side.lane, cell, this.timeline.step));
     const box = this.root.getBoundingClientRect();
     this.tip.hidden = false;
-    this.tip.style.transform = `translate(${Math.min(event.clientX - box.left + 14, box.width - 260)}px, ${event.clientY - box.top + 18}px)`;
+    const zoom = zoomOf(this.root);
+    const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
+    this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
     if (cell !== this.hover || side !== this.pointed) {
       Object.assign(this, { hover: cell, pointed: side });
       this.whatIf?.turnTo(side.lane);
@@ -320,26 +517,28 @@ export class Stage {
 
   #focusCell(side, cell) {
     this.hover = cell;
+    this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
-    setText(this.summary, this.inspector.describe(side.lane, cell, this.timeline.step));
+    setText(this.spoken, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
+    this.presenter.reveal(cell);
   }
 
   #legend() {
     return h(
       "ul",
       { class: "sl-legend", "aria-label": "Legend" },
-      LEGEND.map(([kind, text]) =>
-        h("li", {}, h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" }), text),
-      ),
+      LEGEND.map(([kind, text, ...terms]) => {
+        const swatch = h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
+        return h("li", {}, swatch, h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
+      }),
     );
   }
 
   #theme() {
     this.colours = palette(this.root);
     this.curves.theme(this.colours);
-    this.analysis.colours = this.colours;
-    this.analysis.redraw();
+    this.drawRasters();
     this.timeline.drawTicks();
     this.#resize();
   }
@@ -348,8 +547,10 @@ export class Stage {
     if (!this.trace) return;
     for (const side of this.sides) {
       const width = side.canvas.clientWidth;
-      if (width) side.grid.resize(this.trace.n, width, this.colours);
+      if (width) side.grid.resize(this.trace.n, width, this.colours, { whole: this.long.whole });
+      side.labels.count = -2; // with words, or without
     }
+    this.long.measure();
     this.redraw();
   }
 
@@ -360,11 +561,17 @@ export class Stage {
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
     for (const side of this.sides) this.#label(side, step);
     const base = this.sides.find(({ lane }) => lane === trace.reference);
+    const written = this.sides.at(-1).lane;
+    this.long.follow(step, written.steps[written.clamp(step)]?.unmasked ?? [], this.sides[0].grid);
     for (const side of this.sides) {
       const { lane, grid, labels } = side;
+      const t = trace.reached(lane, step);
       grid.draw({
         lane,
-        step,
+        step: t,
+        states: this.epsilon.states(lane, t),
+        values: this.colouring.values(lane, t),
+        seen: this.long.seen(grid),
         tokens: labels.tokens,
         other: side === base ? null : base.labels.tokens,
         promptLength: trace.promptLength,
@@ -375,13 +582,16 @@ export class Stage {
       });
       setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
       if (side.node.querySelector("details").open) this.#write(side, step);
+      setText(side.clock, laneClock(trace, lane, step));
+      side.raster.moveTo(step);
     }
-    setText(this.narrator, narrate(trace, step));
+    setText(this.narrator, narrate(trace, step, this.chapters));
     this.gauges.draw(trace, step);
-    this.curves.moveTo(step);
-    this.analysis.moveTo(step);
+    this.curves.moveTo(trace.reached(subject(trace), step));
+    this.epsilon.moveTo(trace.reached(this.epsilon.lane ?? subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
+    this.presenter.follow((lane) => trace.reached(lane, step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (!this.timeline.playing) this.announceLater();
@@ -389,10 +599,10 @@ export class Stage {
 
   /** What a side's cells say at a step, worked out once. */
   #label(side, step) {
-    const t = side.lane.clamp(step);
+    const t = this.trace.reached(side.lane, step);
     if (side.labels.count === t) return;
     const tokens = side.lane.tokens(t);
-    const list = side.grid.box.w >= 22 ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
+    const list = side.grid.box.text ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
     side.labels = { count: t, list, tokens };
   }
 
@@ -400,29 +610,34 @@ export class Stage {
   #write(side, step) {
     const { lane } = side;
     const { reference } = this.trace;
-    const written = [lane.clamp(step), lane.count, reference.id, reference.clamp(step)].join();
+    const [own, other] = [lane, reference].map((each) => this.trace.reached(each, step));
+    const written = [own, lane.count, reference.id, other].join();
     if (side.written === written) return;
     side.written = written;
-    writeProse(side.text, prose(this.trace, lane, step), (position) => this.#toFork(lane, position));
+    writeProse(side.text, prose(this.trace, lane, step), () => this.#toFork(lane, step));
   }
 
   /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */
-  #toFork(lane, position) {
-    const { reference, count: steps } = this.trace;
-    const written = [lane, reference].map((each) => each.unmaskStep(position, steps - 1)).filter(Number.isFinite);
+  #toFork(lane, step) {
+    const { trace } = this;
+    const { position } = forkOf(trace, lane, step);
     this.hover = position;
-    this.timeline.seek(Math.max(0, ...written));
-    this.inspector.node.scrollIntoView({ block: "nearest" });
+    this.timeline.seek(writtenAt(trace, lane, position));
+    const side = this.sides.find((each) => each.lane === lane);
+    if (isNarrow()) this.sheet.open(this.#place(side, position));
+    else this.inspector.node.scrollIntoView({ block: "nearest" });
   }
 
-  /** The screen reader's summary of what the grids show. */
+  /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */
   #announce() {
     const { trace } = this;
+    if (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")) return;
     const { step } = this.timeline;
-    if (!trace?.reference.at(step)) return;
+    if (!trace?.reference.at(trace.reached(trace.reference, step))) return;
     const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;
     const told = others.map((lane) => {
       const now = trace.totals(lane, step);
+      if (!now) return "";
       const { flopsShare, locked, damage, same } = now;
       const beside = lane === trace.reference ? "computing every position" : trace.reference.name;
       return (
@@ -430,9 +645,9 @@ export class Stage {
         `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
       );
     });
-    setText(this.summary, `Step ${step + 1} of ${trace.count}. ${told.join(" ")}`);
+    setText(this.summary, `Step ${step + 1} of ${trace.last + 1}. ${told.join(" ")}`);
     for (const { canvas, lane } of this.sides) {
-      const states = lane.row(step);
+      const states = lane.row(trace.reached(lane, step));
       const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
       canvas.setAttribute(
         "aria-label",

@@ -1,11 +1,11 @@
 // Play, pause, step and scrub. Holds the cursor; never talks to a server.
 
-import { h, perFrame, setText } from "./dom.js";
+import { h, perFrame, reducedMotion, setText } from "./dom.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const WHOLE_RUN_MS = 11_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
+const WHOLE_RUN_MS = 10_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
-const icon = (path) => {
+export const icon = (path) => {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 24 24");
   svg.setAttribute("aria-hidden", "true");
@@ -24,13 +24,16 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** onMove(step) draws; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed. */
-  constructor({ onMove, onPlaying, onStepPastEnd, onLive }) {
+  /** onMove(step) draws; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
+  constructor({ onMove, onPlaying, onSeek, onStepPastEnd, onLive, onRace }) {
     Object.assign(this, {
       onMove,
       onPlaying,
+      onSeek,
       onStepPastEnd,
       onLive,
+      onRace,
+      byClock: true,
       step: -1,
       playing: false,
       follow: true,
@@ -60,12 +63,23 @@ export class Timeline {
       oninput: () => this.seek(Number(this.scrubber.value)),
     });
     this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
+    this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
+    this.chapters = [];
     this.label = h("output", { class: "sl-step-label" }, "–");
     this.speed = h(
       "select",
       { class: "sl-speed", "aria-label": "Speed" },
       SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
     );
+    this.race = h(
+      "select",
+      { class: "sl-speed sl-race", "aria-label": "Race", title: "By the clock or step by step (S)" },
+      [
+        ["clock", "by the clock"],
+        ["steps", "step by step"],
+      ].map(([value, text]) => h("option", { value }, text)),
+    );
+    this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));
     this.liveButton = h(
       "button",
       { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() },
@@ -83,9 +97,10 @@ export class Timeline {
         button("forward", "One step forward", () => this.move(1), "Right"),
         button("end", "To the end", () => this.seek(Infinity), "End"),
       ),
-      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks),
+      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks, this.marks),
       this.liveButton,
       this.label,
+      this.race,
       this.speed,
     );
     this.show = perFrame(() => this.#show());
@@ -93,7 +108,8 @@ export class Timeline {
   }
 
   get last() {
-    return this.trace ? this.trace.count - 1 : -1;
+    if (!this.trace) return -1;
+    return this.live && this.byClock ? this.trace.front : this.trace.last;
   }
   get atEnd() {
     return this.step >= this.last;
@@ -102,7 +118,7 @@ export class Timeline {
   /** A new trace; at `step` (default: before its first). */
   load(trace, { live = false, step = -1 } = {}) {
     this.pause();
-    Object.assign(this, { trace, live, follow: live, step });
+    Object.assign(this, { trace, live, follow: live, step: Math.min(step, trace.last) });
     this.scrubber.max = Math.max(0, trace.steps - 1);
     this.drawTicks();
     this.show();
@@ -110,11 +126,34 @@ export class Timeline {
 
   /** New records came in. */
   grew() {
-    if (this.follow) this.step = this.trace.front - 1;
-    this.liveButton.hidden = !this.live || this.follow;
+    if (this.follow && this.byClock && this.trace.complete) this.#runOut();
+    else if (this.follow) this.step = this.trace.front;
+    this.liveButton.hidden = !this.live || this.follow || this.trace.complete;
     if (this.follow || this.playing) this.show();
     else this.#labels();
     this.#moreTicks();
+  }
+
+  /** All is computed; by the clock the slower lanes have yet to come in. */
+  #runOut() {
+    if (this.atEnd) return;
+    if (reducedMotion()) this.step = this.last;
+    else this.play();
+  }
+
+  /** The same moment, shown by the clock or step by step. */
+  setRace(byClock) {
+    this.race.value = byClock ? "clock" : "steps";
+    if (this.byClock === byClock) return;
+    const before = this.trace && this.step >= 0 ? this.trace.reached(this.trace.pacemaker, this.step) : this.step;
+    this.byClock = byClock;
+    if (!this.trace) return;
+    this.trace.byClock = byClock;
+    this.step = this.follow ? this.trace.front : Math.min(before, this.last);
+    this.scrubber.max = Math.max(0, (this.live ? this.trace.steps : this.last + 1) - 1);
+    this.onRace();
+    this.drawTicks();
+    this.show();
   }
 
   /** No more records will come. */
@@ -135,19 +174,44 @@ export class Timeline {
   seek(step) {
     this.pause();
     this.step = Math.max(0, Math.min(step, this.last));
-    this.follow = this.live && this.atEnd;
+    this.follow = this.live && this.step >= this.trace.front;
     this.liveButton.hidden = !this.live || this.follow;
     this.show();
+    this.onSeek();
   }
 
   /** One step back or forward; forward past the end of a live run asks for a new one. */
   move(by) {
-    if (by > 0 && this.atEnd && this.onStepPastEnd()) {
+    if (by > 0 && (this.atEnd || this.follow) && this.onStepPastEnd()) {
       this.pause();
       this.follow = true;
       return;
     }
     this.seek(this.step + by);
+  }
+
+  /** Marks chapters on the scrubber: [{step, name}, ...]. N and P go to them, a click does too. */
+  mark(chapters) {
+    this.chapters = chapters;
+    this.#drawMarks();
+  }
+
+  #drawMarks() {
+    const whole = Math.max(1, Number(this.scrubber.max));
+    const mark = ({ step, name }) =>
+      h("span", {
+        class: "sl-chapter",
+        title: `${name}: step ${step + 1}`,
+        style: `left:${(100 * step) / whole}%`,
+        onclick: () => this.seek(step),
+      });
+    this.marks.replaceChildren(...this.chapters.map(mark));
+  }
+
+  /** To the next chapter (by = 1) or the one before. */
+  chapter(by) {
+    const found = this.chapters.filter(({ step }) => (step - this.step) * by > 0);
+    if (found.length) this.seek(found.at(by > 0 ? 0 : -1).step);
   }
 
   /** The run on the server is idle, running or paused. */
@@ -163,9 +227,11 @@ export class Timeline {
 
   /** The one play button: of the run that is followed, else of the replay. */
   toggle() {
-    if (this.playing) this.pause();
-    else if (this.moving) this.onLive("pause");
-    else if (this.live && this.state === "paused" && this.atEnd) this.onLive("resume");
+    if (this.playing) {
+      this.pause();
+      this.onSeek();
+    } else if (this.moving) this.onLive("pause");
+    else if (this.live && this.state === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
     else this.play();
   }
 
@@ -202,7 +268,7 @@ export class Timeline {
   }
 
   #interval() {
-    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.last + 1)));
+    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.last + 1)));
   }
 
   #playLabel() {
@@ -231,13 +297,14 @@ export class Timeline {
 
   drawTicks() {
     const { ticks } = this;
-    const ratio = Math.min(devicePixelRatio || 1, 2);
+    const ratio = Math.min(devicePixelRatio || 1, 2) * (ticks.currentCSSZoom ?? 1);
     Object.assign(ticks, {
       width: Math.round(ticks.clientWidth * ratio),
       height: Math.round(ticks.clientHeight * ratio),
     });
     this.ticked = 0;
     this.#moreTicks();
+    this.#drawMarks();
   }
 
   /** A tick for each step since the last call where positions locked: the more, the taller. */
@@ -250,7 +317,8 @@ export class Timeline {
     const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
     for (; this.ticked <= this.last; this.ticked++)
       this.trace.lanes.forEach((lane, i) => {
-        const count = lane.steps[this.ticked]?.locked.length ?? 0;
+        const [from, to] = [this.ticked - 1, this.ticked].map((step) => this.trace.reached(lane, step));
+        const count = lane.steps.slice(from + 1, to + 1).reduce((sum, { locked }) => sum + locked.length, 0);
         const tall = height * Math.min(1, 0.35 + 0.13 * count);
         pen.fillStyle = colours[i];
         if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);

@@ -230,6 +230,20 @@ export class Lane {
   at(t) {
     return this.steps[this.clamp(t)];
   }
+  /** The last step that was over after so many seconds of this lane's own clock, -1 where none was. */
+  doneBy(seconds) {
+    let [low, high] = [0, this.count];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.steps[middle].totalSeconds <= seconds) low = middle + 1;
+      else high = middle;
+    }
+    return low - 1;
+  }
+  /** Seconds that it has computed for, of all steps that there are. */
+  get seconds() {
+    return this.steps.at(-1)?.totalSeconds ?? 0;
+  }
 
   /** The token that stands at a position after step t, -1 where it is masked. */
   token(position, t) {
@@ -307,6 +321,8 @@ export class Trace {
     if (!trace.count) throw damaged("it has no steps");
     for (const lane of trace.lanes) lane.source = { document: checked, id: lane.id };
     trace.judge(checked.scores ?? {});
+    const { view } = checked;
+    trace.view = view ? { step: view.step, pins: view.pins, byClock: view.by_clock } : null;
     return trace;
   }
 
@@ -334,25 +350,25 @@ export class Trace {
   withLanes(lanes) {
     const header = { ...this.header, contestants: lanes.map(({ contestant }) => contestant) };
     const reference = lanes.includes(this.reference) ? this.reference : lanes[0];
-    return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference });
+    return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference, key: null });
   }
 
   lane(id) {
     return this.lanes.find((lane) => lane.id === id);
   }
 
-  /** A new lane that begins as a copy of another's first steps. */
+  /** A new lane that begins as a copy of its parent's first steps, if it has a parent. */
   branch(contestant, steps) {
     const parent = this.lane(contestant.parent);
     const lane = new Lane(this.header, contestant);
-    for (const record of parent.records.slice(0, steps)) lane.append({ ...record, contestant: lane.id });
+    for (const record of parent?.records.slice(0, steps) ?? []) lane.append({ ...record, contestant: lane.id });
     this.lanes.push(lane);
     this.header = { ...this.header, contestants: [...this.header.contestants, contestant] };
     return lane;
   }
 
-  /** The trace as a document: each lane's records from `exact` (by lane id), or as they came. */
-  toDocument(exact = new Map(), pieces = {}) {
+  /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
+  toDocument(exact = new Map(), pieces = {}, view = null) {
     const lists = this.lanes.map(({ id, records }) => ({ id, records: exact.get(id) ?? records }));
     const records = [];
     for (let t = 0; t < this.count; t++)
@@ -363,7 +379,15 @@ export class Trace {
     for (const { id, judged } of this.lanes)
       for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
     const told = Object.keys(scores).length ? { scores } : {};
-    return { format: "surelock-trace", version: VERSION, header, pieces: all, records, ...told };
+    return {
+      format: "surelock-trace",
+      version: VERSION,
+      header,
+      pieces: all,
+      records,
+      ...told,
+      ...(view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } }),
+    };
   }
 
   /** What judges said of the texts: by judge, then by lane. */
@@ -390,17 +414,54 @@ export class Trace {
     return Math.max(...this.lanes.map(({ count }) => count));
   }
 
-  /** Steps of the lanes that still grow; of all where none does. */
-  get front() {
-    return this.live && this.growing ? Math.max(...this.growing.map(({ count }) => count)) : this.count;
+  /** Whether nothing more will come. */
+  get complete() {
+    return this.lanes.every((lane) => lane.endsAt(lane.count - 1));
   }
 
-  /** The words that the texts of two lanes begin with alike after step t, and whether nothing else follows in either. */
-  sameText(a, b, t) {
+  /** By the clock the cursor counts the steps of the slowest lane: the others have done more by then, or are done. */
+  get pacemaker() {
+    return this.lanes.reduce((a, b) => (b.seconds > a.seconds ? b : a));
+  }
+
+  /** The step that a lane has done when the cursor is at `step`. */
+  reached(lane, step) {
+    if (!this.byClock || step < 0) return lane.clamp(step);
+    const { pacemaker } = this;
+    if (lane === pacemaker || !pacemaker.seconds) return lane.clamp(step);
+    return lane.doneBy(pacemaker.at(step)?.totalSeconds ?? 0);
+  }
+
+  /** The first step of the cursor at which a lane has done its step t. */
+  cursorAt(lane, t) {
+    if (!this.byClock || lane === this.pacemaker || !this.pacemaker.seconds) return t;
+    const seconds = lane.at(t)?.totalSeconds ?? 0;
+    const before = this.pacemaker.doneBy(seconds);
+    return this.pacemaker.at(before)?.totalSeconds === seconds ? before : Math.min(before + 1, this.last);
+  }
+
+  /** The cursor's last step. */
+  get last() {
+    return (this.byClock && this.pacemaker.seconds ? this.pacemaker.count : this.count) - 1;
+  }
+
+  /** The cursor's step at which the newest that was computed shows, of the lanes that still grow. */
+  get front() {
+    const growing = this.live && this.growing ? this.growing : this.lanes;
+    if (!this.byClock) return Math.max(...growing.map(({ count }) => count)) - 1;
+    const running = growing.filter((lane) => !lane.endsAt(lane.count - 1));
+    const { pacemaker } = this;
+    if (!running.length || !pacemaker.seconds) return this.last;
+    return pacemaker.doneBy(Math.min(...running.map(({ seconds }) => seconds)));
+  }
+
+  /** The words that the texts of two lanes at the cursor's step begin with alike, and whether nothing else follows in either. */
+  sameText(a, b, step) {
+    const [mineAt, theirsAt] = [this.reached(a, step), this.reached(b, step)];
     const tokens = [];
     let [mine, theirs] = [-1, -1];
     for (let p = this.promptLength; p < this.n; p++) {
-      [mine, theirs] = [a.token(p, t), b.token(p, t)];
+      [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
       if (mine < 0 || mine !== theirs || mine === this.eosId) break;
       tokens.push(mine);
     }
@@ -411,21 +472,24 @@ export class Trace {
     return { words: words.length - (cut && words.length ? 1 : 0), whole };
   }
 
-  /** A lane's totals after step t beside the reference's, for gauges, tables and the summary; null before its first. */
-  totals(lane, t) {
+  /** A lane's totals at the cursor's step, beside the reference's after as many of its steps, for gauges, tables and the summary; null before its first. */
+  totals(lane, step) {
+    const t = this.reached(lane, step);
     const now = lane.at(t);
     if (!now) return null;
-    const base = this.reference.at(t);
+    const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference has done less: its own first steps are what compares
+    const base = this.reference.at(this.byClock ? fair : step);
     return {
       flopsShare: now.totalFlops / (lane === this.reference ? now.totalBaseline : (base?.totalFlops ?? NaN)),
       everyShare: now.totalFlops / now.totalBaseline,
       locked: now.lockedCount,
       seconds: now.totalSeconds,
+      against: base?.totalSeconds ?? NaN,
       speed: base && now.totalSeconds > 0 ? base.totalSeconds / now.totalSeconds : NaN,
       activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1)),
       steps: lane.clamp(t) + 1,
       damage: now.damage ?? null,
-      same: this.sameText(lane, this.reference, t),
+      same: this.sameText(lane, this.reference, step),
     };
   }
 }

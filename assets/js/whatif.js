@@ -69,7 +69,7 @@ export class WhatIf {
   #buttons() {
     if (!this.node.open || !this.trace || this.cell < 0) return;
     const { lane, cell } = this;
-    const t = lane.clamp(this.step);
+    const t = this.trace.reached(lane, this.step);
     const ended = lane.endsAt(t);
     setText(
       this.from,
@@ -132,7 +132,7 @@ export class WhatIf {
 
   #do(event, word) {
     const { lane } = this;
-    const step = lane.clamp(this.step) + 1;
+    const step = this.trace.reached(lane, this.step) + 1;
     const what = event.kind === "rule" ? word : eventText(event) + (event.kind === "write" ? ` “${word}”` : "");
     const name = `${lane.name.split(", from step")[0]}, from step ${step + 1}: ${what}`.slice(0, 80);
     setText(this.said, this.branch(lane, { step, ...event }, name) ?? "");

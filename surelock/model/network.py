@@ -128,6 +128,26 @@ class Network(nn.Module):
 
         return self._run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
 
+    def attention(self, tokens: Tensor, position: int) -> Tensor:
+        """How much one position attends to each, the mean over layers and heads of the plain dense forward.
+
+        tokens [1, N] int64 -> [N] float32 that sum to 1.
+        """
+        groups = self.config.n_heads // self.config.n_kv_heads
+        weights: list[Tensor] = []
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (q, k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)))
+            scores = (q[0, :, position, None] @ k[0].mT).squeeze(1).float() / self.config.head_size**0.5
+            weights.append(scores.softmax(-1).mean(0).cpu())
+            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+
+        def rotary(device: torch.device) -> Rotary:
+            return rotary_table(self.config, tokens.shape[1], self.dtype, device)
+
+        self._run(tokens, rotary, lambda layer: attend)
+        return torch.stack(weights).mean(0)
+
     def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
         """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
 

@@ -133,9 +133,10 @@ class Form:
             self.fields[name].input(partial(self.refit, name), asked, [*schedule, self.wants], **quiet)
         gr.on([self.prompt.change, self.chat.change], self.refit_to_prompt, asked, [self.prompt, *schedule], **quiet)
         self.fields["seed"].change(check_seed, self.fields["seed"], [self.fields["seed"], self.run], **quiet)
-        self.examples.input(None, self.examples, self.prompt, js="(text) => text ?? ''", api_visibility="private")
+        chosen = "(text, prompt) => text ?? prompt"  # passing the list by Tab chooses nothing
+        self.examples.input(None, [self.examples, self.prompt], self.prompt, js=chosen, api_visibility="private")
         changed = [self.examples, self.prompt, self.lanes, *self.settled]
-        self.model.change(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
+        self.model.input(self._change_model, [self.model, self.lanes, self.chat], changed, **quiet)
 
     @property
     def settled(self) -> list[Any]:

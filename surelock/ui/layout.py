@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,7 @@ def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = N
         with gr.Sidebar(width=340, label="Settings"):
             form = Form(models, most)
         head = gr.HTML(title(models, models.labels[0]), apply_default_css=False, elem_id="sl-title")
-        stage = make_stage(models, sessions)
+        stage = make_stage(models, sessions, most)
         _connect(page, form, head, stage, models, sessions, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
@@ -101,9 +102,19 @@ def _connect(
         sessions.leave(str(request.session_hash))
 
     def arrive(request: gr.Request) -> list[Any]:
-        """What the page's address asks for goes into the form; what of it cannot be had is said in a sentence."""
-        link = read_link(dict(request.query_params), models.labels, form.suits)
+        """What the page's address asks for goes into the form."""
+        return settled(dict(request.query_params))
+
+    def use(event: gr.EventData) -> list[Any]:
+        """The settings of a run that the page shows, in the form."""
+        asked = event._data if isinstance(event._data, dict) else {}
+        return settled({name: text for name, text in asked.items() if isinstance(text, str)})
+
+    def settled(query: Mapping[str, str]) -> list[Any]:
+        """What a link's query asks for, for the form; what of it cannot be had is said in a sentence."""
+        link = read_link(query, models.labels, form.suits)
         label = link.model or models.labels[0]
+        models.start_loading(label)
         examples = examples_for(label)
         if lost := form.lanes_lost(label, link.lanes):
             link.problems.append(f"{lost} of its {len(link.lanes)} contestants cannot be read (left out)")
@@ -114,7 +125,8 @@ def _connect(
             notice(link.sentence) if link.problems else gr.skip(),
             label,
             link.prompt or (gr.skip() if link.model is None else examples[0]),
-            gr.update(choices=examples),
+            link.chat,
+            gr.update(choices=examples, value=None),
             form.lanes_value(label, link.lanes, arrived=True),
             *settled,
             wants,
@@ -135,22 +147,15 @@ def _connect(
         stage.apply(branch, None, trigger_mode="multiple", **slot),
     ]
     stage.clear(None, None, None, cancels=waiting, api_visibility="private")  # out of the queue
-    form.model.change(
-        lambda label: title(models, label),
-        form.model,
-        head,
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
-    page.load(
-        arrive,
-        None,
-        [head, stage, form.model, form.prompt, form.examples, form.lanes, *form.settled],
-        queue=False,
-        show_progress="hidden",
-        api_visibility="private",
-    )
+    quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    form.model.change(lambda label: title(models, label), form.model, head, **quiet)
+    filled = [head, stage, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]
+    page.load(arrive, None, filled, **quiet)
+    stage.select(use, None, filled, **quiet)
+    names = json.dumps(["model", "prompt", "chat", "lanes", *form.fields])
+    told = f"Object.fromEntries({names}.map((name, i) => [name, values[i]]))"
+    tell = f"(...values) => {{ window.surelock?.live?.edit({told}); }}"
+    gr.on([field.change for field in form.inputs], None, form.inputs, None, js=tell, **quiet)
     page.unload(leave)
 
 

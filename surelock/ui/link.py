@@ -13,8 +13,8 @@ from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
 
 #: What the browser alone reads of the address.
-BROWSERS = {"step", "pins", "pin", "mode", "lesson", "present", "embed", "view", "reference", "tab", "page"}
-_OTHERS = {"model", "prompt", "contestants"}
+BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "lanes"}
+_OTHERS = {"model", "prompt", "chat", "contestants"}
 MOST_TOLD = 4
 
 
@@ -26,6 +26,7 @@ class Link:
 
     model: str | None = None
     prompt: str | None = None
+    chat: bool = True
     settings: dict[str, Any] = field(default_factory=dict)
     lanes: Any = None
     problems: list[str] = field(default_factory=list)
@@ -66,6 +67,7 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
     link.prompt = query.get("prompt", "")[:MOST_CHARACTERS] or None
     if len(query.get("prompt", "")) > MOST_CHARACTERS:
         link.problems.append(f"its prompt is too long (the first {MOST_CHARACTERS:,} characters taken)")
+    link.chat = query.get("chat") != "false"
     _read_settings(link, query, taken)
     _read_lanes(link, query, taken)
     return link

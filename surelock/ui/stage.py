@@ -7,12 +7,13 @@ from typing import Any
 import gradio as gr
 
 from surelock.trace.replay import ASSETS, replay_shell
+from surelock.ui.attended import most_attended
 from surelock.ui.models import Models
 from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
 
 
-def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
+def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
     """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
     id.
     """
@@ -60,6 +61,9 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
         label = _first(arguments)
         return models.state(label) if label in models.labels else "This page does not offer that model."
 
+    def attended(arguments: list[Any]) -> list[list[float]] | None:
+        return most_attended(models, arguments, most)
+
     def token(arguments: list[Any]) -> dict[str, Any]:
         """The one token that a text is for a model, or why it is none."""
         label, text = arguments if isinstance(arguments, list) and len(arguments) == 2 else ("", None)
@@ -71,7 +75,7 @@ def make_stage(models: Models, sessions: Sessions) -> gr.HTML:
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, state, wait, top, export, shell, model_state, token],
+        server_functions=[pause, stop, state, wait, top, export, shell, model_state, attended, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )

@@ -13,8 +13,10 @@ SHORT = {"gen_length": 24, "steps": 24, "epsilon": 0.05, "percentile": 60}
 
 
 def visit(page: Page, url: str, **settings: Any) -> None:
-    """Open the page with these settings, and wait until the recorded run moves and the settings have arrived."""
-    wanted = SHORT | settings
+    """Open the page with these settings, lanes shown step by step, and wait until the recorded run moves and the
+    settings have arrived.
+    """
+    wanted = {"race": "steps"} | SHORT | settings
     page.goto(f"{url}/?{urlencode(wanted)}")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     page.wait_for_function(

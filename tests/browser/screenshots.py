@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from surelock.decoding.presets import PRESETS
 from surelock.trace.replay import replay_html
@@ -45,6 +45,11 @@ def live(page: Page, url: str, folder: Path) -> None:
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
     settle(page)
     page.screenshot(path=folder / "finished.png")
+    page.locator(".sl-fork").first.click()
+    page.wait_for_timeout(800)
+    settle(page)
+    page.screenshot(path=folder / "fork.png")
+    page.evaluate("scrollTo(0, 0)")
     seek(page, 80)
     inspect(page, 40)
     settle(page)
@@ -68,6 +73,24 @@ def four(page: Page, url: str, folder: Path) -> None:
     seek(page, 84)
     settle(page)
     page.screenshot(path=folder / "four.png")
+
+
+def modes(browser: Browser, url: str, folder: Path) -> None:
+    """Presenter mode on two projectors, and forced colours."""
+    projectors = {"presenter-1024": ((1024, 768), 1), "presenter-1920": ((1280, 720), 1.5)}  # the second at 150 % zoom
+    for name, ((width, height), ratio) in projectors.items():
+        page = browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=ratio)
+        page.goto(f"{url}/?present")
+        page.wait_for_function("window.surelock?.stage.trace")
+        seek(page, 84)
+        page.wait_for_timeout(500)
+        page.screenshot(path=folder / f"{name}.png")
+    page = browser.new_page(viewport=WIDE, forced_colors="active", color_scheme="dark")
+    page.goto(url)
+    page.wait_for_function("window.surelock?.stage.trace")
+    seek(page, 84)
+    page.wait_for_timeout(500)
+    page.screenshot(path=folder / "forced-colours.png")
 
 
 def replay(page: Page, folder: Path) -> None:
@@ -94,6 +117,7 @@ def main() -> None:
         live(browser.new_page(viewport=WIDE), app.url, folder)
         four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
+        modes(browser, app.url, folder)
         phone = browser.new_page(viewport=PHONE, device_scale_factor=2)
         phone.goto(app.url)
         phone.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 20")

@@ -53,6 +53,8 @@ test("the verdict has both subjects, and says when it was slower", () => {
   assert.match(told({ errors: 0 }), /Nothing was left out that a choice could depend on\.$/);
   const trace = raced();
   assert.equal(narrate(trace, 2), verdict(trace));
+  trace.lanes[1].source = { run: "another" };
+  assert.match(verdict(trace), /did 80 % of the work of “All”; they were not timed side by side\./);
 });
 
 test("a lane alone is told beside computing everything", () => {
@@ -85,5 +87,5 @@ test("a lane that ended sooner waits for the other", () => {
     },
     records: [...records.filter((each) => each.contestant === "a" || each.step < 2), record("a", 3)],
   });
-  assert.equal(narrate(unfinished, 2), "Step 3: “Quick” has finished; “All” still works.");
+  assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” still works.");
 });

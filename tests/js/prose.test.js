@@ -11,7 +11,7 @@ const PIECES = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog", 6: " r
 function texts(...lists) {
   const header = { ...small().header, prompt_tokens: [9], length: 1 + lists[0].length, eos_id: 0 };
   const trace = new Trace({ header, pieces: PIECES });
-  trace.lanes = lists.map((tokens, i) => ({ id: `${i}`, token: (p) => tokens[p - 1] }));
+  trace.lanes = lists.map((tokens, i) => ({ id: `${i}`, clamp: (t) => t, token: (p) => tokens[p - 1] }));
   trace.reference = trace.lanes[0];
   return trace;
 }

@@ -73,6 +73,7 @@ test("totals are beside the reference", () => {
     flopsShare: 0.8,
     everyShare: 0.8,
     ...shared,
+    against: 3,
     speed: 1.5,
     damage: null,
     same: { words: 1, whole: false },
@@ -89,7 +90,7 @@ test("what two texts share is counted in words", () => {
   const same = (mine, theirs) => {
     const pieces = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog" };
     const header = { ...small().header, prompt_tokens: [], length: 4, eos_id: 0 };
-    const of = (tokens) => ({ token: (p) => tokens[p] ?? -1 });
+    const of = (tokens) => ({ clamp: (t) => t, token: (p) => tokens[p] ?? -1 });
     return Object.values(new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0));
   };
   assert.deepEqual(same([1, 2, 4, 5], [1, 2, 4, 5]), [3, true]);

@@ -1,0 +1,49 @@
+// Text on a canvas: cut or wrapped to what fits.
+
+export const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
+
+/** Sets the type; weight as in CSS. */
+export const type = (pen, size, weight = 400) => {
+  pen.font = `${weight} ${size}px ${FONT}`;
+};
+
+/** The text, or its beginning with an ellipsis where it is wider. */
+export function cut(pen, text, width) {
+  if (pen.measureText(text).width <= width) return text;
+  const chars = Array.from(text);
+  let [low, high] = [0, chars.length];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (pen.measureText(`${chars.slice(0, middle).join("")}…`).width <= width) low = middle;
+    else high = middle - 1;
+  }
+  return `${chars.slice(0, low).join("")}…`;
+}
+
+/** Lines of at most that width, words whole where they can be; at most `most`, the last one cut. */
+export function wrap(pen, text, width, most) {
+  const lines = [];
+  let line = "";
+  for (const word of text.split(/\s+/).filter(Boolean)) {
+    const longer = line ? `${line} ${word}` : word;
+    if (line && pen.measureText(longer).width > width) {
+      lines.push(line);
+      line = word;
+    } else line = longer;
+  }
+  if (line) lines.push(line);
+  const kept = lines.length > most ? [...lines.slice(0, most - 1), lines.slice(most - 1).join(" ")] : lines;
+  return kept.map((each) => cut(pen, each, width));
+}
+
+/** Writes a text into a box, in the largest of these sizes in which all of it fits. */
+export function fillBox(pen, text, { x, y, width, height }, sizes) {
+  for (const size of sizes) {
+    type(pen, size);
+    const [step, most] = [size * 1.35, Math.max(1, Math.floor(height / (size * 1.35)))];
+    const lines = wrap(pen, text, width, most + 1);
+    if (lines.length > most && size !== sizes.at(-1)) continue;
+    for (const [i, line] of wrap(pen, text, width, most).entries()) pen.fillText(line, x, y + i * step);
+    return;
+  }
+}

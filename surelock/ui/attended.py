@@ -1,0 +1,41 @@
+"""What a choice looked at, for the inspector: one forward of a small model, beside the queue."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from surelock.ui.models import Models, NotReady
+
+SMALL = 50_000_000  # parameters: a forward of more would take the device from those who wait for it
+MOST = 6
+
+
+def most_attended(models: Models, arguments: Any, longest: int) -> list[list[float]] | None:
+    """Of [label, tokens (-1: masked), position] what the position attends to most: [[position, share], ...], the
+    largest first, its own position and masked ones left out.
+
+    None where the model is not there or too large, or the request is none.
+    """
+    import torch
+
+    if not isinstance(arguments, list) or len(arguments) != 3:
+        return None
+    label, tokens, position = arguments
+    if not isinstance(tokens, list) or not 0 < len(tokens) <= longest:
+        return None
+    try:
+        lm = models.get(label)
+    except NotReady:
+        return None
+    vocabulary = lm.network.config.vocab_size
+    if any(type(token) is not int or not -1 <= token < vocabulary for token in tokens):
+        return None
+    if type(position) is not int or not 0 <= position < len(tokens):
+        return None
+    if sum(weight.numel() for weight in lm.network.parameters()) > SMALL:
+        return None
+    ids = [lm.mask_id if token < 0 else token for token in tokens]
+    with torch.inference_mode():
+        shares = lm.network.attention(torch.tensor([ids], device=lm.device), position)
+    order = [at for at in shares.argsort(descending=True).tolist() if at != position and tokens[at] >= 0]
+    return [[at, round(float(shares[at]), 4)] for at in order[:MOST]]

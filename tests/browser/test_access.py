@@ -1,0 +1,147 @@
+"""Keyboard, screen reader, reduced motion and forced colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import drawn_states, seek, shows, until, visit
+from tests.browser.server import App
+
+FOCUSED = "document.activeElement"
+
+
+def serious(page: Page) -> list[Any]:
+    """What axe finds that is serious or critical."""
+    found = Axe().run(page).response["violations"]
+    return [
+        (rule["id"], [node["html"][:160] for node in rule["nodes"]])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+
+
+def test_few_tab_stops_from_the_top_to_the_first_grid(page: Page, app: App) -> None:
+    visit(page, app.url)
+    stops = 0
+    while stops < 12:
+        stops += 1
+        page.keyboard.press("Tab")
+        if page.evaluate(f"{FOCUSED}.matches('.sl-skip')"):
+            box = page.locator(".sl-skip").bounding_box()
+            assert box is not None and box["y"] >= 0, "seen while it has the focus"
+            page.keyboard.press("Enter")
+        if page.evaluate(f"{FOCUSED}.matches('canvas.sl-grid')"):
+            break
+    assert page.evaluate(f"{FOCUSED} === document.querySelector('canvas.sl-grid')")
+    assert stops == 1, "the link to the grids comes first"
+
+
+def test_tab_changes_no_field_on_its_way(page: Page, app: App) -> None:
+    """Passing the examples once emptied the prompt."""
+    visit(page, app.url, prompt="A boat that")
+    expect(page.locator("#sl-prompt textarea")).to_have_value("A boat that")
+    page.focus("#sl-prompt textarea")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+    page.wait_for_timeout(500)
+    assert page.input_value("#sl-prompt textarea") == "A boat that"
+
+
+def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
+    visit(page, app.url)
+    seek(page, 40)
+    page.locator("canvas.sl-grid").nth(1).focus()
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_be_visible()
+    named = set(keys.locator("kbd").all_inner_texts())
+    assert named >= {"Space", "←", "→", "Home", "End", "N", "P", "S", "F", "?", "Enter"}
+    assert serious(page) == []
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("f")
+    shows(page, 40)
+    assert not page.evaluate("document.body.classList.contains('sl-present')"), "the page behind it keeps still"
+    page.keyboard.press("Escape")
+    expect(keys).to_be_hidden()
+    assert page.evaluate(f"{FOCUSED} === document.querySelectorAll('canvas.sl-grid')[1]"), "the focus is back"
+    page.click(".sl-help")
+    expect(keys).to_be_visible()
+
+
+def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
+    visit(page, app.url)
+    seek(page, 30)
+    summary, spoken = page.locator(".sl-stage > .sl-hidden").first, page.locator(".sl-spoken")
+    expect(summary).to_contain_text("Step 31", timeout=6000)
+    page.locator("canvas.sl-grid").nth(1).focus()
+    page.keyboard.press("ArrowRight")
+    expect(spoken).to_contain_text("Position")
+    assert spoken.get_attribute("aria-live") == "assertive" and summary.get_attribute("aria-live") == "polite"
+    page.evaluate("surelock.stage.timeline.seek(50)")
+    page.wait_for_timeout(4500)  # summaries come every four seconds at most
+    expect(summary).to_contain_text("Step 31")
+    page.evaluate(f"{FOCUSED}.blur()")
+    expect(summary).to_contain_text("Step 51", timeout=6000)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_forced_colours_keep_what_colours_mean(page: Page, app: App, scheme: str) -> None:
+    """Bars, swatches and cells stay, and what is told apart by colour is still told apart."""
+    page.emulate_media(forced_colors="active", color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    visit(page, app.url)
+    seek(page, 70)
+    page.wait_for_timeout(300)
+    paint = "(selector) => getComputedStyle(document.querySelector(selector)).background"
+    bar, track = (page.evaluate(paint, f".sl-gauge-flops .sl-{part}") for part in ("bar", "gauge-bars"))
+    assert bar != track
+    swatches = [page.evaluate(paint, f".sl-swatch-{kind}") for kind in ("masked", "locked")]
+    assert len(set(swatches)) == 2
+    colours = page.evaluate("surelock.stage.colours")
+    dark = scheme == "dark"
+    assert colours["masked"] == ("#000000" if dark else "#ffffff") != colours["activeRing"], "the system's own"
+    for one, other in (("lockedHatch", "locked"), ("maskedDot", "masked"), ("restingRing", "resting")):
+        assert colours[one] != colours[other]
+    assert len({colours[f"raster{state}"] for state in ("Masked", "Active", "Locked", "Resting")}) == 4
+    assert all(colour.startswith("#") for colour in [*colours["lanes"], *colours["pins"]]), "Plotly knows no names"
+    drawn = page.evaluate(
+        """() => {
+          const { grid, canvas, lane } = surelock.stage.sides[1], states = lane.row(70);
+          const pen = canvas.getContext("2d"), seen = {};
+          for (const state of [0, 1, 2]) {
+            const [x, y, w, h] = grid.rect(states.indexOf(state)).map((side) => Math.round(side * grid.ratio));
+            const { data } = pen.getImageData(x + 2, y, w - 4, h);
+            const shades = new Set();
+            for (let i = 0; i < data.length; i += 4) if (data[i + 3] > 250) shades.add(data.slice(i, i + 3).join());
+            seen[state] = shades.size;
+          }
+          return seen;
+        }"""
+    )
+    assert all(count > 1 for count in drawn.values()), drawn
+
+
+def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Page, app: App) -> None:
+    page.goto(app.url)
+    page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
+    expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
+    assert "of the work of" in page.inner_text(".sl-narrator"), "the verdict"
+    page.wait_for_timeout(6000)  # the recorded run would start over after five seconds
+    assert page.evaluate("surelock.stage.timeline.atEnd && !surelock.stage.timeline.playing")
+    page.click(".sl-play")
+    page.wait_for_function("Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing")
+    page.wait_for_function("Number(surelock.stage.root.dataset.step) > 4")
+    assert set(drawn_states(page, 1)) <= {0, 1, 2}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_while_presenting(page: Page, app: App, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    visit(page, app.url)
+    page.keyboard.press("f")
+    until(page, "document.body.classList.contains('sl-present')")
+    page.wait_for_timeout(500)
+    assert serious(page) == []

@@ -1,0 +1,153 @@
+"""The curves say what they are; epsilon is moved by hand on them; their tools are out of the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from surelock.trace.replay import replay_html
+from tests.browser.actions import seek, status, until, visit, wait_for_run
+from tests.browser.server import ROOT, App
+
+ESTIMATE = "Estimate: later steps would change"
+
+
+def recorded(page: Page, app: App) -> None:
+    """The recorded run, at a step in its middle, with its curves drawn and in sight."""
+    page.goto(app.url)
+    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    seek(page, 60)
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    until(page, "!document.querySelector('.sl-epsilon').hidden")
+
+
+def locked_shown(page: Page) -> int:
+    """Locked cells of SureLock's grid as the page draws them."""
+    return page.evaluate(
+        "(({ epsilon, trace: { lanes: [, lane] } }) => [...(epsilon.states(lane, 60) ?? lane.row(60))]"
+        ".filter((state) => state === 2).length)(surelock.stage)"
+    )
+
+
+def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
+    recorded(page, app)
+    assert "opinion changed since the last step" in page.inner_text(".sl-figure >> nth=0")
+    page.evaluate("() => { surelock.stage.pin(16); surelock.stage.pin(40); }")
+    until(page, "document.querySelector('.sl-plot').data?.filter(({ mode }) => mode === 'markers').length >= 2")
+    word, lock = page.evaluate(
+        "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
+        "(surelock.stage.trace.lanes, surelock.stage.trace.pieces)"
+    )
+    name = f"“{word}” (16)"
+    lines = page.evaluate(
+        "document.querySelector('.sl-plot').data"
+        ".map(({ name, mode, x, hovertemplate }) => ({ name, mode, x: [...x], hovertemplate }))"
+    )
+    assert any(line["name"] == name and name in line["hovertemplate"] for line in lines)
+    (mark,) = [line for line in lines if line["name"] == f"{name} locks"]
+    assert mark["x"] == [lock + 1]
+    assert page.locator(".sl-pin").first.inner_text().startswith(f"1: {name}")
+    names = [line["name"] for line in lines]
+    assert "SureLock, median of all written" in names and "SureLock, median of the computed" in names
+    assert "Every position, median of all written" not in names, "it leaves nothing out"
+    first = page.evaluate(
+        "surelock.stage.trace.reference.steps.findIndex(({ unmasked }) => unmasked.some((p) => p >= 12 + 32))"
+    )
+    layout = page.evaluate(
+        "(({ shapes, annotations }) => ({ shapes, annotations }))(document.querySelector('.sl-plot').layout)"
+    )
+    assert first + 0.5 in [shape["x0"] for shape in layout["shapes"]]
+    texts = [note["text"] for note in layout["annotations"]]
+    assert texts == ["ε = 5e-4", "block 2", "block 3", "block 4"]
+
+
+def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, app: App) -> None:
+    recorded(page, app)
+    until(page, "document.querySelectorAll('.sl-plot .modebar').length === 4")
+    page.wait_for_function(
+        "[...document.querySelectorAll('.sl-plot')].every((plot) => "
+        "[...plot.querySelectorAll('a[href], button, [tabindex]')].filter((e) => e.tabIndex >= 0).length <= 1)"
+    )
+    page.hover(".sl-plot >> nth=0")
+    under = page.evaluate(
+        "document.querySelector('.sl-plot .modebar').getBoundingClientRect().top"
+        " - document.querySelector('.sl-plot .legend').getBoundingClientRect().bottom"
+    )
+    assert under >= 0
+    page.locator(".sl-plot .modebar-btn").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.dataset.title") == "Zoom"
+    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 60, "the arrows move inside the toolbar"
+
+
+def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
+    recorded(page, app)
+    was = locked_shown(page)
+    handle = page.locator(".sl-epsilon")
+    handle.focus()
+    for _ in range(3):
+        page.keyboard.press("ArrowUp")
+    would = locked_shown(page)
+    assert would > was
+    text = f"ε 5e-3: {would} instead of {was} locked by now"
+    expect(page.locator(".sl-epsilon-row")).to_contain_text(text)
+    assert handle.get_attribute("aria-valuetext") == text.replace(":", ",")
+    expect(page.locator(".sl-side >> nth=1")).to_contain_text(ESTIMATE)
+    expect(page.locator(".sl-side >> nth=0")).not_to_contain_text(ESTIMATE)
+    assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 60, "the arrows move the handle alone"
+    page.keyboard.press("Escape")
+    assert locked_shown(page) == was and not page.is_visible(".sl-estimate")
+    box = page.locator(".sl-epsilon-grip").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2 + 40, steps=4)
+    page.mouse.up()
+    assert locked_shown(page) < was and page.is_visible(".sl-estimate")
+    epsilon = page.evaluate("surelock.stage.epsilon.value")
+    assert epsilon < 5e-4
+    page.click("button:has-text('Race it')")
+    until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2", 60)
+    raced = page.evaluate("surelock.stage.trace.lanes[2].contestant")
+    assert raced["compute"]["epsilon"] == epsilon and raced["name"].startswith("SureLock, ε ") and not raced["events"]
+    assert not page.is_visible(".sl-epsilon"), "records still come"
+    page.evaluate("surelock.live.stop()")
+
+
+def test_what_a_record_cannot_tell_has_no_handle(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=120, steps=120)
+    page.click("#sl-run")
+    wait_for_run(page, 2)
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    until(page, "document.querySelector('.sl-plot').data?.length >= 4")
+    assert not page.is_visible(".sl-epsilon") and status(page) == ""
+    page.evaluate("surelock.live.stop()")
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !document.querySelector('.sl-epsilon').hidden")
+
+
+def test_a_replay_estimates_and_cannot_race(page: Page, app: App, tmp_path: Path) -> None:
+    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
+    (tmp_path / "replay.html").write_text(replay_html(document), "utf-8")
+    page.goto((tmp_path / "replay.html").as_uri())
+    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    seek(page, 60)
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    until(page, "!document.querySelector('.sl-epsilon').hidden")
+    page.focus(".sl-epsilon")
+    page.keyboard.press("End")
+    expect(page.locator(".sl-epsilon-row")).to_contain_text("ε 1: ")
+    assert page.locator(".sl-epsilon-row button").all_inner_texts() == ["Put it back"]
+    page.click("text=Put it back")
+    assert not page.is_visible(".sl-estimate")
+    assert page.evaluate("document.activeElement.className") == "sl-epsilon"
+
+
+def test_epsilon_is_written_one_way(page: Page, app: App) -> None:
+    """As described.js writes numbers: 5e-3, never 5.00e-3 or 5·10⁻³."""
+    recorded(page, app)
+    page.focus(".sl-epsilon")
+    page.keyboard.press("PageDown")
+    shown = page.inner_text(".sl-stage") + page.text_content(".sl-plot >> nth=0")
+    assert "ε 5e-5" in shown and "ε = 5e-4" in shown and ".00e-" not in shown

@@ -1,0 +1,95 @@
+"""The stage inside other pages: in a frame of a slide, and in a notebook."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Frame, Page
+
+import surelock
+from surelock.trace.format import TraceError
+from surelock.trace.replay import replay_html
+from tests.browser.server import ROOT, App
+from tests.browser.test_hostile import hostile_trace
+
+STORIES = ROOT / "assets" / "runs" / "stories.json"
+AROUND = "#sl-title, .sidebar, footer, .sl-tabs, .sl-gauges, .sl-lower, main > h1"
+SEEN = f"() => [...document.querySelectorAll('{AROUND}')].filter((node) => node.getClientRects().length).length"
+
+
+def framed(page: Page, tmp_path: Path, source: str) -> Frame:
+    """The stage of a page in a frame of another page, once it shows a step."""
+    slide = tmp_path / "slide.html"
+    slide.write_text(f'<iframe src="{source}" width="1280" height="720"></iframe>')
+    page.goto(slide.as_uri())
+    return shown(page, page.frames[1])
+
+
+def shown(page: Page, frame: Frame) -> Frame:
+    for _ in range(600):
+        if frame.evaluate("Number(window.surelock?.stage.root.dataset.step ?? -1) >= 0"):
+            return frame
+        page.wait_for_timeout(50)
+    raise AssertionError("nothing is shown in the frame")
+
+
+def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
+    frame = framed(page, tmp_path, f"{app.url}/?embed&lanes=1&step=60")
+    assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
+    assert frame.locator(".sl-side h2").all_inner_texts() == ["SureLock"]
+    assert frame.inner_text(".sl-step-label") == "step 60 / 128"
+    page.wait_for_timeout(400)
+    assert not frame.evaluate("surelock.stage.timeline.playing")
+    link = frame.locator("text=Open in SureLock")
+    assert link.get_attribute("href") == f"{app.url}/?step=60" and link.get_attribute("target") == "_blank"
+    assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    frame = framed(
+        page, tmp_path, f"{app.url}/?embed&step=9999999999&lanes=two"
+    )  # what cannot be is as if it was not asked
+    assert frame.locator(".sl-side h2").count() == 2 and frame.evaluate("surelock.stage.timeline.playing")
+
+
+def test_a_replay_in_a_frame(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "replay.html").write_text(replay_html(json.loads(STORIES.read_text("utf-8"))), encoding="utf-8")
+    frame = framed(page, tmp_path, "replay.html#embed&step=400")
+    assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
+    assert frame.inner_text(".sl-step-label") == "step 128 / 128" and frame.locator("canvas.sl-grid").count() == 2
+    page.goto((tmp_path / "replay.html").as_uri())
+    shown(page, page.main_frame)
+    assert not page.evaluate("document.body.classList.contains('sl-embed')") and page.evaluate(SEEN) > 2
+    page.click("role=tab[name='Runs']")
+    assert page.locator("button:has-text('Show')").count() > 0 and page.locator("text=Use these settings").count() == 0
+
+
+def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
+    """Two cells' output: a trace that would like to be code, and one from a file; the network is off."""
+    outputs = [surelock.show(hostile_trace()), surelock.show(str(STORIES), height=500)]
+    html = "".join(output._repr_html_() for output in outputs)
+    assert len(html) < 5_000_000
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!doctype html><meta charset=utf-8><body>{html}", encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto(path.as_uri())
+    frames = [shown(page, frame) for frame in page.frames[1:]]
+    assert len(frames) == 2
+    for frame in frames:
+        assert frame.evaluate("[origin, window.hit ?? null]") == ["null", None]
+        frame.evaluate("surelock.stage.timeline.seek(100)")
+        frame.wait_for_selector(".sl-stage[data-step='100']")
+        assert frame.inner_text(".sl-status") == ""
+    assert page.evaluate("window.hit ?? null") is None and page.locator("iframe").nth(1).bounding_box()["height"] == 500  # type: ignore[index]
+    frames[1].click("role=tab[name='Export']")
+    with page.expect_download() as waiting:
+        frames[1].click("text=Steps (CSV)")
+    waiting.value.save_as(tmp_path / "steps.csv")
+    assert (tmp_path / "steps.csv").read_text("utf-8").startswith("contestant,step,position")
+
+
+def test_what_cannot_be_shown_is_refused() -> None:
+    with pytest.raises(TraceError, match="not a SureLock trace"):
+        surelock.show({"format": "another"})
+    with pytest.raises(ValueError, match="height"):
+        surelock.show(str(STORIES), height=0)

@@ -1,0 +1,55 @@
+"""The page on paper."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page
+
+from tests.browser.actions import visit
+from tests.browser.server import App
+
+BLANK = """(canvases) => canvases.map((canvas) => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size < 20;
+})"""
+SEEN = """() => [...document.body.children].filter((node) => node.getClientRects().length)
+  .map(({ className }) => className)"""
+TEXTS = """async () => {
+  const { textOf } = await import(new URL("surelock/js/results.js", document.baseURI).href);
+  const { trace } = surelock.stage;
+  return trace.lanes.map((lane) => textOf(trace, lane, trace.count - 1));
+}"""
+
+
+def test_print_gives_a_handout(page: Page, app: App) -> None:
+    page.emulate_media(color_scheme="dark")
+    visit(page, app.url, prompt="Tom had a small red boat.")
+    page.evaluate("surelock.stage.timeline.pause()")
+    assert page.evaluate("document.body.classList.contains('dark')")
+    before = page.evaluate(SEEN)
+    page.emulate_media(media="print", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(SEEN) == ["sl-handout"]
+    handout = page.locator(".sl-handout")
+    pictures = handout.locator("canvas")
+    assert pictures.evaluate_all(BLANK) == [False] * 3
+    assert handout.locator("figcaption").all_inner_texts() == [f"After step {step} of 128" for step in (43, 85, 128)]
+    corner = "(canvas) => [...canvas.getContext('2d').getImageData(0, canvas.height - 1, 1, 1).data]"
+    assert pictures.first.evaluate(corner)[3] == 0  # paper shows through
+    told = handout.inner_text()
+    texts = page.evaluate(TEXTS)
+    plain = " ".join(told.split())
+    assert all(" ".join(text.split()) in plain for text in texts) and len(texts[0]) > 100
+    assert all(word in told for word in ("Prompt: ", "56 % of the work", "Percentile m", "2.99 s", "contestants="))
+    assert handout.locator("button, input").count() == 0 and not page.evaluate("document.body.matches('.dark')")
+    ink = handout.evaluate("(node) => getComputedStyle(node).color")
+    assert ink == "rgb(23, 32, 46)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen", color_scheme="dark")
+    assert page.evaluate(SEEN) == before and handout.count() == 0
+    assert page.evaluate("document.body.classList.contains('dark')")
+
+    pages = re.findall(rb"/Type\s*/Page\b", page.pdf(format="A4"))  # the browser's own printing, with its own events
+    assert 1 < len(pages) < 4
+    assert handout.count() == 0

@@ -1,0 +1,138 @@
+"""A narrow touch screen: its first screen, one lane at a time, taps, the inspector as a sheet, Run in sight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.actions import seek, until, visit, wait_for_run
+from tests.browser.server import App
+
+WIDTH, HEIGHT = 390, 844
+
+
+@pytest.fixture
+def phone(browser: Browser, app: App) -> Iterator[Page]:
+    size = {"width": WIDTH, "height": HEIGHT}
+    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
+    context.set_default_timeout(30_000)
+    page = context.new_page()
+    visit(page, app.url)
+    seek(page, 50)
+    yield page
+    context.close()
+
+
+def box(page: Page, selector: str) -> Any:
+    """Where an element is in the window, after smooth scrolling has ended."""
+    found = page.locator(selector).first.bounding_box()
+    assert found is not None, selector
+    return found
+
+
+def tap(page: Page, lane: int, cell: int) -> None:
+    x, y = page.evaluate(
+        """([lane, cell]) => {
+          const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
+          const at = canvas.getBoundingClientRect();
+          return [at.left + x + w / 2, at.top + y + h / 2];
+        }""",
+        [lane, cell],
+    )
+    page.touchscreen.tap(x, y)
+    page.wait_for_timeout(250)
+
+
+def test_the_first_screen(phone: Page) -> None:
+    """Run by its name, the narrator, the names of the lanes, the grid of SureLock and the player, which covers none."""
+    player = box(phone, ".sl-timeline")
+    assert player["y"] + player["height"] <= HEIGHT
+    for selector in (".sl-phone-run", ".sl-phone-form", ".sl-narrator", ".sl-switch"):
+        found = box(phone, selector)
+        assert found["y"] >= 0 and found["y"] + found["height"] < player["y"], selector
+    own = box(phone, ".sl-lane-2.sl-side")
+    assert own["x"] >= 0 and own["x"] + own["width"] <= WIDTH + 1
+    assert player["y"] - box(phone, ".sl-lane-2.sl-side canvas.sl-grid")["y"] >= 200, "eight rows of cells"
+    assert box(phone, ".sl-lane-1.sl-side")["x"] >= WIDTH - 10, "the other lane is a swipe away"
+    cut = "(e) => e.scrollWidth > e.clientWidth"
+    for step in (0, 127):
+        seek(phone, step)
+        assert not phone.locator(".sl-step-label").evaluate(cut), phone.inner_text(".sl-step-label")
+    assert phone.evaluate("document.documentElement.scrollWidth") <= WIDTH
+
+
+def test_the_other_lane_is_a_press_or_a_swipe_away(phone: Page) -> None:
+    names = phone.locator(".sl-switch-lane")
+    assert names.all_inner_texts() == ["SureLock", "Every position"]
+    expect(names.nth(0)).to_have_attribute("aria-pressed", "true")
+    names.nth(1).click()
+    until(phone, f"document.querySelector('.sl-lane-1.sl-side').getBoundingClientRect().left < {WIDTH / 4}")
+    expect(names.nth(1)).to_have_attribute("aria-pressed", "true")
+    phone.evaluate("document.querySelector('.sl-grids').scrollTo({ left: 0 })")  # what a swipe does
+    expect(names.nth(0)).to_have_attribute("aria-pressed", "true")
+    assert phone.evaluate("getComputedStyle(document.querySelector('.sl-grid')).touchAction") == "manipulation"
+
+
+def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
+    phone.evaluate("scrollTo(0, 240)")
+    tap(phone, 1, 70)
+    sheet, player = phone.locator(".sl-inspector"), box(phone, ".sl-timeline")
+    expect(sheet).to_be_visible()
+    assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.stage.pins.size") == 0
+    assert phone.locator(".sl-tip").is_hidden(), "a finger has no pointer: nothing lies over the cells"
+    lies = box(phone, ".sl-inspector")
+    assert lies["y"] + lies["height"] <= player["y"] + 1 and player["y"] + player["height"] <= HEIGHT
+    bottom = (
+        "surelock.stage.sides[1].canvas.getBoundingClientRect().top + surelock.stage.sides[1].grid.rect(70)[1] + 26"
+    )
+    assert phone.evaluate(bottom) <= lies["y"], "the cell that it speaks of stays in sight"
+    tap(phone, 1, 70)
+    assert phone.evaluate("[...surelock.stage.pins.keys()]") == [70]
+    for cell in range(66, 70):
+        tap(phone, 1, cell)
+    assert phone.evaluate("surelock.stage.pins.size") == 1, "single taps pin nothing"
+    phone.evaluate("for (let cell = 20; cell < 25; cell++) surelock.stage.pin(cell)")
+    tap(phone, 1, 69)
+    said = phone.locator(".sl-note")
+    expect(said).to_contain_text("At most 6 positions can be pinned")
+    place = box(phone, ".sl-note")
+    assert lies["y"] - 60 < place["y"] < player["y"], "said where the tap was"
+
+
+def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) -> None:
+    sheet = phone.locator(".sl-inspector")
+    expect(sheet).to_be_hidden()
+    for close in (
+        lambda: phone.tap(".sl-sheet-close"),
+        lambda: phone.keyboard.press("Escape"),
+        lambda: phone.touchscreen.tap(WIDTH / 2, 100),
+    ):
+        phone.evaluate("scrollTo(0, 0)")
+        tap(phone, 1, 13)
+        expect(sheet).to_be_visible()
+        close()
+        expect(sheet).to_be_hidden()
+    phone.evaluate("document.querySelector('.sl-lane-2 .sl-text').scrollIntoView({ block: 'center' })")
+    phone.evaluate("surelock.stage.timeline.seek(Infinity)")
+    phone.tap(".sl-fork")
+    expect(sheet).to_be_visible()
+    assert phone.evaluate("surelock.stage.hover") > 12
+
+
+def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
+    run, form = phone.locator(".sl-phone-run"), phone.locator(".sl-phone-form")
+    form.tap()
+    phone.wait_for_timeout(500)
+    assert box(phone, "#sl-prompt")["x"] >= 0
+    phone.keyboard.press("Enter")  # the focus is on the arrow that closes the sidebar
+    expect(phone.locator(".sidebar.open")).to_have_count(0)
+    run.tap()
+    wait_for_run(phone)
+    phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
+    found = Axe().run(phone).response["violations"]
+    serious = [(rule["id"], [node["html"][:160] for node in rule["nodes"]]) for rule in found]
+    assert not [each for each, rule in zip(serious, found, strict=True) if rule["impact"] in ("serious", "critical")]

@@ -1,0 +1,106 @@
+"""The race as a video and as a picture, made in the browser from a replay that stands alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from surelock.trace.replay import replay_html
+from tests.browser.actions import until
+from tests.browser.server import ROOT
+
+SAID = ".sl-share [role=status]"
+LENGTH_OF = """async (video) => {
+  if (!video.videoWidth) await new Promise((resolve) => { video.onloadedmetadata = resolve; });
+  video.currentTime = 13.5;
+  await new Promise((resolve) => { video.onseeked = resolve; });
+  return [video.duration, video.videoWidth, video.videoHeight];
+}"""
+
+WRITTEN = """async () => {
+  const { Poster, stepsAfter } = await import("surelock/poster.js");
+  const { palette } = await import("surelock/theme.js");
+  const { trace, root } = surelock.stage;
+  const said = [], pen = CanvasRenderingContext2D.prototype, write = pen.fillText;
+  pen.fillText = function (text, ...at) {
+    said.push(text);
+    write.call(this, text, ...at);
+  };
+  const poster = new Poster(document.createElement("canvas"), trace, palette(root), { texts: true });
+  const all = trace.pacemaker.seconds;
+  const steps = [-1, 0.9 * all, all].map((elapsed) => stepsAfter(trace, elapsed));
+  const told = steps.map((each) => {
+    said.length = 0;
+    poster.draw(each);
+    return said.join(" ");
+  });
+  pen.fillText = write;
+  return [steps, told];
+}"""
+
+
+@pytest.fixture
+def replay(page: Page, tmp_path: Path) -> Page:
+    """The recorded run as a file, at rest, at its exports; the network is off."""
+    path = tmp_path / "replay.html"
+    path.write_text(replay_html(json.loads((ROOT / "assets/runs/stories.json").read_text("utf-8"))), encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto(path.as_uri())
+    until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
+    page.evaluate("surelock.stage.timeline.pause()")
+    page.click("role=tab[name='Export']")
+    return page
+
+
+def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path) -> None:
+    replay.click("text=Race (video)")
+    until(replay, "document.querySelector('.sl-filming progress').value > 0")
+    replay.click(".sl-filming button")
+    expect(replay.locator(SAID)).to_have_text("The video was cancelled.")
+    assert replay.locator(".sl-filming").is_hidden()
+
+    with replay.expect_download(timeout=120_000) as waiting:
+        replay.click("text=Race (video)")
+        expect(replay.locator(".sl-filming")).to_contain_text("Making the video")
+        until(replay, "document.querySelector('.sl-filming progress').value > 0.1")
+    path = tmp_path / "race.webm"
+    waiting.value.save_as(path)
+    assert waiting.value.suggested_filename.endswith(".webm")
+    expect(replay.locator(SAID)).to_have_text("Done.")
+    assert replay.locator(".sl-filming").is_hidden()
+    replay.evaluate("() => { delete window.VideoEncoder; }")
+    replay.click("text=Race (video)")
+    expect(replay.locator(SAID)).to_contain_text("This browser makes no video here")
+    data = path.read_bytes()
+    assert data[:4] == b"\x1aE\xdf\xa3" and b"V_VP8" in data[:400] and len(data) > 100_000
+    (tmp_path / "show.html").write_text('<video src="race.webm" muted></video>')
+    replay.goto((tmp_path / "show.html").as_uri())
+    assert replay.locator("video").evaluate(LENGTH_OF) == [14, 1280, 720]
+    assert len(set(replay.locator("video").screenshot())) > 200  # a picture, not one colour
+
+
+def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
+    """A file of its size; and every word that is drawn, also during the race: names, verdict, numbers, texts."""
+    with replay.expect_download() as waiting:
+        replay.click("text=Picture (PNG)")
+    path = tmp_path / "race.png"
+    waiting.value.save_as(path)
+    data = path.read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1600, 900] and len(data) > 50_000
+
+    (start, late, end), (_, race, told) = replay.evaluate(WRITTEN)
+    assert start == [-1, -1] and end == [127, 127] and late[1] == 127 and 100 < late[0] < 127
+    assert "“SureLock” has finished; “Every position” still works." in race
+    names = replay.evaluate("surelock.stage.trace.header.contestants.map(({ name }) => name)")
+    assert all(name in told for name in names)
+    verdict = replay.evaluate("import('surelock/narrator.js').then(({ verdict }) => verdict(surelock.stage.trace))")
+    assert verdict in told
+    replay.evaluate("surelock.stage.timeline.seek(127)")
+    until(replay, "Number(surelock.stage.root.dataset.step) === 127")
+    for written in replay.locator(".sl-text").all_inner_texts():
+        assert " ".join(written.split())[:200] in told
+    assert "differs from the reference" in told and "56 % of the FLOPs" in told

@@ -1,0 +1,132 @@
+"""Presenter mode: what matters on one screen, 1.6 times as large; the pointer's ring; in and out by key and address."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from surelock.trace.replay import replay_html
+from tests.browser.actions import seek, until, visit
+from tests.browser.server import ROOT, App
+
+PRESENTING = "document.body.classList.contains('sl-present')"
+SHOWN = (
+    ".sl-narrator-box",
+    ".sl-gauge-flops",
+    ".sl-gauge-time",
+    ".sl-lane-1.sl-side",
+    ".sl-lane-2.sl-side",
+    ".sl-timeline",
+)
+FONTS = """(selectors) => selectors.map((selector) => document.querySelector(selector))
+  .map((node) => parseFloat(getComputedStyle(node).fontSize) * node.currentCSSZoom)"""
+TYPE = [".sl-narrator", ".sl-side h2", ".sl-step-label", ".sl-gauge-label"]
+CELL = """surelock.stage.sides.slice(0, 1).flatMap(({ grid: { box }, canvas }) =>
+  [box.w, box.h].map((x) => x * canvas.currentCSSZoom))"""
+
+
+@pytest.mark.parametrize("size", [(1024, 768, 1), (1280, 720, 1.5)])
+def test_what_matters_is_on_one_screen_and_large(browser: Browser, app: App, size: tuple[int, int, float]) -> None:
+    """1280x720 at 1.5 is a projector of 1920x1080 at 150 % zoom."""
+    width, height, ratio = size
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, device_scale_factor=ratio, reduced_motion="reduce"
+    )
+    page = context.new_page()
+    visit(page, app.url)
+    seek(page, 60)
+    type_before, cell_before = page.evaluate(FONTS, TYPE), page.evaluate(CELL)
+    page.keyboard.press("f")
+    until(page, PRESENTING)
+    page.wait_for_timeout(300)
+    for now, before in zip(page.evaluate(FONTS, TYPE), type_before, strict=True):
+        assert now >= 1.6 * before - 0.1
+    for now, before in zip(page.evaluate(CELL), cell_before, strict=True):
+        assert now >= 1.55 * before, "cells"
+    for step in (0, 60, 127):
+        seek(page, step)
+        for selector in SHOWN:
+            box = page.locator(selector).bounding_box()
+            assert box is not None and box["x"] >= 0 and box["y"] >= 0, selector
+            assert box["x"] + box["width"] <= width and box["y"] + box["height"] <= height, (selector, step)
+        hidden_words = page.evaluate(
+            """(step) => surelock.stage.sides.filter(({ lane, grid, canvas }) => {
+              const [, top, , height] = grid.rect(lane.steps[step].unmasked[0]), view = canvas.parentElement;
+              return top < view.scrollTop || top + height > view.scrollTop + view.clientHeight;
+            }).length""",
+            step,
+        )
+        assert hidden_words == 0, "the windows follow what is written"
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    for selector in (".sidebar", "footer", "#sl-title", ".sl-tabs"):
+        expect(page.locator(selector).first).to_be_hidden()
+    context.close()
+
+
+def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.keyboard.press("f")
+    until(page, PRESENTING)
+    seek(page, 40)
+    page.wait_for_timeout(200)
+    x, y = page.evaluate(
+        """() => {
+          const { grid, canvas } = surelock.stage.sides[1], [x, y, w, h] = grid.rect(30);
+          const box = canvas.getBoundingClientRect(), zoom = box.width / canvas.offsetWidth;
+          return [box.left + (x + w / 2) * zoom, box.top + (y + h / 2) * zoom];
+        }"""
+    )
+    page.mouse.move(x, y)
+    until(page, "surelock.stage.hover === 30")
+    ring = page.locator(".sl-pointer").bounding_box()
+    assert ring is not None and ring["width"] >= 60
+    assert abs(ring["x"] + ring["width"] / 2 - x) < 2 and abs(ring["y"] + ring["height"] / 2 - y) < 2
+    assert page.evaluate("getComputedStyle(document.querySelector('.sl-pointer')).pointerEvents") == "none"
+    tip = page.locator(".sl-tip").bounding_box()
+    assert tip is not None and abs(tip["x"] - x) < 60 and abs(tip["y"] - y) < 60
+    page.mouse.click(x, y)
+    assert page.evaluate("[...surelock.stage.pins.keys()]") == [30]
+    page.keyboard.press("f")
+    until(page, f"!{PRESENTING}")
+    expect(page.locator(".sl-pointer")).to_be_hidden()
+    expect(page.locator(".sidebar")).to_be_visible()
+
+
+def test_f_is_a_letter_in_a_text_field_and_escape_leaves(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.focus("#sl-prompt textarea")
+    page.keyboard.type("f?")
+    assert not page.evaluate(PRESENTING) and page.locator(".sl-keys").is_hidden()
+    assert page.input_value("#sl-prompt textarea").endswith("f?")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("f")
+    until(page, PRESENTING)
+    page.keyboard.press("Escape")
+    until(page, f"!{PRESENTING} && !document.fullscreenElement")
+
+
+def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App) -> None:
+    page.add_init_script("Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))")
+    page.goto(f"{app.url}/?present")
+    page.wait_for_function(f"window.surelock?.stage.trace && {PRESENTING}")
+    page.wait_for_timeout(300)
+    assert page.evaluate("surelock.stage.root.getBoundingClientRect().width") == 1440
+    page.keyboard.press("Escape")
+    until(page, f"!{PRESENTING}")
+
+
+def test_a_replay_presents_too(page: Page, tmp_path: Path) -> None:
+    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
+    path = tmp_path / "replay.html"
+    path.write_text(replay_html(document), encoding="utf-8")
+    page.goto(path.as_uri())
+    until(page, "window.surelock?.stage.trace")
+    page.keyboard.press("f")
+    until(page, PRESENTING)
+    page.wait_for_timeout(300)
+    for selector in SHOWN:
+        box = page.locator(selector).bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 1000, selector

@@ -1,0 +1,93 @@
+"""The table of a visit's runs: what stands out, its order, and the way back into the form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import run_to_end, visit
+from tests.browser.server import ROOT, App, serve
+
+PROMPT = "Tom had a small red boat. One day"
+
+
+def column(page: Page, name: str) -> list[str]:
+    """The cells of a column, of a sorted table."""
+    place = page.locator(".sl-runs thead th").all_inner_texts().index(name)
+    return page.locator(f".sl-runs tbody td:nth-child({place + 1})").all_inner_texts()
+
+
+def test_the_table_of_runs(page: Page, app: App) -> None:
+    visit(page, app.url, prompt=PROMPT)
+    run_to_end(page)
+    page.click("role=tab[name='Runs']")
+    marked = page.locator(".sl-runs tbody").nth(1).locator("mark").all_inner_texts()
+    assert {"ε 0.05", "Percentile m 60", "Generated length 24"} <= set(marked)
+    assert page.locator(".sl-runs tbody").first.locator("mark").count() == 0
+    for lane in (0, 1):
+        told = page.locator(".sl-runs tbody").nth(1).locator(".sl-run-lane p").nth(lane).inner_text()
+        text = page.evaluate("(i) => surelock.stage.sides[i].text.textContent", lane)
+        assert text.strip()[:40] == told[:40] and len(told) <= 92
+    assert page.locator(".sl-runs [aria-sort]").count() == 0 and page.locator(".sl-runs tbody").count() == 2
+
+    page.focus(".sl-sort:has-text('FLOPs')")
+    for order in ("ascending", "descending"):
+        page.keyboard.press("Enter")
+        assert page.get_attribute(".sl-runs [aria-sort]", "aria-sort") == order
+        assert page.evaluate("document.activeElement.textContent").startswith("FLOPs")  # though drawn anew
+        shares = [float(share.split()[0]) for share in column(page, page.inner_text(".sl-runs [aria-sort]"))]
+        assert len(shares) == 4 and shares == sorted(shares, reverse=order == "descending")
+        assert shares != sorted(shares, reverse=order == "ascending")
+    page.keyboard.press("Enter")
+    assert page.locator(".sl-runs [aria-sort]").count() == 0 and page.locator(".sl-runs tbody").count() == 2
+
+    page.set_viewport_size({"width": 390, "height": 844})
+    wide, own, whole = page.evaluate("""() => {
+      const box = document.querySelector('.sl-runs .sl-table-box'), { scrollWidth } = document.documentElement;
+      return [box.scrollWidth, box.clientWidth, scrollWidth];
+    }""")
+    assert wide > own and whole <= 390
+    heights = page.evaluate("""() => [...document.querySelectorAll('.sl-runs thead th, .sl-runs tbody td')]
+      .filter((cell) => /^\\S+( \\S)?$/.test(cell.innerText.trim()))
+      .map((cell) => { const range = new Range(); range.selectNodeContents(cell);
+        return range.getBoundingClientRect().height / parseFloat(getComputedStyle(cell).fontSize); })""")
+    assert heights and max(heights) < 2  # a single word stands on one line
+
+
+def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
+    visit(page, app.url, prompt=PROMPT)
+    page.click("role=tab[name='Runs']")
+    page.click("button[aria-label='Use these settings, of run 1']")
+    page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]').value === '128'")
+    expect(page.locator(".sl-status")).to_contain_text("The form holds the settings")
+    told = page.evaluate("surelock.stage.trace.header")
+    expect(page.locator("#sl-prompt textarea")).to_have_value(told["prompt"])
+    names = [contestant["name"] for contestant in told["contestants"]]
+    shown = [lane.evaluate("(one) => one.selectedOptions[0].text") for lane in page.locator(".sl-lane-preset").all()]
+    assert shown == names
+    lanes = page.evaluate("surelock.stage.trace.header.contestants.map(({ compute }) => compute.epsilon ?? null)")
+    page.locator(".sl-lane-details summary").nth(1).click()
+    assert page.locator(".sl-lane").nth(1).locator(".sl-field-value").first.inner_text() == "5e-4" and lanes[1] == 5e-4
+    assert page.evaluate("surelock.live.run") is None  # nothing runs until Run is pressed
+
+    page.evaluate("surelock.stage.trace.header.model.name = 'another'")
+    page.click("button[aria-label='Use these settings, of run 1']")
+    expect(page.locator(".sl-status")).to_have_text("This page does not offer that model.")
+
+
+def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
+    """The model changes and takes the prompt and the settings along, not its own examples and recommendations."""
+    (tmp_path / "tales").symlink_to(ROOT / "assets" / "stories")
+    with serve("--model", "stories", str(tmp_path / "tales")) as app:
+        visit(page, app.url)
+        label = page.locator("input[aria-label='Model']")
+        expect(label).to_have_value("stories")
+        page.evaluate("surelock.stage.trace.header.model.name = 'tales'")
+        page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
+        page.click("role=tab[name='Runs']")
+        page.click("button[aria-label='Use these settings, of run 1']")
+        expect(label).to_have_value("tales", timeout=30_000)
+        page.wait_for_timeout(1500)
+        assert page.input_value("#sl-prompt textarea") == "A fox ran"
+        assert page.input_value("#sl-gen-length input[type=number]") == "128"

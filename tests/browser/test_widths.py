@@ -1,0 +1,59 @@
+"""Nothing is cut, overflows or jumps from 800 to 1440 px, with the sidebar open and closed, two lanes and four."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.actions import run_to_end, seek, visit
+from tests.browser.server import App
+
+WIDTHS = (800, 960, 1024, 1280, 1440)
+FOUR = ["everything", "surelock", "threshold", "dual-cache"]
+OUT = """() => [...document.querySelectorAll(".sl-stage *")]
+  .filter((e) => e.checkVisibility() && getComputedStyle(e).display !== "inline")
+  .filter((e) => !e.matches("select, input, .sl-swatch, .sl-hidden, .sl-narrator-room"))
+  .filter((e) => !e.closest("svg, .sl-tabs, .sl-plot, .sl-tip, .sl-keys"))
+  .filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1)
+  .map((e) => [e.className, e.textContent.slice(0, 40), e.scrollWidth, e.clientWidth])"""
+TOPS = """[".sl-grids", ".sl-timeline", ".sl-lower"].map((selector) =>
+  Math.round(document.querySelector(selector).getBoundingClientRect().top + scrollY))"""
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
+    if lanes == 4:
+        settings = {"gen_length": 16, "steps": 16, "epsilon": None, "percentile": None}
+        visit(page, app.url, contestants=json.dumps(FOUR), **settings)
+        run_to_end(page)
+    else:
+        visit(page, app.url)
+    assert page.evaluate("surelock.stage.trace.lanes.length") == lanes
+    last = page.evaluate("surelock.stage.trace.count") - 1
+    for sidebar in ("open", "closed"):
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(250)
+            tops = set()
+            for step in (0, last // 4, last // 2, last):
+                seek(page, step)
+                found = page.evaluate(OUT)
+                assert found == [], (width, sidebar, step)
+                tops.add(json.dumps(page.evaluate(TOPS)))
+            assert len(tops) == 1, (width, sidebar, tops)
+        if sidebar == "open":
+            page.set_viewport_size({"width": 1440, "height": 900})
+            page.evaluate("scrollTo(0, 0)")
+            page.click(".sidebar .toggle-button")
+            page.wait_for_timeout(500)
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.keyboard.press("f")
+    page.wait_for_timeout(500)
+    for step in (0, last // 2, last):
+        seek(page, step)
+        cut = [each for each in page.evaluate(OUT) if "sl-gauge-name" not in each[0]]
+        assert cut == [], ("presenter", step)
+        rooms = page.evaluate("[...document.querySelectorAll('.sl-window')].map((view) => view.clientHeight)")
+        assert min(rooms) >= 52, "two rows of cells"

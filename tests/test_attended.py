@@ -1,0 +1,68 @@
+"""What a choice looked at, as the inspector asks for it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from surelock.ui import attended
+from surelock.ui.attended import most_attended
+from surelock.ui.models import EMBEDDED, Models
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    made = Models([EMBEDDED])
+    made.start_loading(EMBEDDED)
+    until = time.monotonic() + 60
+    while made.state(EMBEDDED) != "ready":
+        assert time.monotonic() < until, made.state(EMBEDDED)
+        time.sleep(0.05)
+    return made
+
+
+def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> None:
+    lm = models.get(EMBEDDED)
+    tokens = [*lm.encode("Tom had a small red boat. One day he"), -1, -1, 17, -1]
+    position = len(tokens) - 3
+    found = most_attended(models, [EMBEDDED, tokens, position], 512)
+    assert found is not None and len(found) == attended.MOST
+    ids = [lm.mask_id if token < 0 else token for token in tokens]
+    shares = lm.network.attention(torch.tensor([ids]), position)
+    places = [int(at) for at, _ in found]
+    assert [share for _, share in found] == pytest.approx([float(shares[at]) for at in places], abs=6e-5)
+    others = [at for at in range(len(tokens)) if at not in places and at != position and tokens[at] >= 0]
+    assert all(tokens[at] >= 0 and at != position for at in places)
+    assert max(float(shares[at]) for at in others) <= found[-1][1] + 1e-4
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        None,
+        [],
+        ["stories", [1, 2], 0, 1],
+        ["other", [1, 2], 0],
+        [["stories"], [1, 2], 0],
+        ["stories", [], 0],
+        ["stories", [1] * 20, 0],
+        ["stories", [1, 10**9], 0],
+        ["stories", [1, -2], 0],
+        ["stories", [1, True], 0],
+        ["stories", [1, 2.5], 0],
+        ["stories", [1, 2], 2],
+        ["stories", [1, 2], -1],
+        ["stories", [1, 2], "0"],
+        ["stories", "12", 0],
+    ],
+)
+def test_what_is_no_request_gets_nothing(models: Models, arguments: Any) -> None:
+    assert most_attended(models, arguments, 16) is None
+
+
+def test_a_large_model_is_not_asked_beside_the_queue(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attended, "SMALL", 1000)
+    assert most_attended(models, ["stories", [1, 2, 3], 0], 16) is None
