@@ -125,6 +125,7 @@ export class Stage {
             this.add(trace, "imported");
             this.show(trace, { label: "Imported run:" });
             this.say(trace.view ? this.look(trace.view) : "");
+            this.onView();
           }
         : null,
     });
@@ -386,6 +387,7 @@ export class Stage {
   #reveal(trace, label = "") {
     this.show(trace, { label });
     this.root.scrollIntoView({ block: "start" });
+    this.onView();
   }
 
   async #fetchTop(fetchTop, lane, cell, step) {

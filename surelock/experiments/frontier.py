@@ -34,8 +34,8 @@ over openings with its standard error; median: over openings. large: share of th
 most likely token is another one. At a target share of rows a rule is a mixture of two of its thresholds, weighted so
 that the other half of the openings has that share: nothing that is reported chose anything. over_paper: ratio to the
 paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired
-difference at the 95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per character;
-bits_change: paired with the unlocked run's."""
+difference at the 95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per
+character; bits_change: paired with the unlocked run's."""
 
 JUDGE_NOTE = (
     judged.NOTE

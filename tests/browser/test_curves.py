@@ -54,7 +54,8 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert "SureLock, median of all written" in names and "SureLock, median of the computed" in names
     assert "Every position, median of all written" not in names, "it leaves nothing out"
     first = page.evaluate(
-        "surelock.stage.trace.reference.steps.findIndex(({ unmasked }) => unmasked.some((p) => p >= surelock.stage.trace.promptLength + 32))"
+        "(({ reference, promptLength }) => reference.steps.findIndex(({ unmasked }) =>"
+        " unmasked.some((p) => p >= promptLength + 32)))(surelock.stage.trace)"
     )
     layout = page.evaluate(
         "(({ shapes, annotations }) => ({ shapes, annotations }))(document.querySelector('.sl-plot').layout)"
