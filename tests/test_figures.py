@@ -681,6 +681,68 @@ def drift() -> list[str]:
 MOVED = ("the paper's rule", "no gate", "by age", "at once")
 
 
+def elsewhere() -> str:
+    """Away from the page's settings, at .56 of the rows."""
+    told = []
+    for setting, name in {"greedy": "greedy", "temperature 1": "temperature 1", "256 tokens": "256 tokens"}.items():
+        found = [at(setting, rule, 0.56) for rule in ("the paper's rule", "by age", "fixed budget")]
+        told.append(f"{name} {' / '.join(nats(change.value) for change in found if change is not None)}")
+    return "; ".join(told)
+
+
+class Texts:
+    """The texts of one threshold in a setting: nats and characters by the own bound and by the judge."""
+
+    def __init__(self, setting: str, rule: str, compute: Record) -> None:
+        cells = [r for r in records("frontier") if r["cell"]["half"] == "report"]
+        asked = {"setting": setting, "rule": rule, "compute": compute}
+        own = [r for r in cells if asked.items() <= r["cell"].items()]
+        scores = {r["cell"]["texts"]: r["result"] for r in records(f"frontier/{JUDGE}")}
+        keys = [self._key(r) for r in own]
+        self.read = all(key in scores for key in keys)
+        self.error = np.concatenate([r["result"]["error"] for r in own])
+        self.characters = np.concatenate([r["result"]["characters"] for r in own]).astype(float)
+        self.bound = np.concatenate([r["result"]["nats"] for r in own])
+        self.judge = np.concatenate([scores[key]["nats"] for key in keys]) if self.read else None
+
+    @staticmethod
+    def _key(record: Record) -> str:
+        cell, result = record["cell"], record["result"]
+        texts = [tokenizer().decode(ids[:end]) for ids, end in zip(result["tokens"], result["ends"], strict=True)]
+        pairs = list(zip(openings()[cell["skip"] : cell["skip"] + cell["prompts"]], texts, strict=True))
+        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+    def bits(self, nats: Array) -> Change:
+        value = nats.sum() / self.characters.sum()
+        parts = (nats - value * self.characters) / self.characters.mean()
+        return Change(float(value) / math.log(2), parts / math.log(2))
+
+
+def judged_change(rule: str, compute: Record, setting: str = "page") -> Change:
+    own, every = Texts(setting, rule, compute), Texts(setting, "every position", {"kind": "everything"})
+    assert own.judge is not None and every.judge is not None
+    return own.bits(own.judge) - every.bits(every.judge)
+
+
+def agreement() -> list[str]:
+    """Rank correlations over the thresholds that the judge has read: commit error, own bound, judge."""
+    rows = []
+    for setting in BOTH:
+        every = Texts(setting, "every position", {"kind": "everything"})
+        for record in records("frontier"):
+            cell = record["cell"]
+            if (cell["setting"], cell["half"], cell["skip"]) != (setting, "report", 48):
+                continue
+            own = Texts(setting, cell["rule"], cell["compute"])
+            if own.judge is None or every.judge is None or cell["rule"] == "every position":
+                continue
+            bound = own.bits(own.bound) - every.bits(every.bound)
+            rows.append((own.error.mean(), bound.value, (own.bits(own.judge) - every.bits(every.judge)).value))
+    error, bound, judge = (ranks(column) for column in zip(*rows, strict=True))
+    pairs = ((error, bound), (error, judge), (bound, judge))
+    return [str(len(rows)), *(two(float(np.corrcoef(a, b)[0, 1])) for a, b in pairs)]
+
+
 def frontier() -> list[str]:
     def line(setting: str, rule: str) -> str:
         return " / ".join(nats(found.value) for target in TARGETS if (found := at(setting, rule, target)))
@@ -707,7 +769,16 @@ def frontier() -> list[str]:
         f"than the paper's at {beaten('by age', RULES[0])}; KL, smoothed or not, less than age at "
         f"{beaten('no gate', 'by age')} and {beaten('no gate, smoothed', 'by age')}; the fixed budget less than the "
         f"paper's at {beaten('fixed budget', RULES[0])}, at most {percent(ratio)} % of its error",
+        f"Away from there, at .56, {openings_of('greedy')} openings each, paper / age / budget: {elsewhere()}",
+        f"By SmolLM2 the page's texts change at .56 by {judged_change(RULES[0], PAPER)} bits per character under the "
+        f"paper's rule (ε 5e-4), by {judged_change('by age', {'kind': 'age', 'steps': 16})} by age (16), by "
+        f"{judged_change('fixed budget', {'kind': 'budget', 'share': 0.55})} with the budget (.55)",
+        "Over {} thresholds that it read, commit error and own bound have rank correlation {}, commit error and judge "
+        "{}, own bound and judge {}".format(*agreement()),
     ]
+
+
+PAPER = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0, "visible_steps": 0}
 
 
 ROWS: dict[str, Callable[[], list[str]]] = {

@@ -128,7 +128,8 @@ GRIDS: dict[str, list[Cell]] = {
     "stories": [
         *_cells(["page"], (0, 16), (48, 32), 16),
         *_cells(["whole canvas"], (0, 16), (48, 16), 16),
-        *_cells(list(SETTINGS)[2:], (0, 8), (48, 8), 8, FEW),
+        *_cells(["greedy", "temperature 1"], (0, 8), (48, 8), 8, FEW),
+        *_cells(["256 tokens"], (0, 4), (48, 8), 8, FEW),
     ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}

@@ -38,9 +38,8 @@ def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
     page.wait_for_timeout(400)  # likely words come from the server
     page.locator(f".sl-whatif button:enabled:has-text('{action}')").first.click()
     page.wait_for_function(f"(n) => {LANES}.length !== n || /./.test(surelock.stage.status.textContent)", arg=before)
-    page.wait_for_function(
-        "surelock.stage.root.dataset.state === 'idle' && surelock.stage.trace.growing", timeout=90_000
-    )
+    over = "surelock.live.run && surelock.stage.root.dataset.state === 'idle'"
+    page.wait_for_function(f"({over}) || surelock.stage.status.dataset.kind === 'error'", timeout=90_000)
     page.wait_for_function("!surelock.stage.trace.live", timeout=90_000)
 
 

@@ -290,6 +290,7 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
     assert page.evaluate("[...surelock.stage.pins.keys()]") == [16]
+    page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name.endsWith('(16)'))")
     expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
@@ -405,7 +406,7 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
 def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
     visit(page, app.url, prompt="A cat & a <dog>", gen_length=48, steps=24, epsilon=0.01, seed=5)
     run_to_end(page)
-    link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace)")
+    link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace, {})")
     page.goto(link)
     page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]')?.value === '48'")
     assert page.input_value("#sl-prompt textarea") == "A cat & a <dog>"
