@@ -63,6 +63,7 @@ function restSteps(trace, { lane: name }) {
   const last = lane.count - 1;
   const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
   const waits = locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
+  if (!waits.length) return 0;
   const middle = waits.length >> 1;
   return waits.length % 2 ? waits[middle] : (waits[middle - 1] + waits[middle]) / 2;
 }

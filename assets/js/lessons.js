@@ -98,7 +98,7 @@ export class Lessons {
     if (!this.open) this.before = this.stage.view.byClock;
     Object.assign(this, { lesson, trace, own: null, awaiting: false });
     this.go(Number.isInteger(page) ? Math.max(0, Math.min(page, lesson.pages.length - 1)) : 0);
-    this.card.scrollIntoView({ block: "nearest" });
+    this.card.scrollIntoView({ block: "start" });
   }
 
   leave() {
@@ -154,16 +154,15 @@ export class Lessons {
     if (stage.trace !== trace) stage.show(trace, { label: "In this lesson:" });
     stage.look({ byClock, pins: this.#pins(kind, pins, question) });
     if (at !== undefined) stage.look({ ...stage.view, step: Math.max(0, Math.ceil(at * (trace.last + 1)) - 1) });
-    this.#light(highlight, question?.kind === "cells");
+    this.#light(highlight, question?.kind);
   }
 
   /** Highlights a part of the stage, and hides what would give a prediction away. */
-  #light(part, guess = false) {
+  #light(lit, guess) {
     const { dataset } = this.stage.root;
-    if (part) dataset.lit = part;
-    else delete dataset.lit;
-    if (guess) dataset.guess = "";
-    else delete dataset.guess;
+    for (const [name, value] of Object.entries({ lit, guess }))
+      if (value) dataset[name] = value;
+      else delete dataset[name];
   }
 
   #pins(kind, asked, question) {
@@ -218,7 +217,7 @@ export class Lessons {
       right: judged.right,
       run: runOf(this.trace),
     });
-    return [h("p", { class: "sl-lesson-gap", "data-right": judged.right }, judged.text)];
+    return [h("p", { class: "sl-lesson-gap", "data-right": String(judged.right) }, judged.text)];
   }
 
   /** On a run that does not show the effect the lesson says so. */

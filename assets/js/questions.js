@@ -15,6 +15,7 @@ const optionText = ({ options }, id) => options.find((option) => option.id === i
 export function inWords(question, value, nameOf) {
   if (question.kind === "value") return shown(question, inUnit(question, value));
   if (question.kind === "choose") return optionText(question, value);
+  if (!value.length) return "none";
   const names = value.slice(0, LISTED).map(nameOf);
   return value.length > LISTED ? `${names.join(", ")} and more` : among(names);
 }
