@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -173,3 +174,24 @@ def test_what_is_no_lesson_is_told(folder: Path) -> None:
         "The lesson 1-unmasking.json is not JSON.",
         "The lesson 8-again.json is damaged at name: another lesson has the same.",
     ]
+
+
+def test_the_teachers_sheet_opens_the_right_pages() -> None:
+    """Each lesson has a sheet; what it links to under "Open at" is there, and is a page that shows something."""
+    sheet = (LESSONS / "README.md").read_text("utf-8")
+    for lesson in read_lessons()["lessons"]:
+        heading = f"## {lesson['number']}. {lesson['title']} ({lesson['minutes']} minutes): "
+        part = sheet.split(heading)[1].split("\n## ")[0]
+        assert [f"- **{name}.**" in part for name in ("Aim", "Say", "Open at", "The claim")] == [True] * 4
+        pages = [int(found) for found in re.findall(rf"\?lesson={lesson['name']}&page=(\d+)", part)]
+        assert len(pages) == 2
+        kinds = [lesson["pages"][page - 1]["kind"] for page in pages]
+        assert kinds[0] == "predict" and kinds[1] != "why"
+
+
+def test_the_ten_questions() -> None:
+    test = json.loads((LESSONS / "test.json").read_text("utf-8"))
+    assert len(test["questions"]) == 10
+    for question in test["questions"]:
+        assert len(question["options"]) == 3 and question["right"] in range(3) and question["ask"].endswith("?")
+    assert len({question["right"] for question in test["questions"]}) == 3

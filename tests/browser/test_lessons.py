@@ -51,7 +51,8 @@ def predict(page: Page, question: dict[str, Any], right: bool) -> None:
     if question["kind"] == "cells":
         last = page.evaluate("surelock.stage.trace.n")
         cells = found[: question["count"]] if right else [last - 1 - i for i in range(question["count"])]
-        for cell in cells:
+        earlier = page.evaluate("surelock.stage.view.pins")
+        for cell in (*earlier, *cells):
             page.evaluate("(cell) => surelock.stage.pin(cell)", cell)
     elif question["kind"] == "value":
         scale = 100 if question["unit"] == "%" else 1
@@ -115,9 +116,8 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     assert "lesson=too-early" in page.url and "page=4" in page.url
     press(page, "Make my own run")
     place(page, 5)  # on its own, once the run is over
-    seeds = page.evaluate(
-        "[surelock.stage.lessons.trace, surelock.stage.trace].map(({ reference }) => reference.contestant.settings.seed)"
-    )
+    traces = "[surelock.stage.lessons.trace, surelock.stage.trace]"
+    seeds = page.evaluate(f"{traces}.map(({{ reference }}) => reference.contestant.settings.seed)")
     assert seeds[0] == seeds[1] != 11 and page.inner_text(".sl-run-label").startswith("Your run")
     assert page.get_attribute(".sl-stage", "data-step") == "31"
     own = truth(page, lesson["pages"][2]["question"]["answer"])
@@ -191,10 +191,10 @@ def test_on_a_phone(browser: Any, app: App) -> None:
     assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.locator(f"{CARD} label").nth(1).tap()
-    page.locator(f"{CARD} >> text=This is my prediction").tap()
+    page.locator(f"{CARD} >> role=button[name='This is my prediction']").tap()
     place(page, 3)
     assert page.locator(f"{CARD} select option").count() == 4
-    page.locator(f"{CARD} >> text=Stay with this run").tap()
+    page.locator(f"{CARD} >> role=button[name='Stay with this run']").tap()
     place(page, 4)
     assert page.get_attribute(".sl-lesson-gap", "data-right") == "true"
     context.close()
