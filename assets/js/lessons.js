@@ -124,14 +124,7 @@ export class Lessons {
     const place = `Page ${page + 1} of ${pages.length}`;
     const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
     this.card.replaceChildren(
-      h(
-        "header",
-        {},
-        heading,
-        h("span", { class: "sl-hint" }, place),
-        bar,
-        button("Leave the lesson", () => this.leave()),
-      ),
+      h("header", {}, heading, h("span", { class: "sl-hint" }, place), bar),
       h(
         "p",
         { class: "sl-lesson-text" },
@@ -150,7 +143,9 @@ export class Lessons {
   /** Brings the stage to where the page looks. */
   #show() {
     const { stage, trace } = this;
-    const { kind, at, by_clock: byClock = false, pins, highlight, question } = this.lesson.pages[this.page];
+    const { pages } = this.lesson;
+    const { kind, by_clock: byClock = false, pins, highlight, question } = pages[this.page];
+    const at = pages.slice(0, this.page + 1).findLast((page) => page.at !== undefined)?.at;
     if (stage.trace !== trace) stage.show(trace, { label: "In this lesson:" });
     stage.look({ byClock, pins: this.#pins(kind, pins, question) });
     if (at !== undefined) stage.look({ ...stage.view, step: Math.max(0, Math.ceil(at * (trace.last + 1)) - 1) });
@@ -302,13 +297,24 @@ export class Lessons {
     const { pages } = this.lesson;
     const last = this.page === pages.length - 1;
     const { kind } = pages[this.page];
+    const on = () => this.go(this.page + 1);
+    const main = { class: "sl-small sl-lesson-main" };
     const back = button("Back", () => this.go(this.page - 1), { disabled: this.page === 0 });
-    const next = last
-      ? button("End the lesson", () => this.leave())
-      : button(kind === "predict" || kind === "run" ? "Skip" : "Next", () => this.go(this.page + 1));
-    this.done = kind === "predict" ? button("This is my prediction", () => this.#predicted()) : null;
-    if (this.done) this.done.disabled = this.question.value === undefined;
-    return h("footer", {}, back, this.done, next);
+    const leave = button("Leave the lesson", () => this.leave(), { class: "sl-small sl-lesson-leave" });
+    this.done = null;
+    if (kind === "predict") {
+      this.done = button("This is my prediction", () => this.#predicted(), main);
+      this.done.disabled = this.question.value === undefined;
+    }
+    if (last)
+      return h(
+        "footer",
+        {},
+        back,
+        button("End the lesson", () => this.leave(), main),
+      );
+    const skips = kind === "predict" || kind === "run";
+    return h("footer", {}, back, this.done, skips ? button("Skip", on) : button("Next", on, main), leave);
   }
 
   #predicted() {

@@ -101,9 +101,7 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
         "work",
         "too-early",
     }
-    page.click(
-        "[aria-label='Begin lesson: Where the work goes'], [aria-label='Go on with lesson: Where the work goes']"
-    )
+    page.click("[aria-label$='lesson: Is there a better rule?']")
     until(page, "document.querySelector('.sl-status').textContent.includes('about other contestants')")
 
 
