@@ -314,7 +314,14 @@ export class Lessons {
         button("End the lesson", () => this.leave(), main),
       );
     const skips = kind === "predict" || kind === "run";
-    return h("footer", {}, back, this.done, skips ? button("Skip", on) : button("Next", on, main), leave);
+    return h(
+      "div",
+      { class: "sl-lesson-steps" },
+      back,
+      this.done,
+      skips ? button("Skip", on) : button("Next", on, main),
+      leave,
+    );
   }
 
   #predicted() {

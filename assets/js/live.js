@@ -310,6 +310,7 @@ class Live {
 
   /** Starts a run of its own with the prompt of another one. */
   raceLike({ header: { model, prompt, prompt_tokens } }, contestants) {
+    this.branching = null;
     this.#started();
     const lanes = contestants.map((contestant) => ({ ...contestant, skip: 0 }));
     this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });

@@ -171,6 +171,17 @@ def test_by_keyboard_alone(page: Page, app: App) -> None:
     place(page, 6)
 
 
+def test_in_presenter_mode(page: Page, app: App) -> None:
+    """The buttons and the grids are in sight on the small projector."""
+    page.set_viewport_size({"width": 1024, "height": 768})
+    page.goto(f"{app.url}/?lesson=work&page=3&present")
+    until(page, "window.surelock?.stage.lessons.open")
+    for what in (f"{CARD} >> role=button[name='Skip']", "canvas.sl-grid >> nth=0", ".sl-play"):
+        box = page.locator(what).bounding_box()
+        assert box and box["y"] < 768 - 20 and box["height"] > 20, what
+    assert page.is_hidden(".sl-gauges") and page.is_hidden(".sl-narrator-box")
+
+
 def tab_to(page: Page, text: str) -> None:
     for _ in range(20):
         page.keyboard.press("Tab")
