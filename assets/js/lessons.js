@@ -308,8 +308,8 @@ export class Lessons {
     }
     if (last)
       return h(
-        "footer",
-        {},
+        "div",
+        { class: "sl-lesson-steps" },
         back,
         button("End the lesson", () => this.leave(), main),
       );
