@@ -4,12 +4,12 @@
 /** Links longer than this are not put into the address: servers refuse them. */
 const LONGEST = 7000;
 
-const VIEW = ["step", "pins", "race"];
+const VIEW = ["step", "pins", "race", "colour"];
 const PAGE = ["present", "embed", "lanes", "lesson", "page", "__theme"]; // of the page itself, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
-/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock} as far as it is said, problem: a sentence or ""}. */
+/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, problem: a sentence or ""}. */
 export function readAddress(search) {
   const query = new URLSearchParams(search);
   const view = {};
@@ -28,18 +28,20 @@ export function readAddress(search) {
     if (["clock", "steps"].includes(query.get("race"))) view.byClock = query.get("race") === "clock";
     else wrong.push("race");
   }
+  if (query.has("colour")) view.colour = query.get("colour");
   for (const name of [...VIEW, ...PAGE]) query.delete(name);
   const problem = wrong.length ? `The link is damaged at ${wrong.join(" and ")}; the rest of it holds.` : "";
   return { settings: query.toString(), view, problem };
 }
 
 /** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
-export function writeAddress(settings, { step = -1, pins = [], byClock = true }, search = "") {
+export function writeAddress(settings, { step = -1, pins = [], byClock = true, colour = "state" }, search = "") {
   const query = new URLSearchParams(settings.length > LONGEST ? "" : settings);
   for (const [name, value] of new URLSearchParams(search)) if (PAGE.includes(name)) query.set(name, value);
   if (step >= 0) query.set("step", step + 1);
   if (pins.length) query.set("pins", pins.join(","));
   if (!byClock) query.set("race", "steps");
+  if (colour !== "state") query.set("colour", colour);
   return query.toString();
 }
 

@@ -96,7 +96,7 @@ class Live {
 
   /** Sentences about the link come from here and from the server, in any order. */
   #tell(...sentences) {
-    this.told = [...(this.told ?? []), ...sentences].filter(Boolean);
+    this.told = [...new Set([...(this.told ?? []), ...sentences])].filter(Boolean); // a message may come twice at first
     if (!this.run) this.stage.say(this.told.join(" "));
   }
 

@@ -75,12 +75,16 @@ function alone(trace, lane, step) {
 
 function beside(trace, lane, step) {
   const { flopsShare, speed, damage, same } = trace.totals(lane, step);
-  const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${pace(speed, flopsShare)}.`;
+  const fast = timedTogether(lane, trace.reference) ? pace(speed, flopsShare) : "; they were not timed side by side";
+  const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${fast}.`;
   const text = same.whole
     ? "They wrote the same text."
     : `It wrote ${sameText(same)}${same.words ? ", then another" : ""}.`;
   return `${told} ${text}${damaged(damage)}`;
 }
+
+/** Whether two lanes took turns in the same run: the times of others do not compare. */
+const timedTogether = ({ source: a }, { source: b }) => a?.run === b?.run && a?.document === b?.document;
 
 function pace(speed, share) {
   if (!Number.isFinite(speed)) return "";

@@ -26,18 +26,29 @@ export function words(trace, lane, t) {
   return found;
 }
 
+/** How many words two lists have alike at their start, and, of the rest, at their end. */
+function alikeAtEnds(a, b) {
+  const most = Math.min(a.length, b.length);
+  let [head, tail] = [0, 0];
+  while (head < most && a[head].text === b[head].text) head++;
+  while (tail < most - head && a.at(-1 - tail).text === b.at(-1 - tail).text) tail++;
+  return [head, tail];
+}
+
 /** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
 export function align(a, b) {
+  const [head, tail] = alikeAtEnds(a, b);
+  const [rows, columns] = [a.length - tail, b.length - tail];
   const same = (i, j) => a[i].text === b[j].text;
-  const width = b.length + 1;
-  const length = new Uint16Array((a.length + 1) * width);
-  for (let i = a.length - 1; i >= 0; i--)
-    for (let j = b.length - 1; j >= 0; j--)
+  const width = columns + 1;
+  const length = new Uint16Array((rows + 1) * width); // of what is between head and tail
+  for (let i = rows - 1; i >= head; i--)
+    for (let j = columns - 1; j >= head; j--)
       length[i * width + j] = same(i, j)
         ? length[(i + 1) * width + j + 1] + 1
         : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
-  const shared = [a.map(() => false), b.map(() => false)];
-  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+  const shared = [a, b].map((list) => list.map((_, i) => i < head || i >= list.length - tail));
+  for (let i = head, j = head; i < rows && j < columns; ) {
     if (same(i, j)) {
       shared[0][i++] = true;
       shared[1][j++] = true;

@@ -14,9 +14,10 @@ export class Raster {
     this.canvas = h("canvas", { class: "sl-raster", role: "img" });
     this.cursor = h("div", { class: "sl-raster-cursor" });
     this.node = h("div", { class: "sl-raster-box" }, this.canvas, this.cursor);
-    this.canvas.addEventListener("click", ({ offsetX }) =>
-      onSeek(Math.floor((offsetX / this.canvas.clientWidth) * this.columns)),
-    );
+    this.canvas.addEventListener("click", ({ clientX }) => {
+      const { left, width } = this.canvas.getBoundingClientRect();
+      onSeek(Math.floor(((clientX - left) / width) * this.columns));
+    });
   }
 
   moveTo(step) {

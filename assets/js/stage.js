@@ -2,40 +2,26 @@
 
 import { Analysis } from "./analysis.js";
 import { chapters, writtenAt } from "./chapters.js";
-import { laneClock } from "./clock.js";
 import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
-import { choiceText, judgements, sentence } from "./described.js";
-import {
-  count,
-  h,
-  inView,
-  percent,
-  perFrame,
-  reducedMotion,
-  sameText,
-  setText,
-  throttle,
-  watchView,
-  zoomOf,
-} from "./dom.js";
+import { count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "./dom.js";
 import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
 import { explained } from "./glossary.js";
-import { Grid } from "./grid.js";
 import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
 import { KeyHelp } from "./keyhelp.js";
-import { gridKeys, timelineKeys } from "./keys.js";
+import { timelineKeys } from "./keys.js";
 import { Lessons } from "./lessons.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
 import { isNarrow, LaneSwitch, Sheet } from "./phone.js";
 import { Presenter } from "./presenter.js";
-import { forkOf, prose, writeProse } from "./prose.js";
-import { Raster } from "./raster.js";
+import { forkOf } from "./prose.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
+import { Side } from "./side.js";
+import { summary } from "./spoken.js";
 import { tabs } from "./tabs.js";
 import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
@@ -131,6 +117,7 @@ export class Stage {
             this.add(trace, "imported");
             this.show(trace, { label: "Imported run:" });
             this.say(trace.view ? this.look(trace.view) : "");
+            this.onView();
           }
         : null,
     });
@@ -145,7 +132,12 @@ export class Stage {
     this.narrator = h("p", { class: "sl-narrator" });
     this.narratorRoom = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
-    this.colouring = new ColourBy({ onChange: () => this.redraw() });
+    this.colouring = new ColourBy({
+      onChange: () => {
+        this.redraw();
+        this.onView();
+      },
+    });
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
     this.lanes = new LaneSwitch(this.grids);
@@ -246,13 +238,14 @@ export class Stage {
   /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
   get view() {
     const { step, byClock } = this.timeline;
-    return { step, pins: [...this.pins.keys()], byClock };
+    return { step, pins: [...this.pins.keys()], byClock, colour: this.colourBy };
   }
 
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
-  look({ step, pins = [], byClock = this.timeline.byClock }) {
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
     const { n, last } = this.trace;
     this.timeline.setRace(byClock);
+    this.colourBy = colour;
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
     this.pins = new Map(there.map((cell, colour) => [cell, colour]));
     this.hover = there.at(-1) ?? -1;
@@ -261,6 +254,7 @@ export class Stage {
     const missing = [];
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
+    if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
     return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
   }
 
@@ -268,7 +262,7 @@ export class Stage {
   lanesChanged() {
     const { trace } = this;
     setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
-    this.sides = trace.lanes.map((lane, i) => this.#side(lane, i));
+    this.sides = trace.lanes.map((lane, i) => new Side(lane, i, this, (canvas) => this.long.around(canvas)));
     this.grids.dataset.lanes = trace.lanes.length;
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
     this.long.load(
@@ -391,6 +385,7 @@ export class Stage {
   #reveal(trace, label = "") {
     this.show(trace, { label });
     this.root.scrollIntoView({ block: "start" });
+    this.onView();
   }
 
   async #fetchTop(fetchTop, lane, cell, step) {
@@ -404,91 +399,13 @@ export class Stage {
     return found;
   }
 
-  #side(lane, index) {
-    const canvas = h("canvas", {
-      class: "sl-grid",
-      tabindex: 0,
-      role: "application",
-      "aria-roledescription": "token grid",
-      "aria-label": lane.name,
-      "data-lane": lane.id,
-    });
-    const { reference } = this.trace;
-    const text = h("p", { class: "sl-text", dir: "auto" });
-    const choose = h(
-      "button",
-      {
-        type: "button",
-        class: "sl-refer",
-        "aria-pressed": String(lane === reference),
-        title: "Show everything beside this one",
-        onclick: () => this.refer(lane),
-      },
-      lane === reference ? "reference" : "make reference",
-    );
-    const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
-    const reading = h("summary", {}, "The text");
-    const clock = h("span", { class: "sl-lane-clock" });
-    const raster = new Raster(lane, { onSeek: (step) => this.timeline.seek(step) });
-    const box = this.long.around(canvas);
-    const side = { lane, canvas, box, text, reading, clock, raster, grid: new Grid(canvas), labels: { count: -2 } };
-    side.node = h(
-      "article",
-      { class: `sl-side sl-lane-${index + 1}`, "data-reference": this.trace.lanes.length > 1 && lane === reference },
-      h("header", {}, h("h2", {}, lane.name), clock, this.trace.lanes.length > 1 ? choose : null, told),
-      box,
-      raster.node,
-      h("details", { class: "sl-reading", open: true }, reading, text),
-    );
-    const at = ({ clientX, clientY }) => {
-      const { left, top } = canvas.getBoundingClientRect();
-      const zoom = zoomOf(canvas); // browsers do not agree on offsetX in a magnified element
-      return side.grid.box ? side.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
-    };
-    canvas.addEventListener(
-      "pointermove",
-      (event) => event.pointerType !== "touch" && this.#point(side, at(event), event),
-    );
-    canvas.addEventListener("pointerdown", ({ pointerType }) => {
-      side.touched = pointerType === "touch";
-    });
-    canvas.addEventListener("pointerleave", () => {
-      this.tip.hidden = true;
-    });
-    canvas.addEventListener("click", (event) => {
-      const cell = at(event);
-      if (cell >= 0 && this.trace) this.#press(side, cell, side.touched);
-    });
-    canvas.addEventListener("blur", () => this.announceLater());
-    canvas.addEventListener("focus", () => {
-      if (this.hover < 0 && this.trace && canvas.matches(":focus-visible"))
-        this.#focusCell(side, this.trace.promptLength);
-    });
-    side.node.addEventListener("toggle", () => this.redraw(), true);
-    gridKeys(canvas, {
-      cell: () => this.hover,
-      count: () => this.trace?.n ?? 0,
-      columns: () => side.grid.box.columns,
-      move: (cell) => this.#focusCell(side, cell),
-      pin: (cell) => this.#press(side, cell, false),
-    });
-    return side;
-  }
-
   /** A click or Enter pins a cell; of a finger's taps the first one shows it. */
-  #press(side, cell, touched) {
+  press(side, cell, touched) {
     const shows = touched && cell !== this.tapped;
     this.hover = this.tapped = cell;
     if (shows) this.redraw();
     else this.pin(cell);
-    this.sheet.open(this.#place(side, cell));
-  }
-
-  /** Where a cell is in the window. */
-  #place(side, cell) {
-    const [, top, , height] = side.grid.rect(cell);
-    const edge = side.canvas.getBoundingClientRect().top;
-    return { top: edge + top, bottom: edge + top + height };
+    this.sheet.open(side.place(cell));
   }
 
   #forget() {
@@ -499,11 +416,12 @@ export class Stage {
   /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
   #makeRoom() {
     const { trace } = this;
-    setText(this.narratorRoom, trace.count ? verdict(trace) : "");
+    setText(this.narratorRoom, trace.lanes.every(({ count: steps }) => steps) ? verdict(trace) : "");
   }
 
-  #point(side, cell, event) {
-    if (!this.trace || cell < 0) {
+  /** The pointer is on a cell of a side, or on none. */
+  point(side, cell, event) {
+    if (cell < 0) {
       this.tip.hidden = true;
       return;
     }
@@ -520,7 +438,7 @@ export class Stage {
     }
   }
 
-  #focusCell(side, cell) {
+  focusCell(side, cell) {
     this.hover = cell;
     this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
@@ -550,11 +468,7 @@ export class Stage {
 
   #resize() {
     if (!this.trace) return;
-    for (const side of this.sides) {
-      const width = side.canvas.clientWidth;
-      if (width) side.grid.resize(this.trace.n, width, this.colours, { whole: this.long.whole });
-      side.labels.count = -2; // with words, or without
-    }
+    for (const side of this.sides) side.resize(this.trace.n, this.colours, { whole: this.long.whole });
     this.long.measure();
     this.redraw();
   }
@@ -564,31 +478,22 @@ export class Stage {
     const { trace } = this;
     if (!trace || !this.sides.length || !this.sides.every(({ grid }) => grid.box)) return;
     const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
-    for (const side of this.sides) this.#label(side, step);
+    for (const side of this.sides) side.label(trace, step);
     const base = this.sides.find(({ lane }) => lane === trace.reference);
-    const written = this.sides.at(-1).lane;
-    this.long.follow(step, written.steps[written.clamp(step)]?.unmasked ?? [], this.sides[0].grid);
+    const { lane: last } = this.sides.at(-1);
+    this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], this.sides[0].grid);
     for (const side of this.sides) {
-      const { lane, grid, labels } = side;
-      const t = trace.reached(lane, step);
-      grid.draw({
-        lane,
+      const t = trace.reached(side.lane, step);
+      side.draw(trace, step, {
         step: t,
-        states: this.epsilon.states(lane, t),
-        values: this.colouring.values(lane, t),
-        seen: this.long.seen(grid),
-        tokens: labels.tokens,
+        states: this.epsilon.states(side.lane, t),
+        values: this.colouring.values(side.lane, t),
+        seen: this.long.seen(side.grid),
         other: side === base ? null : base.labels.tokens,
-        promptLength: trace.promptLength,
-        labels: labels.list,
         fresh: lit,
         hover: this.hover,
         pins: this.pins,
       });
-      setText(side.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
-      if (side.node.querySelector("details").open) this.#write(side, step);
-      setText(side.clock, laneClock(trace, lane, step));
-      side.raster.moveTo(step);
     }
     setText(this.narrator, narrate(trace, step, this.chapters));
     this.gauges.draw(trace, step);
@@ -602,62 +507,22 @@ export class Stage {
     if (!this.timeline.playing) this.announceLater();
   }
 
-  /** What a side's cells say at a step, worked out once. */
-  #label(side, step) {
-    const t = this.trace.reached(side.lane, step);
-    if (side.labels.count === t) return;
-    const tokens = side.lane.tokens(t);
-    const list = side.grid.box.text ? this.trace.pieces.labels(tokens, this.trace.eosId) : [];
-    side.labels = { count: t, list, tokens };
-  }
-
-  /** The text of a side, worked out once for what it and the reference have written. */
-  #write(side, step) {
-    const { lane } = side;
-    const { reference } = this.trace;
-    const [own, other] = [lane, reference].map((each) => this.trace.reached(each, step));
-    const written = [own, lane.count, reference.id, other].join();
-    if (side.written === written) return;
-    side.written = written;
-    writeProse(side.text, prose(this.trace, lane, step), () => this.#toFork(lane, step));
-  }
-
   /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */
-  #toFork(lane, step) {
+  toFork(side, step) {
     const { trace } = this;
-    const { position } = forkOf(trace, lane, step);
+    const { position } = forkOf(trace, side.lane, step);
     this.hover = position;
-    this.timeline.seek(writtenAt(trace, lane, position));
-    const side = this.sides.find((each) => each.lane === lane);
-    if (isNarrow()) this.sheet.open(this.#place(side, position));
+    this.timeline.seek(writtenAt(trace, side.lane, position));
+    if (isNarrow()) this.sheet.open(side.place(position));
     else this.inspector.node.scrollIntoView({ block: "nearest" });
   }
 
   /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */
   #announce() {
-    const { trace } = this;
-    if (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")) return;
+    if (!this.trace || (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")))
+      return;
     const { step } = this.timeline;
-    if (!trace?.reference.at(trace.reached(trace.reference, step))) return;
-    const others = trace.lanes.length > 1 ? trace.lanes.filter((lane) => lane !== trace.reference) : trace.lanes;
-    const told = others.map((lane) => {
-      const now = trace.totals(lane, step);
-      if (!now) return "";
-      const { flopsShare, locked, damage, same } = now;
-      const beside = lane === trace.reference ? "computing every position" : trace.reference.name;
-      return (
-        `${lane.name}: ${locked} of ${trace.n} positions locked, ${percent(flopsShare)} of the computation of ${beside} so far, ` +
-        `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
-      );
-    });
-    setText(this.summary, `Step ${step + 1} of ${trace.last + 1}. ${told.join(" ")}`);
-    for (const { canvas, lane } of this.sides) {
-      const states = lane.row(trace.reached(lane, step));
-      const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
-      canvas.setAttribute(
-        "aria-label",
-        `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`,
-      );
-    }
+    setText(this.summary, summary(this.trace, step));
+    for (const side of this.sides) side.name(this.trace, step);
   }
 }

@@ -75,8 +75,8 @@ export class Timeline {
       "select",
       { class: "sl-speed sl-race", "aria-label": "Race", title: "By the clock or step by step (S)" },
       [
-        ["clock", "by the clock"],
-        ["steps", "step by step"],
+        ["clock", "by clock"],
+        ["steps", "by step"],
       ].map(([value, text]) => h("option", { value }, text)),
     );
     this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));

@@ -33,9 +33,9 @@ rows: share of the rows that a run computes (probes count). error: commit error,
 over openings with its standard error; median: over openings. large: share of the commits above .1 nats; changed: whose
 most likely token is another one. At a target share of rows a rule is a mixture of two of its thresholds, weighted so
 that the other half of the openings has that share: nothing that is reported chose anything. over_paper: ratio to the
-paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age: by a paired difference at the
-95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per character;
-bits_change: paired with the unlocked run's."""
+paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired
+difference at the 95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per
+character; bits_change: paired with the unlocked run's."""
 
 JUDGE_NOTE = (
     judged.NOTE
@@ -43,7 +43,8 @@ JUDGE_NOTE = (
 )
 
 TARGETS = (0.52, 0.56, 0.60, 0.65)
-_PAPER, _AGE, _EVERY = "the paper's rule", "by age", "every position"
+_PAPER, _AGE, _CHANCE, _EVERY = "the paper's rule", "by age", "by chance", "every position"
+_OTHERS = {"paper": _PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
 _LOOKED_AT = 2  # of so many steps the shadow looks at one
 
@@ -79,7 +80,7 @@ RULES: dict[str, list[Record]] = {
     "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
     "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
     _AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
-    "by chance": [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
+    _CHANCE: [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
     "dual cache": [{"kind": "block_cache", "dual": True}],
     "delayed cache": [{"kind": "delayed_cache"}],
@@ -98,11 +99,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "page": _SAMPLER | {"block_length": 32},
     "whole canvas": _SAMPLER,
     "greedy": {"gen_length": 128, "unmask": "low_confidence", "block_length": 32},
-    "greedy, whole canvas": {"gen_length": 128, "unmask": "low_confidence"},
     "temperature 1": _SAMPLER | {"temperature": 1.0, "block_length": 32},
-    "temperature 1, whole canvas": _SAMPLER | {"temperature": 1.0},
     "256 tokens": _SAMPLER | {"gen_length": 256, "block_length": 32},
-    "256 tokens, whole canvas": _SAMPLER | {"gen_length": 256},
 }
 
 
@@ -128,8 +126,8 @@ def _cells(
 
 GRIDS: dict[str, list[Cell]] = {
     "stories": [
-        *_cells(["page"], (0, 16), (48, 48), 16),
-        *_cells(["whole canvas"], (0, 16), (48, 32), 16),
+        *_cells(["page"], (0, 16), (48, 32), 16),
+        *_cells(["whole canvas"], (0, 16), (48, 16), 16),
         *_cells(list(SETTINGS)[2:], (0, 8), (48, 8), 8, FEW),
     ],
     "paper": [
@@ -201,7 +199,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
 
 #: Columns that only the rows of a target have.
 _COMPARED = dict.fromkeys(
-    ("target", "over_paper", "over_paper_se", "minus_paper", "minus_paper_se", "minus_age", "minus_age_se")
+    ("target", "over_paper", "over_paper_se", *(f"minus_{name}{end}" for name in _OTHERS for end in ("", "_se")))
 )
 
 
@@ -219,9 +217,9 @@ def table(records: list[Record]) -> pd.DataFrame:
         rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in RULES}
         rows += [{"setting": setting, **row} for row in _setting(rules)]
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
-    tried = int(frame[["minus_paper", "minus_age"]].notna().sum().sum())
+    tried = int(frame[[f"minus_{other}" for other in _OTHERS]].notna().sum().sum())
     z = NormalDist().inv_cdf(1 - 0.05 / max(1, tried) / 2)
-    for other in ("paper", "age"):
+    for other in _OTHERS:
         difference, error = frame.pop(f"minus_{other}"), frame.pop(f"minus_{other}_se")
         told = np.where(difference + z * error < 0, "yes", np.where(difference - z * error > 0, "worse", "no"))
         frame[f"beats_{other}"] = np.where(difference.notna(), told, "")
@@ -302,7 +300,7 @@ def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
         error = estimates.mean(point.errors)
         row = {"rule": rule, "target": target, "rows": point.rows.value}
         row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
-        for short, name in (("paper", _PAPER), ("age", _AGE)):
+        for short, name in _OTHERS.items():
             if name not in points or name == rule:
                 continue
             difference = estimates.difference(error, estimates.mean(points[name].errors))

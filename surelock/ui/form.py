@@ -15,7 +15,7 @@ from surelock.decoding.described import presets_for
 from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
 from surelock.trace.contestants import MOST
-from surelock.ui.models import Models, NotReady
+from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
 from surelock.ui.wording import in_words
@@ -189,11 +189,14 @@ class Form:
 
     def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[int | None, int]:
         """How many tokens a prompt has, None where that is not known; how many positions there are."""
-        try:
-            lm = self.models.get(label)
-            return len(prompt_tokens(lm, prompt, chat)), min(self.most, lm.network.config.max_length)
-        except (NotReady, ValueError):
+        lm = self.models.ready(label)
+        if lm is None:
             return None, self.most
+        most = min(self.most, lm.network.config.max_length)
+        try:
+            return len(prompt_tokens(lm, prompt, chat)), most
+        except ValueError:
+            return None, most
 
     def _measured(self, label: str, prompt: str, chat: bool) -> str:
         """What is said beside the prompt: its length, and whether anything fits beside it."""

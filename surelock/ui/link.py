@@ -14,7 +14,7 @@ from surelock.ui.schedule import SHARED, Fitted
 
 #: What the browser alone reads of the address.
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "lanes"}
-_OTHERS = {"model", "prompt", "chat", "contestants", "compute", "unmask"}
+_OTHERS = {"model", "prompt", "chat", "contestants"}
 MOST_TOLD = 4
 
 
@@ -77,7 +77,9 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any
     """Each setting as its description says; what cannot be read, or is more than the page offers, is left out."""
     known = flat_settings()
     for name, text in present_names(query).items():
-        if name in known:
+        if name in ("compute", "unmask"):
+            link.settings[name] = text
+        elif name in known:
             try:
                 link.settings[name] = read_text(name, text)
             except ValueError:
@@ -104,7 +106,7 @@ def read_text(name: str, text: str) -> Any:
 def _read_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
     """Who races: the link's `contestants` or, in a link of the first edition, its rule beside every position."""
     if "contestants" not in query:
-        link.lanes = _former_lanes(link, query, taken)
+        link.lanes = _former_lanes(link, taken)
         return
     try:
         link.lanes = json.loads(query["contestants"])
@@ -118,10 +120,9 @@ def _read_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) 
         link.lanes = link.lanes[:MOST]
 
 
-def _former_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> Any:
+def _former_lanes(link: Link, taken: Mapping[str, Any]) -> Any:
     how = {name for name, each in flat_settings().items() if each.kind} | {"compute", "unmask"}
-    chosen = {name: text for name, text in present_names(query).items() if name in ("compute", "unmask")}
-    asked = {name: value for name, value in link.settings.items() if name in how} | chosen
+    asked = {name: value for name, value in link.settings.items() if name in how}
     if not asked:
         return None
     suits = {name: value for name, value in present_names(taken).items() if name in how}

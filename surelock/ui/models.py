@@ -72,6 +72,10 @@ class Models:
         waited = time.monotonic() - self._started[label]
         raise NotReady(f"The model {label} is still loading ({waited:.0f} s so far); press Run again in a moment.")
 
+    def ready(self, label: str) -> LanguageModel | None:
+        """The model if it is loaded; starts nothing."""
+        return self._loaded.get(label)
+
     def state(self, label: str) -> str:
         """'ready', 'loading', or why it cannot be used."""
         if label in self._loaded:

@@ -16,7 +16,7 @@ ESTIMATE = "Estimate: later steps would change"
 
 def recorded(page: Page, app: App) -> None:
     """The recorded run, at a step in its middle, with its curves drawn and in sight."""
-    page.goto(app.url)
+    page.goto(f"{app.url}/?race=steps")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     seek(page, 60)
     page.evaluate("surelock.stage.curves.node.scrollIntoView()")
@@ -34,7 +34,8 @@ def locked_shown(page: Page) -> int:
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     recorded(page, app)
     assert "opinion changed since the last step" in page.inner_text(".sl-figure >> nth=0")
-    page.evaluate("() => { surelock.stage.pin(16); surelock.stage.pin(40); }")
+    locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
+    page.evaluate(f"() => {{ for (const p of [16, [...Array(128).keys()].find({locks})]) surelock.stage.pin(p); }}")
     until(page, "document.querySelector('.sl-plot').data?.filter(({ mode }) => mode === 'markers').length >= 2")
     word, lock = page.evaluate(
         "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
@@ -53,7 +54,8 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert "SureLock, median of all written" in names and "SureLock, median of the computed" in names
     assert "Every position, median of all written" not in names, "it leaves nothing out"
     first = page.evaluate(
-        "surelock.stage.trace.reference.steps.findIndex(({ unmasked }) => unmasked.some((p) => p >= 12 + 32))"
+        "(({ reference, promptLength }) => reference.steps.findIndex(({ unmasked }) =>"
+        " unmasked.some((p) => p >= promptLength + 32)))(surelock.stage.trace)"
     )
     layout = page.evaluate(
         "(({ shapes, annotations }) => ({ shapes, annotations }))(document.querySelector('.sl-plot').layout)"

@@ -103,7 +103,9 @@ def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
     holder.start()
     visit(page, app.url)
     page.click("#sl-run")
-    page.wait_for_function("/Waiting for the device: 1 run before yours/.test(document.querySelector('.sl-status').textContent)")
+    page.wait_for_function(
+        "/Waiting for the device: 1 run before yours/.test(document.querySelector('.sl-status').textContent)"
+    )
     wait_for_run(page)
     holder.join(90)
     first.close()

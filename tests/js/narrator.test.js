@@ -53,6 +53,8 @@ test("the verdict has both subjects, and says when it was slower", () => {
   assert.match(told({ errors: 0 }), /Nothing was left out that a choice could depend on\.$/);
   const trace = raced();
   assert.equal(narrate(trace, 2), verdict(trace));
+  trace.lanes[1].source = { run: "another" };
+  assert.match(verdict(trace), /did 80 % of the work of “All”; they were not timed side by side\./);
 });
 
 test("a lane alone is told beside computing everything", () => {

@@ -1,0 +1,144 @@
+// One lane on the stage: its name and clock, its grid, its raster, its text.
+
+import { Clock } from "./clock.js";
+import { choiceText, judgements, sentence } from "./described.js";
+import { h, setText, zoomOf } from "./dom.js";
+import { Grid } from "./grid.js";
+import { gridKeys } from "./keys.js";
+import { prose, writeProse } from "./prose.js";
+import { Raster } from "./raster.js";
+import { gridName } from "./spoken.js";
+
+export class Side {
+  /** stage: what a side asks of the stage it stands on, and tells it. around(canvas) gives the box that the grid is seen in. */
+  constructor(lane, index, stage, around) {
+    const { trace } = stage;
+    Object.assign(this, { lane, stage, labels: { count: -2 } });
+    this.canvas = h("canvas", {
+      class: "sl-grid",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "token grid",
+      "aria-label": lane.name,
+      "data-lane": lane.id,
+    });
+    this.grid = new Grid(this.canvas);
+    this.box = around(this.canvas);
+    this.clock = new Clock(lane);
+    this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
+    this.text = h("p", { class: "sl-text", dir: "auto" });
+    this.reading = h("summary", {}, "The text");
+    this.details = h("details", { class: "sl-reading", open: true }, this.reading, this.text);
+    const refers = trace.lanes.length > 1 && lane === trace.reference;
+    this.node = h(
+      "article",
+      { class: `sl-side sl-lane-${index + 1}`, "data-reference": refers },
+      this.#head(trace),
+      this.box,
+      this.raster.node,
+      this.details,
+    );
+    this.#listen();
+  }
+
+  #head({ lanes, reference }) {
+    const { lane, stage } = this;
+    const mine = lane === reference;
+    const choose = h(
+      "button",
+      {
+        type: "button",
+        class: "sl-refer",
+        "aria-pressed": String(mine),
+        title: "Show everything beside this one",
+        onclick: () => stage.refer(lane),
+      },
+      mine ? "reference" : "make reference",
+    );
+    const told = h("p", { title: choiceText(lane.contestant) }, sentence(lane.contestant, reference.contestant));
+    return h("header", {}, h("h2", {}, lane.name), this.clock.node, lanes.length > 1 ? choose : null, told);
+  }
+
+  #listen() {
+    const { canvas, stage } = this;
+    canvas.addEventListener(
+      "pointermove",
+      (event) => event.pointerType !== "touch" && stage.point(this, this.#at(event), event),
+    );
+    canvas.addEventListener("pointerdown", ({ pointerType }) => {
+      this.touched = pointerType === "touch";
+    });
+    canvas.addEventListener("pointerleave", () => stage.point(this, -1));
+    canvas.addEventListener("click", (event) => {
+      const cell = this.#at(event);
+      if (cell >= 0) stage.press(this, cell, this.touched);
+    });
+    canvas.addEventListener("blur", () => stage.announceLater());
+    canvas.addEventListener("focus", () => {
+      if (stage.hover < 0 && canvas.matches(":focus-visible")) stage.focusCell(this, stage.trace.promptLength);
+    });
+    this.details.addEventListener("toggle", () => stage.redraw());
+    gridKeys(canvas, {
+      cell: () => stage.hover,
+      count: () => stage.trace.n,
+      columns: () => this.grid.box.columns,
+      move: (cell) => stage.focusCell(this, cell),
+      pin: (cell) => stage.press(this, cell, false),
+    });
+  }
+
+  /** The cell under the pointer, -1 where there is none. */
+  #at({ clientX, clientY }) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    const zoom = zoomOf(this.canvas); // browsers do not agree on offsetX in a magnified element
+    return this.grid.box ? this.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
+  }
+
+  /** Where a cell is in the window. */
+  place(cell) {
+    const [, top, , height] = this.grid.rect(cell);
+    const edge = this.canvas.getBoundingClientRect().top;
+    return { top: edge + top, bottom: edge + top + height };
+  }
+
+  resize(n, colours, how) {
+    const width = this.canvas.clientWidth;
+    if (width) this.grid.resize(n, width, colours, how);
+    this.labels.count = -2; // with words, or without
+  }
+
+  /** What the cells say at the cursor's step, worked out once. */
+  label(trace, step) {
+    const t = trace.reached(this.lane, step);
+    if (this.labels.count === t) return;
+    const tokens = this.lane.tokens(t);
+    const list = this.grid.box.text ? trace.pieces.labels(tokens, trace.eosId) : [];
+    this.labels = { count: t, list, tokens };
+  }
+
+  /** All of it at the cursor's step. view: what the grid is told beside its own. */
+  draw(trace, step, view) {
+    const { lane, labels } = this;
+    const { list, tokens } = labels;
+    this.grid.draw({ lane, tokens, labels: list, promptLength: trace.promptLength, ...view });
+    setText(this.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
+    if (this.details.open) this.#write(trace, step);
+    this.clock.draw(trace, step);
+    this.raster.moveTo(step);
+  }
+
+  /** The text, worked out once for what the lane and the reference have written. */
+  #write(trace, step) {
+    const { lane } = this;
+    const [own, other] = [lane, trace.reference].map((each) => trace.reached(each, step));
+    const written = [own, lane.count, trace.reference.id, other].join();
+    if (this.written === written) return;
+    this.written = written;
+    writeProse(this.text, prose(trace, lane, step), () => this.stage.toFork(this, step));
+  }
+
+  /** Says in the grid's name what it shows. */
+  name(trace, step) {
+    this.canvas.setAttribute("aria-label", gridName(this.lane, trace.reached(this.lane, step)));
+  }
+}

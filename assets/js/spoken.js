@@ -1,0 +1,28 @@
+// What a screen reader is told of the grids.
+
+import { percent, sameText } from "./dom.js";
+
+/** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
+export function summary(trace, step) {
+  const { reference, lanes } = trace;
+  if (trace.reached(reference, step) < 0) return "";
+  const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
+  const told = others.map((lane) => {
+    const now = trace.totals(lane, step);
+    if (!now) return "";
+    const { flopsShare, locked, damage, same } = now;
+    const beside = lane === reference ? "computing every position" : reference.name;
+    return (
+      `${lane.name}: ${locked} of ${trace.n} positions locked, ${percent(flopsShare)} of the computation of ${beside} so far, ` +
+      `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
+    );
+  });
+  return `Step ${step + 1} of ${trace.last + 1}. ${told.join(" ")}`;
+}
+
+/** A grid's own name: how many cells are in which state after a lane's step t. */
+export function gridName(lane, t) {
+  const states = lane.row(t);
+  const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
+  return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`;
+}
