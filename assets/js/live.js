@@ -8,7 +8,7 @@ import { reducedMotion, throttle } from "./dom.js";
 import { embed, embeddedLanes } from "./embed.js";
 import { phoneActions } from "./phone.js";
 import "./ready.js";
-import { recorded } from "./recorded.js";
+import { readRun, recorded } from "./recorded.js";
 import { addSkipLink } from "./skip.js";
 import { Stage } from "./stage.js";
 import { Store } from "./store.js";
@@ -44,6 +44,11 @@ class Live {
         this.#writeAddress();
       },
       onUse: (trace) => this.#use(trace),
+      lessons: {
+        recorded: (name) => (name === "stories" ? recorded : readRun(name)),
+        race: (trace, contestants) => this.raceLike(trace, contestants),
+        onPlace: (name, page) => this.#place(name, page),
+      },
       whatIf: {
         branch: (lane, event, name) => this.branch(lane, event, name),
         token: (text) => server.token(this.stage.trace.header.model.name, text),
@@ -86,6 +91,7 @@ class Live {
     const asks =
       own || back ? "" : "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
     this.#tell(problem, missing, asks);
+    this.stage.lessons.arrive(location.search);
   }
 
   /** Sentences about the link come from here and from the server, in any order. */
@@ -144,6 +150,15 @@ class Live {
     this.store.shown = { run: trace.key ?? null, query };
   }
 
+  /** The address says which page of which lesson is open. */
+  #place(name, page) {
+    const query = new URLSearchParams(location.search);
+    for (const part of ["lesson", "page"]) query.delete(part);
+    if (name) for (const [part, value] of Object.entries({ lesson: name, page: page + 1 })) query.set(part, value);
+    history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+    this.#writeAddress();
+  }
+
   /** The form's values after a visitor changed one of them. */
   edit(values) {
     if (!this.touched) return; // the page's own settling
@@ -164,7 +179,7 @@ class Live {
         { once: true, capture: true },
       );
     const again = () => {
-      if (touched || this.stage.trace !== trace) return;
+      if (touched || this.stage.trace !== trace || this.stage.lessons.open) return;
       const { timeline } = this.stage;
       if (!timeline.playing && timeline.atEnd) timeline.play();
       setTimeout(again, LOOP_PAUSE_MS);
@@ -291,6 +306,14 @@ class Live {
     const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
     const name = lane.name.replace(/, ε [^,]+/, "");
     this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
+  }
+
+  /** Starts a run of its own with the prompt of another one. */
+  raceLike({ header: { model, prompt, prompt_tokens } }, contestants) {
+    this.branching = null;
+    this.#started();
+    const lanes = contestants.map((contestant) => ({ ...contestant, skip: 0 }));
+    this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
   }
 
   /** Puts a run's model, prompt, settings and contestants into the form, as opening its link does. */

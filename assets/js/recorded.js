@@ -1,10 +1,12 @@
-// The recorded run, fetched and unpacked as soon as the page's head is read (see page_head): it is there when the stage is.
+// The recorded runs. The first is fetched and unpacked as soon as the page's head is read (see page_head): it is there
+// when the stage is.
 
 import { Trace, TraceError } from "./trace.js";
 
-async function read() {
+/** A promise of the trace in assets/runs/, or of null where it cannot be read. */
+export async function readRun(name) {
   try {
-    const answer = await fetch(new URL("../runs/stories.json", import.meta.url));
+    const answer = await fetch(new URL(`../runs/${name}.json`, import.meta.url));
     return answer.ok ? Trace.parse(await answer.json()) : null;
   } catch (error) {
     if (error instanceof TraceError || error instanceof SyntaxError || error instanceof TypeError) return null; // damaged, or no network
@@ -12,5 +14,4 @@ async function read() {
   }
 }
 
-/** A promise of the trace, or of null where it cannot be read. */
-export const recorded = read();
+export const recorded = readRun("stories");

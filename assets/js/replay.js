@@ -21,6 +21,7 @@ try {
   const asked = Object.keys(view).length ? view : trace.view;
   stage.show(embeddedLanes(trace), { play: !asked && !reducedMotion() });
   stage.say([problem, asked ? stage.look(asked) : ""].filter(Boolean).join(" "));
+  stage.lessons.arrive(location.search || location.hash.slice(1));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;
   stage.say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");

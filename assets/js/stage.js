@@ -12,6 +12,7 @@ import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
 import { KeyHelp } from "./keyhelp.js";
 import { timelineKeys } from "./keys.js";
+import { Lessons } from "./lessons.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
 import { isNarrow, LaneSwitch, Sheet } from "./phone.js";
@@ -60,7 +61,7 @@ function describe({ header: { model, contestants }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons, importing} */
   constructor(
     root,
     {
@@ -74,11 +75,16 @@ export class Stage {
       onRun = () => {},
       whatIf = null,
       onUse = null,
+      lessons = {},
       importing = true,
       about = ABOUT,
     } = {},
   ) {
-    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onView, onRun });
+    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
+    this.onView = () => {
+      onView();
+      this.lessons.looked();
+    };
     this.gauges = new Gauges();
     this.timeline = new Timeline({
       onMove: (step) => this.#draw(step),
@@ -118,6 +124,7 @@ export class Stage {
     this.resize = perFrame(() => this.#resize());
     const link = source.link && ((trace) => source.link(trace, this.view));
     this.handout = new Handout({ root, trace: () => this.trace, link });
+    this.lessons = new Lessons({ stage: this, ...lessons });
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
@@ -161,12 +168,14 @@ export class Stage {
     const panels = [
       ["Analysis", this.analysis.node, () => this.analysis.redraw()],
       ["Runs", this.runs.node, () => this.runs.draw()],
+      ["Lessons", this.lessons.node],
       ["Export", this.share.node],
       ["About", told],
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
       h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom),
+      this.lessons.card,
       this.gauges.node,
       h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
       this.status,
@@ -217,6 +226,7 @@ export class Stage {
     this.lanesChanged();
     this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.last) });
     if (play) this.timeline.play();
+    this.lessons.shown(trace);
   }
 
   /** Puts a run into the table. */
@@ -316,6 +326,7 @@ export class Stage {
     this.curves.redraw();
     this.analysis.redraw();
     this.drawRasters();
+    this.lessons.grew(this.trace);
   }
 
   finish() {
@@ -331,6 +342,7 @@ export class Stage {
     this.#markChapters();
     this.runs.draw();
     this.#announce();
+    this.lessons.finished(this.trace);
   }
 
   say(text, kind = "note") {

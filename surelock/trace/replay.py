@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from surelock.decoding.described import describe
+from surelock.trace.lessons import read_lessons
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TEMPLATE = Path(__file__).with_name("replay.html")
@@ -35,6 +36,11 @@ def described_script() -> str:
     return f'<script id="sl-settings" type="application/json">{embedded_json(describe())}</script>'
 
 
+def lessons_script() -> str:
+    """The lessons, where assets/js/lessons.js looks for them."""
+    return f'<script id="sl-lessons" type="application/json">{embedded_json(read_lessons())}</script>'
+
+
 def _module_map() -> str:
     """An import map that holds every module of the stage as a data: URL under ``surelock/NAME``."""
     modules = {}
@@ -51,7 +57,7 @@ def replay_shell() -> str:
     parts = {
         "__SURELOCK_CSS__": (ASSETS / "css" / "stage.css").read_text("utf-8"),
         "__SURELOCK_MODULES__": _module_map(),
-        "__SURELOCK_SETTINGS__": described_script(),
+        "__SURELOCK_SETTINGS__": described_script() + lessons_script(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
     }
     for hole, text in parts.items():

@@ -28,6 +28,22 @@ def take_any_number() -> None:
     gr.Slider.preprocess = lambda self, payload: payload
 
 
+class PagesOfLessons:
+    """Gradio 6.31 takes ``page`` in the address of ``/`` for one of its own pages, and answers that there is none. Here
+    it is a lesson's page, which is the browser's business. ASGI middleware.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request, ``/`` without ``page``."""
+        if scope["type"] == "http" and scope["path"] == "/":
+            kept = [part for part in scope["query_string"].split(b"&") if not part.startswith(b"page=")]
+            scope = {**scope, "query_string": b"&".join(kept)}
+        await self.app(scope, receive, send)
+
+
 class CalmFrames:
     """Gradio 6.31: its loading screen leaves a frame loop running (see ``load/frames.js``), and what it is given as
     ``head`` comes too late, its own scripts have run by then: also for what keeps an early press of Run until the page

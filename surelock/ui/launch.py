@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradio.themes import Default
 from starlette.middleware import Middleware
 
-from surelock.ui.gradio_patches import CalmFrames
+from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons
 from surelock.ui.layout import build
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
@@ -100,7 +100,7 @@ def look() -> dict[str, Any]:
         "app_kwargs": {
             "routes": routes(),
             "exception_handlers": exception_handlers(),
-            "middleware": [Middleware(CalmFrames)],
+            "middleware": [Middleware(CalmFrames), Middleware(PagesOfLessons)],
         },
         "run_history": False,
         "ssr_mode": False,

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from surelock.model.errors import first_line
-from surelock.trace.replay import ASSETS, described_script, plotly_script
+from surelock.trace.replay import ASSETS, described_script, lessons_script, plotly_script
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
@@ -49,7 +49,8 @@ def page_head() -> str:
     names = sorted(path.name for path in (ASSETS / "js").glob("*.js") if path.name != "replay.js")
     modules = "".join(f'<link rel="modulepreload" href="{PREFIX}/js/{name}">' for name in names)
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
-    return f'{described_script()}{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
+    data = described_script() + lessons_script()
+    return f'{data}{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
 
 
 def _without_paths(error: Exception) -> str:
