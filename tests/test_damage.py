@@ -17,14 +17,21 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from surelock.decoding.setting import to_plain
+from surelock.decoding.settings import DecodeSettings
 from surelock.model.families import CheckpointError
 from surelock.model.loading import STORIES, load
+from surelock.trace.contestants import Contestant
+from surelock.trace.format import TraceError
+from surelock.trace.frames import read_trace
 from surelock.ui.models import Models, NotReady
 
-sys.path.append(str(Path(__file__).parent))  # where it is run as a command
-from checkpoints import write_llada
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "tests"))  # where it is run as a command
+from checkpoints import write_llada  # noqa: E402
 
-CASES = 150
+CASES = {"checkpoint": 150, "tokenizer": 40, "trace": 200, "settings": 500}
+TRACES = [ROOT / "tests" / "traces" / "version-1.json", ROOT / "assets" / "runs" / "stories.json"]
 MOST_SECONDS = 5.0
 ODD: tuple[Any, ...] = (
     None, True, 5, -1, 0, 1.5, 10**9, 10**30, 1e308, float("nan"), float("inf"), "",
@@ -79,9 +86,30 @@ def tokenizer_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
     return lambda: load(folder, device="cpu").encode("Once upon a time")
 
 
+def trace_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
+    file = folder / "trace.json"
+    document = json.loads(rng.choice(TRACES).read_text("utf-8"))
+    document["records"] = document["records"][:8]
+    file.write_text(json.dumps(document))
+    spoil(file, rng)
+    return lambda: read_trace(file)
+
+
+def settings_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
+    decoder = {
+        "settings": to_plain(DecodeSettings()),
+        "compute": {"kind": "lock", "epsilon": 0.1},
+        "unmask": {"kind": "klass"},
+    }
+    plain = damaged({"id": "a", "name": "A", **decoder, "events": [{"step": 1, "kind": "lock", "position": 2}]}, rng)
+    return lambda: Contestant.from_plain(plain)
+
+
 KINDS: dict[str, tuple[Callable[[Path, random.Random], Callable[[], Any]], type[Exception]]] = {
     "checkpoint": (checkpoint_damage, CheckpointError),
     "tokenizer": (tokenizer_damage, CheckpointError),
+    "trace": (trace_damage, TraceError),
+    "settings": (settings_damage, ValueError),
 }
 
 
@@ -103,7 +131,7 @@ def outcome(kind: str, seed: int) -> str:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_whatever_is_damaged_is_told_in_a_sentence(kind: str) -> None:
-    cases = CASES if kind != "tokenizer" else 60
+    cases = CASES[kind]
     load("stories", device="cpu")  # what is imported then is not the damage's time
     found = Counter(outcome(kind, seed) for seed in range(cases))
     assert set(found) <= {"good", "refused"}, found
