@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -17,13 +18,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from surelock.__main__ import main as command_line
 from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
+from surelock.experiments.runner import finished
 from surelock.model.families import CheckpointError
 from surelock.model.loading import STORIES, load
 from surelock.trace.contestants import Contestant
 from surelock.trace.format import TraceError
 from surelock.trace.frames import read_trace
+from surelock.training import state
+from surelock.training.options import TrainOptions
+from surelock.ui import launch
 from surelock.ui.models import Models, NotReady
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,6 +186,68 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
         load(llada, device="cpu")
     with pytest.raises(ValueError, match="mps"):
         load("stories", device="mps")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0), ("adam_rate", -1.0),
+        ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0), ("save_minutes", 0.0),
+    ],
+)  # fmt: skip
+def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
+    given: dict[str, Any] = {"data": (), "valid": Path(), "out": Path(), "steps": 5, flag: value}
+    with pytest.raises(ValueError, match=f"^{flag}: "):
+        TrainOptions(**given)
+
+
+def test_a_torn_log_is_mended_and_a_damaged_state_named(tmp_path: Path) -> None:
+    state.log(tmp_path, {"step": 1})
+    whole = (tmp_path / state.LOG).read_bytes()
+    (tmp_path / state.LOG).write_bytes(whole + b'{"step": 9}\n[1]\n{"st\xff')
+    state.truncate_log(tmp_path, 5)
+    assert (tmp_path / state.LOG).read_bytes() == whole
+    rng = random.Random(0)
+    state.save_state(tmp_path, {"step": torch.zeros(9)})
+    good = (tmp_path / state.STATE).read_bytes()
+    for _ in range(60):
+        (tmp_path / state.STATE).write_bytes(torn(good, rng))
+        try:
+            state.read_state(tmp_path)
+        except ValueError as error:
+            assert state.STATE in str(error)
+
+
+def test_a_damaged_cell_is_named(tmp_path: Path) -> None:
+    for line in ("[" * 9999, "5", '{"setup": 1}', "x"):
+        (tmp_path / "cells.jsonl").write_text(line + "\n")
+        with pytest.raises(ValueError, match=r"cells\.jsonl, line 1"):
+            finished(tmp_path)
+
+
+def test_a_prompt_that_is_no_text_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line(["decode", "a \udcff"]) == 2
+    assert "UTF-8" in capsys.readouterr().err
+
+
+def test_a_port_in_use_is_told_in_a_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        with pytest.raises(SystemExit) as ended_with:
+            launch.main(["--port", str(holder.getsockname()[1])])
+    assert ended_with.value.code == 2
+    assert "port" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "flags", [["--keep-mb", "nan"], ["--run-seconds", "-1"], ["--queue-size", "0"], ["--port", "99999"]]
+)
+def test_flags_of_the_page_are_checked(flags: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        launch.main(flags)
+    assert flags[0] in capsys.readouterr().err.splitlines()[-1]
 
 
 if __name__ == "__main__":
