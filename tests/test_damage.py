@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -149,6 +150,9 @@ def ended(models: Models, label: str) -> str:
     until = time.monotonic() + 20
     while (state := models.state(label)) == "loading" and time.monotonic() < until:
         time.sleep(0.01)
+    for thread in threading.enumerate():
+        if thread.name == f"load {label}":
+            thread.join(5)
     return state
 
 
@@ -191,8 +195,9 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
 @pytest.mark.parametrize(
     ("flag", "value"),
     [
-        ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0), ("adam_rate", -1.0),
-        ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0), ("save_minutes", 0.0),
+        ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0),
+        ("adam_rate", -1.0), ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0),
+        ("save_minutes", 0.0),
     ],
 )  # fmt: skip
 def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
