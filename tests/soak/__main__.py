@@ -142,7 +142,7 @@ def main(argv: list[str] | None = None) -> int:
         parser().error(f"at most {MOST_VISITORS} visitors and {MOST_SECONDS} seconds")
     with tempfile.TemporaryDirectory() as folder:
         log = given.log or Path(folder) / "server.log"
-        report = attack(log) if given.attack else soak(given.visitors, given.seconds, given.seed, log)
+        report = attack(given.visitors, log) if given.attack else soak(given.visitors, given.seconds, given.seed, log)
     for example in report.get("examples", ()):
         print(example, file=sys.stderr)
     print(json.dumps(report))

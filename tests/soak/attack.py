@@ -15,19 +15,22 @@ from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
 
 KEEP_MB = 300
-HASHES, CALLS, DIRECT, HONEST = 200, 300, 60, 10
+CALLS, DIRECT, HONEST = 300, 60, 10
 BIG = b'{"data": "' + b"x" * 20_000_000 + b'"}'
 MOST_SECONDS = 1.0  # for what the page asks beside the queue
 JSON = {"content-type": "application/json"}
 
 
-def attack(log: Path) -> dict[str, Any]:
-    """Serve, attack, report. ok: honest runs ended, the page answered in time, memory stayed within the budget."""
+def attack(visitors: int, log: Path) -> dict[str, Any]:
+    """Serve, attack (with that many made-up sessions), report.
+
+    ok: honest runs ended, the page answered in time, memory stayed within the budget.
+    """
     with serve("--max-length", "256", "--keep-mb", str(KEEP_MB), log=log) as app:
         wait_for_model(app)
         _visit(app, [])
         before = app.memory()
-        hashes, most_kept = _many_hashes(app)
+        hashes, most_kept = _many_hashes(app, visitors)
         bodies = _big_bodies(app)
         calls, ends, slowest = _crowded(app)
         unknown = _unknown_events(app, log)
@@ -60,7 +63,7 @@ def _visit(app: App, ends: list[str]) -> None:
         visitor.close()
 
 
-def _many_hashes(app: App) -> tuple[Counter[int], int]:
+def _many_hashes(app: App, times: int) -> tuple[Counter[int], int]:
     """Runs under names that the caller makes up, each read for its first message only, so that it stays paused."""
     statuses: Counter[int] = Counter()
     most, visitor = app.memory(), Visitor(app.url)
@@ -68,7 +71,7 @@ def _many_hashes(app: App) -> tuple[Counter[int], int]:
     values = visitor.defaults(event)
     values[visitor.fields(event).index("Generated length")] = 128
     body = {"data": values, "fn_index": event["id"], "trigger_id": event["targets"][0][0]}
-    for _ in range(HASHES):
+    for _ in range(times):
         own = secrets.token_hex(6)
         answer = visitor.http.post(f"{app.url}/gradio_api/run/start", json={"data": values, "session_hash": own})
         statuses[answer.status_code] += 1
