@@ -37,11 +37,12 @@ from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import description, make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.layout import build
+from surelock.ui.limits import Limits, weigh
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import page_head, routes
-from surelock.ui.session import ENDED, PAUSED, Sessions, trim_memory
+from surelock.ui.session import ENDED, PAUSED, Sessions, keep_tidy, trim_memory
 
 ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
@@ -54,7 +55,8 @@ class FakeRecorder:
     """Stands for a Recorder: records are the facts themselves."""
 
     def __init__(self) -> None:
-        self.header = {"length": 8, "steps": 6}
+        model = {"vocab_size": 41, "n_layers": 2, "d_model": 32}
+        self.header = {"model": model, "contestants": [{}], "length": 8, "steps": 6}
 
     def start(self) -> dict[str, Any]:
         return {"header": self.header}
@@ -81,7 +83,7 @@ class FakeDecoder:
 
 
 def open_run(decoder: FakeDecoder, owner: str = "a", sessions: Sessions | None = None) -> tuple[Sessions, Any]:
-    sessions = sessions or Sessions(decoder)  # type: ignore[arg-type]
+    sessions = Sessions(decoder) if sessions is None else sessions  # type: ignore[arg-type]
     return sessions, sessions.open(owner, JOB, FakeRecorder())  # type: ignore[arg-type]
 
 
@@ -164,16 +166,57 @@ def test_a_closed_tab_stops_the_run_within_two_steps_and_frees_it(how: str) -> N
 
 
 def test_memory_goes_back_to_the_system_once_runs_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    trimmed = threading.Semaphore(0)
-    monkeypatch.setattr("surelock.ui.session.TRIM_SECONDS", 0.05)
-    monkeypatch.setattr("surelock.ui.session.trim_memory", trimmed.release)
+    trimmed: list[None] = []
+    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
     sessions, _ = open_run(FakeDecoder())
     open_run(FakeDecoder(), "b", sessions)
     sessions.leave("a")
     sessions.leave("b")
-    assert trimmed.acquire(timeout=5) and not trimmed.acquire(timeout=0.3)
+    sessions.tidy()
+    sessions.tidy()
+    assert len(trimmed) == 1
     monkeypatch.undo()
     trim_memory()
+
+
+def test_tidying_up_outlives_what_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surelock.ui.session.TIDY_SECONDS", 0.01)
+    sessions, stop, times = Sessions(FakeDecoder()), threading.Event(), []  # type: ignore[arg-type]
+
+    def tidy() -> None:
+        times.append(None)
+        if len(times) == 3:
+            stop.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sessions, "tidy", tidy)
+    thread = threading.Thread(target=keep_tidy, args=(sessions, stop))
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive() and len(times) == 3
+
+
+def test_runs_stay_within_a_budget_whoever_asks() -> None:
+    """200 visitors with names of their choice: the run that was idle longest goes first, and its owner is told."""
+    each = weigh(FakeRecorder().header)
+    limits = Limits(keep_mb=5.5 * (each.live + each.kept) / 1e6)
+    sessions, runs = Sessions(FakeDecoder(), limits=limits), []  # type: ignore[arg-type]
+    for number in range(200):
+        runs.append(open_run(FakeDecoder(), f"visitor {number}", sessions)[1])
+        runs[-1].touched = number
+        assert sum(run.bytes for run in sessions._runs.values()) <= limits.keep_mb * 1e6
+    assert [sessions.find(run.id) is not None for run in runs] == [False] * 195 + [True] * 5
+    assert "make room" in sessions.why_gone(runs[0].id) and "no longer kept" in sessions.why_gone("x")
+    list(runs[-1].stream(-1))
+    assert runs[-1].bytes == each.kept, "what has ended takes less"
+
+
+def test_a_run_ends_that_takes_too_long() -> None:
+    sessions = Sessions(FakeDecoder(), limits=Limits(run_seconds=1e-9))  # type: ignore[arg-type]
+    last = messages(open_run(FakeDecoder(), "a", sessions)[1].stream(-1))[-1]
+    assert last["end"] == "failed" and "seconds" in last["problem"]
+    with pytest.raises(ValueError, match=r"--keep-mb"):
+        Limits(keep_mb=math.nan)
 
 
 def test_leaving_while_a_step_is_being_computed() -> None:
@@ -732,7 +775,7 @@ def test_a_branch_runs_on_from_its_parents_very_steps(stories: surelock.Language
 
 
 def test_only_decode_is_public() -> None:
-    page, _ = build(Models(["stories"]), most=256, queue_size=4)
+    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
     public = [function.api_name for function in page.fns.values() if function.api_visibility == "public"]
     assert public == ["decode"]
 

@@ -33,6 +33,8 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), device_map=arguments.device_map)
     decoder = recommended(lm.generation, given_settings(arguments))
+    if not arguments.prompt.isprintable() and any("\ud800" <= char <= "\udfff" for char in arguments.prompt):
+        raise ValueError("PROMPT is no UTF-8 text")
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
     counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)

@@ -39,7 +39,7 @@ def finished(directory: Path) -> dict[str, Record]:
             try:
                 record = json.loads(line)
                 records[key_of(record["setup"], record["cell"])] = record
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
     return records
 

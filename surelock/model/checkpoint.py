@@ -31,7 +31,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, a number without end
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} must hold a JSON object")
@@ -79,6 +79,14 @@ class TensorFiles:
             raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
 
 
+def check_layers(config: NetworkConfig, directory: Path) -> None:
+    """Raise CheckpointError where there are fewer tensors than layers: before a network of so many is built."""
+    with TensorFiles(directory) as files:
+        if config.n_layers > len(files.files):
+            told = f"config.json speaks of {config.n_layers} layers, but there are only {len(files.files)} tensors"
+            raise CheckpointError(f"{directory}: {told}")
+
+
 def load_weights(
     network: Network,
     family: Family,
@@ -96,7 +104,8 @@ def load_weights(
     wanted = {name: family.tensor_names(name) for name in parameters}
     with TensorFiles(directory) as files:
         _check_names(files, wanted, network.config.tied, family, directory)
-        dtype = dtype or files.read(wanted["embed.weight"][0]).dtype
+        embedding = files.read(wanted["embed.weight"][0]).dtype
+        dtype = dtype or (embedding if embedding.is_floating_point else torch.float32)
         size = sum(parameter.numel() for parameter in parameters.values()) * 2
         progress = tqdm(wanted.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
         for name, sources in progress:
@@ -137,6 +146,9 @@ def _stack(files: TensorFiles, sources: tuple[str, ...], counts: list[int], colu
     """The checkpoint's tensors, of `counts` rows each, stacked into one parameter."""
     parts = [files.read(source) for source in sources]
     for source, part, rows in zip(sources, parts, counts, strict=True):
+        if not part.is_floating_point():
+            kind = str(part.dtype).removeprefix("torch.")
+            raise CheckpointError(f"tensor {source} holds {kind}: quantised checkpoints are not supported")
         if part.shape != (rows, *columns):
             raise CheckpointError(f"tensor {source} has shape {list(part.shape)}, expected {[rows, *columns]}")
     return parts[0] if len(parts) == 1 else torch.cat(parts)

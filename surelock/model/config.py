@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST = 2**24  # of any size: beyond it a configuration is damaged
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
@@ -30,8 +32,8 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+            if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
+                raise ValueError(f"{name} must be a whole number from 1 to {MOST}, not {value!r:.40}")
         if self.n_heads % self.n_kv_heads:
             raise ValueError(f"n_kv_heads ({self.n_kv_heads}) must divide n_heads ({self.n_heads})")
         if self.head_size % 2:

@@ -7,6 +7,7 @@ A family whose logits are shifted by one position (Dream) would be one more flag
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,11 @@ class Family:
 
 def family_of(config: Mapping[str, Any]) -> Family:
     """The family that a config.json belongs to; raises CheckpointError for an unknown architecture."""
-    model_type, architectures = config.get("model_type"), set(config.get("architectures") or ())
+    model_type, named = config.get("model_type"), config.get("architectures") or []
+    texts = [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
+    if not all(isinstance(each, str) for each in texts):
+        raise CheckpointError("config.json must name its architectures in a list of texts, its model_type in a text")
+    architectures = set(named)
     for family in FAMILIES:
         if model_type in family.model_types or architectures & family.architectures:
             return family
@@ -57,8 +62,9 @@ def _require(config: Mapping[str, Any], key: str) -> Any:
 def _number(config: Mapping[str, Any], key: str, kind: type = int) -> Any:
     """A required number above 0: whole, or with kind=float any."""
     value = _require(config, key)
-    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)) or not value > 0:
-        raise CheckpointError(f"config.json sets {key} to {value!r}, which is no number above 0")
+    wanted = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, wanted) or not 0 < value <= sys.float_info.max:
+        raise CheckpointError(f"config.json sets {key} to {value!r:.40}, which is no number above 0")
     return kind(value)
 
 
@@ -118,6 +124,8 @@ def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
         config, {"hidden_act": ("silu",), "attention_bias": off, "use_sliding_window": off, "rope_scaling": (None,)}
     )
     rope = config.get("rope_parameters") or config
+    if not isinstance(rope, Mapping):
+        raise CheckpointError("config.json sets rope_parameters to what is no object")
     _refuse_unless(rope, {"rope_type": ("default",)})
     d_model, n_heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")
     return _make(

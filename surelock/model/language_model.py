@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from surelock.model.errors import first_line
 from surelock.model.network import Network
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ class LanguageModel:
         if not tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         turn = [{"role": "user", "content": text}]
-        ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+        from jinja2 import TemplateError
+
+        try:
+            ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+        except TemplateError as error:
+            raise ValueError(f"the chat template of {self.name} cannot be used: {first_line(error)}") from error
         return cast("list[int]", ids)
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -10,8 +10,9 @@ import torch
 from accelerate import infer_auto_device_map, init_empty_weights
 from accelerate.utils import get_balanced_memory
 
-from surelock.model.checkpoint import load_weights, read_json
+from surelock.model.checkpoint import check_layers, load_weights, read_json
 from surelock.model.config import NetworkConfig
+from surelock.model.errors import first_line
 from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
@@ -52,6 +53,7 @@ def load(
     shape = family.read_config(config)
     tokenizer = _load_tokenizer(directory)
     ids = _special_ids(config, shape, tokenizer, directory)
+    check_layers(shape, directory)
     network = _load_network(shape, family, directory, target, dtype, device_map)
     generation = directory / "generation_config.json"
     return LanguageModel(
@@ -70,6 +72,8 @@ def _device(device: str | int | torch.device | None) -> torch.device:
         chosen = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ValueError(f"device {device!r} is not a device: use 'cpu', 'cuda' or 'cuda:1'") from error
+    if chosen.type not in ("cpu", "cuda"):
+        raise ValueError(f"device {device!r} is not supported: use 'cpu', 'cuda' or 'cuda:1'")
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {device!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
     return chosen
@@ -111,10 +115,15 @@ def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
         return None
     from transformers import PreTrainedTokenizerFast
 
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if (directory / name).is_file():
+            read_json(directory / name)
     try:
-        return PreTrainedTokenizerFast.from_pretrained(directory)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"the tokenizer in {directory} cannot be read: {error}") from error
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory)
+        tokenizer.decode(tokenizer("A word, two", split_special_tokens=True)["input_ids"])
+    except Exception as error:  # the library below, in Rust, raises no other kind
+        raise CheckpointError(f"the tokenizer in {directory} cannot be read: {first_line(error)}") from error
+    return tokenizer
 
 
 def _special_ids(

@@ -122,7 +122,11 @@ def check_document(document: dict[str, Any]) -> None:
     """Raise TraceError unless the document can be played: its structure (the schema), sizes that agree, positions
     inside the sequence, steps in order.
     """
-    for error in _validator().iter_errors(document):
+    try:
+        errors = list(_validator().iter_errors(document))
+    except UnicodeEncodeError:
+        raise TraceError("The trace is damaged: it holds half of a character (a lone surrogate).") from None
+    for error in errors:
         where = "/".join(map(str, error.instance_path))[:80]
         raise TraceError(f"The trace is damaged at {where or 'its top'}: {error.message}.")
     header = document["header"]

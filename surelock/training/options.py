@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
+
+MOST_THREADS = 1024
+_POSITIVE = (
+    "minutes", "steps", "batch_tokens", "processes", "threads", "evaluate_draws", "pieces", "d_model", "layers",
+    "heads", "ffn", "max_length", "muon_rate", "adam_rate", "evaluate_minutes", "save_minutes",
+)  # fmt: skip
+
+
+def check_threads(threads: int) -> None:
+    """Raise ValueError for a number of threads that no machine has: torch ends the process at some of them."""
+    if not 0 < threads <= MOST_THREADS:
+        raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +70,28 @@ class TrainOptions:
             raise ValueError("processes: several processes train on the CPU only")
         if self.dtype not in ("bfloat16", "float32"):
             raise ValueError(f"dtype: must be bfloat16 or float32, not {self.dtype}")
+        self._check_numbers()
         if self.d_model % self.heads:
             raise ValueError(f"heads: must divide d_model ({self.d_model}), {self.heads} does not")
         if not 0 <= self.prompted <= 1:
             raise ValueError(f"prompted: must lie between 0 and 1, not {self.prompted}")
         if self.renamed < 0:
             raise ValueError(f"renamed: must not be negative, {self.renamed} is")
-        self._check_positive()
+        self._check_windows()
 
-    def _check_positive(self) -> None:
-        for name in ("minutes", "steps", "batch_tokens", "processes", "threads", "evaluate_draws"):
+    def _check_numbers(self) -> None:
+        for name in _POSITIVE:
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name}: must be positive, not {value}")
+        if self.threads is not None:
+            check_threads(self.threads)
+        if not 0 <= self.weight_decay < math.inf:
+            raise ValueError(f"weight_decay: must not be negative, not {self.weight_decay}")
+        if not 0 <= self.warm_up <= 1:
+            raise ValueError(f"warm_up: is a share of the schedule, from 0 to 1, not {self.warm_up}")
+
+    def _check_windows(self) -> None:
         if not self.windows or min(self.windows) < 2 or max(self.windows) > self.max_length:
             raise ValueError(f"windows: lengths must lie between 2 and {self.max_length}")
         if min(self.batch_tokens // length for length in self.windows) < self.processes:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+
+from surelock.model.errors import first_line
 
 STATE = "state.pt"
 LOG = "log.jsonl"
@@ -27,7 +30,13 @@ def read_state(directory: Path) -> dict[str, Any]:
     file = directory / STATE
     if not file.is_file():
         raise ValueError(f"resume: {directory} holds no {STATE}")
-    return torch.load(file, map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, KeyError, UnpicklingError) as error:
+        raise ValueError(f"resume: {file} is damaged: {first_line(error)}") from error
+    if not isinstance(state, dict):
+        raise ValueError(f"resume: {file} is not the state of a run")
+    return state
 
 
 def write_summary(directory: Path, summary: dict[str, Any]) -> None:
@@ -48,8 +57,16 @@ def log(directory: Path, entry: dict[str, Any]) -> None:
 
 
 def truncate_log(directory: Path, step: int) -> None:
-    """Drop the lines that a resumed run will write again."""
+    """Drop the lines that a resumed run will write again, and those that were torn when it was interrupted."""
     file = directory / LOG
     if file.is_file():
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
-        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+        lines = [line for line in file.read_bytes().splitlines() if 0 <= _step_of(line) <= step]
+        file.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _step_of(line: bytes) -> float:
+    """The step that a line of the log tells of; -1 where it is damaged."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return -1.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from gradio.context import LocalContext
 
 from surelock.decoding.choices import (
     COMPUTE,
@@ -23,6 +24,8 @@ from surelock.decoding.choices import (
 from surelock.decoding.ends import text_of
 from surelock.trace.contestants import Contestant
 from surelock.ui.device import Decoder as RunsJobs
+from surelock.ui.fair import Readers
+from surelock.ui.limits import Limits, within
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
@@ -37,8 +40,11 @@ _FIRST = (
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 
 
-def make_endpoint(models: Models, decoder: RunsJobs, most: int) -> Callable[..., Iterator[dict[str, Any]]]:
+def make_endpoint(
+    models: Models, decoder: RunsJobs, most: int, readers: Readers | None = None, limits: Limits | None = None
+) -> Callable[..., Iterator[dict[str, Any]]]:
     """The function behind /decode; its signature is made from the settings' descriptions."""
+    readers, seconds = readers or Readers(), (limits or Limits()).run_seconds
     signature = inspect.Signature(_parameters(), return_annotation=Iterator[dict])
 
     def decode(*args: Any, **kwargs: Any) -> Iterator[dict]:
@@ -52,7 +58,9 @@ def make_endpoint(models: Models, decoder: RunsJobs, most: int) -> Callable[...,
             job = read_job(
                 lm, label, given["prompt"], bool(given["chat"]), [own], min(most, lm.network.config.max_length)
             )
-            yield from _steps(lm, job, decoder, bool(given["commit_error"]))
+            steps = _steps(lm, job, decoder, bool(given["commit_error"]))
+            request = LocalContext.request.get(None)
+            yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
 

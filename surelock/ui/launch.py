@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import threading
 from typing import TYPE_CHECKING, Any
 
 from gradio.themes import Default
+from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
 
+from surelock.model.errors import first_line
+from surelock.ui.gate import ALLOW_VARIABLE, Gate
 from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons
 from surelock.ui.layout import build
+from surelock.ui.limits import Limits
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
-from surelock.ui.session import Sessions
+from surelock.ui.session import keep_tidy
 
 if TYPE_CHECKING:
     from surelock.quality.judge import Judge
 
-SWEEP_SECONDS = 60.0
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
@@ -49,6 +54,25 @@ def parser() -> argparse.ArgumentParser:
         "--max-length", type=int, default=512, help="most positions of a run, prompt included (default: %(default)s)"
     )
     made.add_argument("--queue-size", type=int, default=32, help="most visitors waiting (default: %(default)s)")
+    made.add_argument(
+        "--keep-mb",
+        type=float,
+        default=Limits().keep_mb,
+        help="memory for all runs that are kept; the oldest idle one goes first (default: %(default).0f)",
+    )
+    made.add_argument(
+        "--run-seconds",
+        type=float,
+        default=Limits().run_seconds,
+        help="that one run computes at most (default: %(default).0f)",
+    )
+    made.add_argument(
+        "--allow-host",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help=f"further names that the server goes by ('*' for any; also from {ALLOW_VARIABLE})",
+    )
     return made
 
 
@@ -57,20 +81,43 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser().parse_args(arguments)
     if given.max_length < 32:
         parser().error("--max-length must be at least 32")
+    if given.queue_size < 1:
+        parser().error("--queue-size must be at least 1")
+    if given.port is not None and not 0 <= given.port < 65536:
+        parser().error("--port must be from 0 to 65535")
+    try:
+        limits = Limits(given.keep_mb, given.run_seconds)
+    except ValueError as error:
+        parser().error(str(error))
     models = Models(given.model, given.device_map)
     judge = _judge(given.judge) if given.judge else None
-    page, sessions = build(models, most=given.max_length, queue_size=given.queue_size, judge=judge)
-    _sweep_regularly(sessions)
-    page.launch(
-        server_name=given.host,
-        server_port=given.port,
-        share=given.share or None,
-        prevent_thread_lock=True,
-        enable_monitoring=False,
-        **look(),
+    page, sessions, shares = build(
+        models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits
     )
+    threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
+    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _stop)
+    try:
+        page.launch(
+            server_name=given.host,
+            server_port=given.port,
+            share=given.share or None,
+            prevent_thread_lock=True,
+            enable_monitoring=False,
+            **look(gate),
+        )
+    except OSError as error:  # the port is taken, or the address is not this machine's
+        parser().error(f"{first_line(error).partition('. ')[0]}.")
     models.start_loading(models.labels[0])
     page.block_thread()
+
+
+def _stop(*_: object) -> None:
+    """Stop at once: nothing that is being computed is kept on disk, and a step of a large model takes long."""
+    for tunnel in CURRENT_TUNNELS:
+        tunnel.kill()
+    os._exit(0)
 
 
 def _judge(name: str) -> Judge:
@@ -82,8 +129,10 @@ def _judge(name: str) -> Judge:
         parser().error(str(error))
 
 
-def look() -> dict[str, Any]:
-    """How the page is launched: its own files, system fonts (nothing is fetched from elsewhere), no run history."""
+def look(*gate: Middleware) -> dict[str, Any]:
+    """How the page is launched: its own files, system fonts (nothing is fetched from elsewhere), no run history, behind
+    the gate if there is one.
+    """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
         body_text_color_subdued="*neutral_600",
         body_text_color_subdued_dark="*neutral_300",
@@ -100,7 +149,7 @@ def look() -> dict[str, Any]:
         "app_kwargs": {
             "routes": routes(),
             "exception_handlers": exception_handlers(),
-            "middleware": [Middleware(CalmFrames), Middleware(PagesOfLessons)],
+            "middleware": [*gate, Middleware(CalmFrames), Middleware(PagesOfLessons)],
         },
         "run_history": False,
         "ssr_mode": False,
@@ -109,15 +158,3 @@ def look() -> dict[str, Any]:
         "state_session_capacity": 200,  # Gradio keeps 10,000 tabs, closed ones too, at 80 kB each
         "show_error": True,
     }
-
-
-def _sweep_regularly(sessions: Sessions) -> None:
-    """Drop abandoned runs every minute."""
-
-    def sweep() -> None:
-        sessions.sweep()
-        _sweep_regularly(sessions)
-
-    timer = threading.Timer(SWEEP_SECONDS, sweep)
-    timer.daemon = True
-    timer.start()

@@ -12,8 +12,10 @@ from gradio.events import api
 
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.fair import SCRIPTS, Readers, Shares
 from surelock.ui.form import Form, examples_for, read_value
 from surelock.ui.gradio_patches import poll_calmly, take_any_number
+from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import Job, read_branch, read_job, read_lanes
@@ -36,25 +38,38 @@ TITLE = (
 DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
 
 
-def build(models: Models, *, most: int, queue_size: int, judge: Judge | None = None) -> tuple[gr.Blocks, Sessions]:
+def build(
+    models: Models,
+    *,
+    most: int,
+    queue_size: int,
+    judge: Judge | None = None,
+    limits: Limits | None = None,
+) -> tuple[gr.Blocks, Sessions, Shares]:
     """The page for these models, with at most ``most`` positions a run and ``queue_size`` waiting visitors.
 
-    judge: scores the text of each finished run.
+    judge: scores the text of each finished run. limits: what runs may take of the server.
     """
+    readers, limits = Readers(), limits or Limits()
     decoder = make_decoder(models, judge)
-    sessions = Sessions(decoder, pausable=not on_zero_gpu())
+    sessions = Sessions(decoder, pausable=not on_zero_gpu(), limits=limits)
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings"):
             form = Form(models, most)
         head = gr.HTML(title(models, models.labels[0]), apply_default_css=False, elem_id="sl-title")
         stage = make_stage(models, sessions, most)
-        _connect(page, form, head, stage, models, sessions, most)
+        _connect(page, form, head, stage, models, sessions, readers, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
-        api(make_endpoint(models, decoder, most), api_name="decode", api_description=description(), **slot)
-    page.queue(max_size=queue_size, api_open=True)
+        api(
+            make_endpoint(models, decoder, most, readers, limits),
+            api_name=SCRIPTS,
+            api_description=description(),
+            **slot,
+        )
+    page.queue(api_open=False)  # what waits for the device is reached through the queue alone
     poll_calmly(page)
     take_any_number()
-    return page, sessions
+    return page, sessions, Shares(page, queue_size, readers)
 
 
 def title(models: Models, label: str) -> str:
@@ -63,7 +78,14 @@ def title(models: Models, label: str) -> str:
 
 
 def _connect(
-    page: gr.Blocks, form: Form, head: gr.HTML, stage: gr.HTML, models: Models, sessions: Sessions, most: int
+    page: gr.Blocks,
+    form: Form,
+    head: gr.HTML,
+    stage: gr.HTML,
+    models: Models,
+    sessions: Sessions,
+    readers: Readers,
+    most: int,
 ) -> None:
     def start(request: gr.Request, label: Any, prompt: Any, chat: Any, lanes: Any, *given: Any) -> Iterator[str]:
         """A new run, from the form's values, to its end or until it is paused."""
@@ -90,10 +112,11 @@ def _connect(
         except (NotReady, ValueError) as error:
             yield refusal(in_words(str(error)))
             return
-        yield from sessions.open(str(request.session_hash), job, Recorder(header, lm.tokenizer)).stream(-1)
+        run = sessions.open(str(request.session_hash), job, Recorder(header, lm.tokenizer))
+        yield from readers.while_read(run.stream(-1), request.session_hash)
 
-    def resume(event: gr.EventData) -> Iterator[str]:
-        yield from _continue(sessions, event._data, None)
+    def resume(request: gr.Request, event: gr.EventData) -> Iterator[str]:
+        yield from readers.while_read(_continue(sessions, event._data, None), request.session_hash)
 
     def step(event: gr.EventData) -> Iterator[str]:
         yield from _continue(sessions, event._data, 1)
@@ -164,6 +187,6 @@ def _continue(sessions: Sessions, data: Any, most: int | None) -> Iterator[str]:
     data = data if isinstance(data, dict) else {}
     run, after = sessions.find(data.get("run")), data.get("after")
     if run is None:
-        yield refusal("This run is no longer kept on the server; press Run to start a new one.")
+        yield refusal(sessions.why_gone(data.get("run")))
     elif isinstance(after, int) and after >= -1:
         yield from run.stream(after, most)

@@ -8,7 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surelock.model.errors import first_line
+from surelock.decoding.recommended import recommended
+from surelock.model.errors import without_paths
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -85,12 +86,12 @@ class Models:
     def recommended(self, label: str) -> dict[str, Any]:
         """What the model's own generation_config.json says; a local file is read without waiting for the weights."""
         if label in self._loaded:
-            return dict(self._loaded[label].generation)
+            return _usable(self._loaded[label].generation)
         name = self._names.get(label, "")
         file = (_EMBEDDED_FILES if name == EMBEDDED else Path(name)) / "generation_config.json"
         try:
-            return json.loads(file.read_text("utf-8")) if file.is_file() else {}
-        except ValueError:
+            return _usable(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
+        except (OSError, ValueError, RecursionError):
             return {}  # loading the model says what is wrong with its files
 
     def _load(self, label: str) -> None:
@@ -98,5 +99,17 @@ class Models:
 
         try:
             self._loaded[label] = load(self._names[label], device_map=self._device_map)
-        except (ValueError, OSError, RuntimeError, ImportError) as error:
-            self._failed[label] = first_line(error).replace(self._names[label], label)
+        except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
+            self._failed[label] = without_paths(error).replace(self._names[label], label)
+        finally:
+            if label not in self._loaded:  # whatever it was: nobody waits for a thread that has ended
+                self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
+
+
+def _usable(generation: Any) -> dict[str, Any]:
+    """What a model recommends, nothing where that is no decoder."""
+    try:
+        recommended(generation if isinstance(generation, dict) else {}, {})
+    except (ValueError, TypeError):
+        return {}
+    return dict(generation) if isinstance(generation, dict) else {}

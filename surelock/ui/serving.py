@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from errno import ENAMETOOLONG
 from typing import Any
 
@@ -12,12 +11,11 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from surelock.model.errors import first_line
+from surelock.model.errors import without_paths
 from surelock.trace.replay import ASSETS, described_script, lessons_script, plotly_script
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
-_PATH = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 
 class _Files(StaticFiles):
@@ -53,13 +51,8 @@ def page_head() -> str:
     return f'{data}{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
 
 
-def _without_paths(error: Exception) -> str:
-    """The first line of an error, without the paths of this machine."""
-    return _PATH.sub("...", first_line(error))
-
-
 def _unknown(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request names what does not exist here: {_without_paths(error)}"}, 404)
+    return JSONResponse({"detail": f"The request names what does not exist here: {without_paths(error)}"}, 404)
 
 
 def _no_file(request: Request, error: OSError) -> Response:
@@ -70,7 +63,7 @@ def _no_file(request: Request, error: OSError) -> Response:
 
 
 def _malformed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request is not understood: {_without_paths(error)}"}, 400)
+    return JSONResponse({"detail": f"The request is not understood: {without_paths(error)}"}, 400)
 
 
 def _failed(request: Request, error: Exception) -> Response:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.model.errors import first_line
 from surelock.ui.device import Decoder
+from surelock.ui.limits import Limits, too_long, weigh
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
 SEND_SECONDS = 0.08  # quicker steps are sent together: each sending costs server and page more than a step's content
 REMEMBERED = 9  # runs whose time tells how long the next one may take
-TRIM_SECONDS = 2.0  # how long after a run was dropped its memory goes back to the system
+TIDY_SECONDS = 2.0  # between looks for what nobody needs any more
+TOLD_IDS = 1000  # of dropped runs, for those who ask for them
 KEPT_RUNS = 4  # per visitor, for export and likely tokens; older ones live on in the visitor's page only
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
@@ -43,9 +45,11 @@ class Run:
         recorder: Recorder,
         told: Iterator[list[Told]],
         pausable: bool,
+        limits: Limits,
         took: Callable[[float], None] = lambda _: None,
     ) -> None:
         self.id = secrets.token_urlsafe(18)
+        self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
         self.seconds, self.steps = 0.0, 0  # that it has been computing, and what came of it
         self._begun = 0.0
         self._took = took
@@ -59,6 +63,11 @@ class Run:
         self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
         self._lock = threading.Lock()
         self._append({"open": recorder.start(), "label": job.label, "pausable": pausable})
+
+    @property
+    def bytes(self) -> float:
+        """What it takes of the server's memory, by estimate."""
+        return self._weight.kept + (0 if self.state == ENDED else self._weight.live)
 
     def stream(self, after: int, most: int | None = None) -> Iterator[str]:
         """Batches of messages: what the page has missed after number ``after``, then one message per step until the run
@@ -74,6 +83,8 @@ class Run:
             while self.state == RUNNING and self._wanted is None and (most is None or steps < most):
                 unsent.append(self._advance())
                 steps += 1
+                if self.state == RUNNING and self._spent() > self._most_seconds:
+                    unsent.append(self._end("failed", too_long(self._most_seconds)))
                 if time.monotonic() >= due:
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + SEND_SECONDS
@@ -98,9 +109,12 @@ class Run:
 
     def left(self) -> float | None:
         """Seconds that the rest of it takes, by what its steps took so far; None before the first."""
-        begun, steps = self._begun, self.steps
-        used = self.seconds + (time.monotonic() - begun if begun else 0.0)
-        return used / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
+        steps = self.steps
+        return self._spent() / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
+
+    def _spent(self) -> float:
+        begun = self._begun
+        return self.seconds + (time.monotonic() - begun if begun else 0.0)
 
     def _begin(self) -> bool:
         with self._lock:
@@ -171,10 +185,12 @@ class Run:
 
 
 class Sessions:
-    """All runs of this server, by id and by visitor (Gradio's session hash)."""
+    """All runs of this server, by id and by visitor (Gradio's session hash), within one budget of memory."""
 
-    def __init__(self, decoder: Decoder, *, pausable: bool = True) -> None:
+    def __init__(self, decoder: Decoder, *, pausable: bool = True, limits: Limits | None = None) -> None:
         self._decoder = decoder
+        self._limits = limits or Limits()
+        self._gone: dict[str, str] = {}  # why runs are no longer kept, the latest of them
         self._pausable = pausable
         self._runs: dict[str, Run] = {}
         self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest runs
@@ -185,9 +201,12 @@ class Sessions:
         return len(self._runs)
 
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
-        """A new run for a visitor; their older ones stop, and only the latest few are kept."""
+        """A new run for a visitor; their older ones stop, and only the latest few are kept. Where the budget has no
+        room for it, the runs go that have been idle longest, whoever's they are.
+        """
         told = self._decoder(job, True, True)
-        run = Run(owner, job, recorder, told, self._pausable, self._took.append)
+        run = Run(owner, job, recorder, told, self._pausable, self._limits, self._took.append)
+        self._make_room(run.bytes)
         with self._lock:
             self._runs[run.id] = run
             mine = [other for other in self._runs.values() if other.owner == owner]
@@ -228,21 +247,52 @@ class Sessions:
         with self._lock:
             stale = [run for run in self._runs.values() if now - run.touched > IDLE_SECONDS]
         for run in stale:
-            self._drop(run)
+            self._drop(run, "which nobody had touched for ten minutes")
 
-    def _drop(self, run: Run) -> None:
+    def tidy(self) -> None:
+        """Drop what is idle, and give the memory of what was dropped back to the system."""
+        self.sweep()
+        if self._trim_is_due:
+            self._trim_is_due = False
+            trim_memory()
+
+    def why_gone(self, run_id: Any) -> str:
+        """What its owner is told who asks for a run that is not kept."""
+        why = self._gone.get(run_id, "") if isinstance(run_id, str) else ""
+        if not why:
+            return "This run is no longer kept on the server; press Run to start a new one."
+        return f"The server has dropped this run, {why}; press Run to make it again."
+
+    def _make_room(self, wanted: float) -> None:
+        most = self._limits.keep_mb * 1e6
+        with self._lock:
+            idle = sorted((run for run in self._runs.values() if run.state != RUNNING), key=lambda run: run.touched)
+            used = sum(run.bytes for run in self._runs.values())
+        for run in idle:
+            if used + wanted <= most:
+                return
+            used -= run.bytes
+            self._drop(run, "to make room for newer ones")
+
+    def _drop(self, run: Run, why: str = "") -> None:
         run.stop()
         with self._lock:
             self._runs.pop(run.id, None)
-            due, self._trim_is_due = self._trim_is_due, True
-        if not due:
-            timer = threading.Timer(TRIM_SECONDS, self._trim)
-            timer.daemon = True
-            timer.start()
+            self._trim_is_due = True
+            if why:
+                self._gone[run.id] = why
+            while len(self._gone) > TOLD_IDS:
+                self._gone.pop(next(iter(self._gone)))
 
-    def _trim(self) -> None:
-        self._trim_is_due = False
-        trim_memory()
+
+def keep_tidy(sessions: Sessions, stop: threading.Event | None = None) -> None:
+    """Tidy up every few seconds, for as long as the server lives: one thread that outlives what goes wrong."""
+    stop = stop or threading.Event()
+    while not stop.wait(TIDY_SECONDS):
+        try:
+            sessions.tidy()
+        except (RuntimeError, OSError, MemoryError) as error:
+            print(f"surelock: could not tidy up: {first_line(error)}", file=sys.stderr)
 
 
 def trim_memory() -> None:

@@ -269,3 +269,22 @@ test("a damaged trace is refused in one sentence", () => {
       JSON.stringify(change),
     );
 });
+
+test("what a page reads of a header is of its kind", () => {
+  const spoilt = (change) => {
+    const whole = JSON.parse(JSON.stringify(small()));
+    change(whole.header, whole.header.contestants[0]);
+    return whole;
+  };
+  const changes = [
+    (header) => Object.assign(header, { prompt: 5 }),
+    (header) => Object.assign(header, { prompt: {} }),
+    (header) => Object.assign(header, { created: 5 }),
+    (header) => Object.assign(header, { model: { name: {} } }),
+    (_, own) => Object.assign(own.settings, { gen_length: {} }),
+    (_, own) => Object.assign(own.settings, { temperature: { a: 1 } }),
+    (_, own) => Object.assign(own.compute, { epsilon: {} }),
+    (_, own) => Object.assign(own.compute, { unlock: { rho: {} } }),
+  ];
+  for (const change of changes) assert.throws(() => Trace.parse(spoilt(change)), TraceError, change.toString());
+});

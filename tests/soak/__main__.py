@@ -20,6 +20,7 @@ import httpx
 
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
+from tests.soak.attack import attack
 from tests.soak.tally import Tally
 from tests.soak.visits import Visit
 
@@ -37,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--seconds", type=float, default=300, help=f"at most {MOST_SECONDS} (default: %(default)s)")
     made.add_argument("--seed", type=int, default=0, help="of what the visitors do (default: %(default)s)")
+    made.add_argument("--attack", action="store_true", help="instead: what took the server down once, all of it again")
     made.add_argument("--log", type=Path, help="keep what the server prints in this file")
     return made
 
@@ -139,8 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     if not (1 <= given.visitors <= MOST_VISITORS and 1 <= given.seconds <= MOST_SECONDS):
         parser().error(f"at most {MOST_VISITORS} visitors and {MOST_SECONDS} seconds")
     with tempfile.TemporaryDirectory() as folder:
-        report = soak(given.visitors, given.seconds, given.seed, given.log or Path(folder) / "server.log")
-    for example in report["examples"]:
+        log = given.log or Path(folder) / "server.log"
+        report = attack(given.visitors, log) if given.attack else soak(given.visitors, given.seconds, given.seed, log)
+    for example in report.get("examples", ()):
         print(example, file=sys.stderr)
     print(json.dumps(report))
     return 0 if report["ok"] else 1
