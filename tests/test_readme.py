@@ -37,7 +37,7 @@ def blocks(language: str) -> list[str]:
 
 def commands() -> list[list[str]]:
     """Every command of the shell blocks, split where a shell would; `&&` parts one from the next."""
-    lines = [line for block in blocks("sh") for line in block.splitlines() if line.strip()]
+    lines = [line for block in blocks("sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
     return [shlex.split(part) for line in lines for part in line.split(" && ")]
 
 
@@ -132,7 +132,7 @@ def test_python_blocks_run(block: str, app: App) -> None:
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 10
     if "surelock.load" in block:
-        assert len([line for line in block.splitlines() if line.strip()]) <= 10
+        assert len([line for line in block.replace("\\\n", " ").splitlines() if line.strip()]) <= 10
 
 
 def test_curl_commands(app: App) -> None:
