@@ -49,7 +49,7 @@ def _cells(rules: dict[str, Record], prompts: int, each: int, sampler: Record, *
 
 
 GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(RULES, 32, 16, SETTINGS["page"]),
+    "stories": _cells(RULES, 16, 8, SETTINGS["page"]),
     "paper": _cells(RULES, 16, 4, {"gen_length": 256, "block_length": 32}, source="mt_bench"),
     "quick": _cells(RULES, 2, 2, {"gen_length": 24}),
 }
