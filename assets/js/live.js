@@ -439,8 +439,8 @@ export function connect({ element, props, trigger, server, watch, base }) {
   watch("value", () => live.receive(props.value));
   if (props.value) live.receive(props.value); // what came before anyone listened
   for (const type of ["pointerdown", "keydown"])
-    document.querySelector(".sidebar")?.addEventListener(type, () => {
-      live.touched = true;
+    document.querySelector(".sidebar")?.addEventListener(type, ({ target }) => {
+      if (!target.closest("#sl-run, .sl-controls")) live.touched = true; // Run changes nothing in the form
     });
   live.arrive();
   closeSidebarIfNarrow();
