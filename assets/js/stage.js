@@ -225,7 +225,8 @@ export class Stage {
     this.tapped = -1;
     this.caption = label;
     this.lanesChanged();
-    this.timeline.load(trace, { live, step: step ?? (play || live ? -1 : trace.last) });
+    const first = live ? -1 : trace.last;
+    this.timeline.load(trace, { live, step: step ?? (play ? 0 : first) });
     if (play) this.timeline.play();
     this.lessons.shown(trace);
   }

@@ -202,7 +202,7 @@ export class Timeline {
       h("span", {
         class: "sl-chapter",
         title: `${name}: step ${step + 1}`,
-        style: `left:${(100 * step) / whole}%`,
+        style: `left:calc((100% - 12px) * ${step / whole})`,
         onclick: () => this.seek(step),
       });
     this.marks.replaceChildren(...this.chapters.map(mark));
