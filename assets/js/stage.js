@@ -83,6 +83,7 @@ export class Stage {
   ) {
     Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
     this.onView = () => {
+      if (this.looking) return; // half-way
       onView();
       this.lessons.looked();
     };
@@ -246,6 +247,7 @@ export class Stage {
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
   look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
     const { n, last } = this.trace;
+    this.looking = true;
     this.timeline.setRace(byClock);
     this.colourBy = colour;
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
@@ -253,6 +255,8 @@ export class Stage {
     this.hover = there.at(-1) ?? -1;
     this.#pinned();
     if (step !== undefined) this.timeline.seek(step);
+    this.looking = false;
+    this.onView();
     const missing = [];
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
