@@ -781,7 +781,7 @@ def about() -> str:
 
 
 def test_the_pages_about_says_what_was_measured() -> None:
-    assert about() in (ROOT / "assets" / "js" / "stage.js").read_text("utf-8")
+    assert about() in (ROOT / "assets" / "js" / "about.js").read_text("utf-8")
 
 
 ROWS: dict[str, Callable[[], list[str]]] = {

@@ -45,31 +45,28 @@ export function writeAddress(settings, { step = -1, pins = [], byClock = true, c
   return query.toString();
 }
 
-/** The query that makes this trace's run again: its model, prompt, settings and contestants (without what was done by hand). */
-export function settingsOf({ header, reference }) {
-  const query = new URLSearchParams({ model: header.model.name, prompt: header.prompt ?? "" });
-  for (const [name, value] of Object.entries(reference.contestant.settings))
-    if (value !== null && value !== undefined) query.set(name, value);
-  const own = header.contestants.filter(({ events }) => !events?.length);
-  query.set("contestants", contestantsText(own));
+function queryOf(model, prompt, settings, lanes) {
+  const query = new URLSearchParams({ model, prompt });
+  for (const [name, value] of Object.entries(settings))
+    if (value !== null && value !== undefined && value !== "") query.set(name, value);
+  const contestants = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
+  query.set("contestants", JSON.stringify(contestants));
   return query.toString();
+}
+
+/** The query that makes this trace's run again: its model, prompt, settings and contestants (without what was done by hand). */
+export function settingsOf({ header: { model, prompt, contestants }, reference }) {
+  const own = contestants.filter(({ events }) => !events?.length);
+  return queryOf(model.name, prompt ?? "", reference.contestant.settings, own);
+}
+
+/** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
+export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
+  return queryOf(model, prompt, { ...(chat === false && { chat }), ...settings }, JSON.parse(lanes).lanes);
 }
 
 /** Whether two queries ask for the same run. */
 export function sameSettings(a, b) {
   const [one, other] = [a, b].map((query) => new Map(new URLSearchParams(query)));
   return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value);
-}
-
-const contestantsText = (lanes) =>
-  JSON.stringify(lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask })));
-
-/** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
-export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
-  const query = new URLSearchParams({ model, prompt });
-  if (chat === false) query.set("chat", "false");
-  for (const [name, value] of Object.entries(settings))
-    if (value !== null && value !== undefined && value !== "") query.set(name, value);
-  query.set("contestants", contestantsText(JSON.parse(lanes).lanes));
-  return query.toString();
 }

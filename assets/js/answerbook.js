@@ -2,27 +2,14 @@
 // the learner saves, and is forgotten on request.
 
 import { download } from "./dom.js";
+import { Tab } from "./tab.js";
 
-const KEY = "surelock:lessons";
-
-function tabStorage() {
-  try {
-    return globalThis.sessionStorage ?? null;
-  } catch (error) {
-    if (error instanceof DOMException) return null; // forbidden, as in a notebook's frame
-    throw error;
-  }
-}
+const KEPT = "lessons";
 
 export class AnswerBook {
-  constructor(storage = tabStorage()) {
-    this.storage = storage;
-    this.lessons = {}; // by name: {seen: [page, ...], answers: {page: {question, predicted, answer, right, run}}}
-    try {
-      this.lessons = JSON.parse(storage?.getItem(KEY) ?? "{}") ?? {};
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error; // torn, or somebody else's
-    }
+  constructor(tab = new Tab()) {
+    this.tab = tab;
+    this.lessons = tab.get(KEPT) ?? {}; // by name: {seen: [page, ...], answers: {page: {question, predicted, answer, right, run}}}
   }
 
   #of(name) {
@@ -31,11 +18,7 @@ export class AnswerBook {
   }
 
   #keep() {
-    try {
-      this.storage?.setItem(KEY, JSON.stringify(this.lessons));
-    } catch (error) {
-      if (!(error instanceof DOMException)) throw error; // full: it lives as long as the page does
-    }
+    this.tab.set(KEPT, this.lessons); // where that fails it lives as long as the page does
   }
 
   see(name, page) {

@@ -14,14 +14,14 @@ export function laneOf(trace, name) {
   return name === "subject" ? subject(trace) : trace.lane(name);
 }
 
-/** The last step, from 0, of the first `share` of a lane's steps. */
-export const stepAt = (lane, share) => Math.max(0, Math.ceil(share * lane.count) - 1);
+/** The last step, from 0, of the first `share` of so many. */
+export const stepOf = (share, count) => Math.max(0, Math.ceil(share * count) - 1);
 
 /** The first `count` positions that are written after a moment. */
 function writtenNext(trace, { lane: name, at, count }) {
   const lane = laneOf(trace, name);
   return lane.steps
-    .slice(stepAt(lane, at) + 1)
+    .slice(stepOf(at, lane.count) + 1)
     .flatMap(({ unmasked }) => unmasked)
     .slice(0, count);
 }
@@ -68,10 +68,7 @@ function restSteps(trace, { lane: name }) {
   return waits.length % 2 ? waits[middle] : (waits[middle - 1] + waits[middle]) / 2;
 }
 
-const errorOf = (lane) => {
-  const { nats, commits } = lane.steps.at(-1).damage;
-  return nats / Math.max(1, commits);
-};
+const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
 /** The share of the words that would have been others, had the step computed every position. */
 function changedShare(trace, { lane: name }) {

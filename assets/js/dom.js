@@ -93,7 +93,7 @@ export function sameText({ words, whole }) {
 export const short = (x, digits = 2) =>
   x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 1);
 /** The mean commit error of a lane's damage, in nats. */
-export const commitError = ({ nats, commits }) => short(nats / Math.max(1, commits));
+export const commitError = ({ mean }) => short(mean);
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
 export function seconds(x) {
   if (x < 9.95) return `${x.toFixed(2)} s`;

@@ -2,9 +2,7 @@
 // It is the lock rule run over the record: the run itself at the run's own epsilon (but for the bytes that the record
 // rounds to), an estimate elsewhere, because what locks earlier or later changes what the steps after it compute.
 
-import { LOCKED, MASKED, WAITING } from "./trace.js";
-
-const hidden = (state) => state === MASKED || state === WAITING;
+import { isMasked, LOCKED } from "./trace.js";
 
 /** The lock rule of a lane, if the record suffices to run it anew; else null. */
 export function lockRule({ contestant: { compute } }) {
@@ -28,8 +26,8 @@ export function locksAt(lane, epsilon, full = null) {
       const at = t * n + p;
       const source = Number.isNaN(lane.confidence[at]) && states[p] === LOCKED ? full : lane;
       if (!source || !(at < source.kl.length) || Number.isNaN(source.confidence[at])) continue;
-      seen[p] = hidden(before[p]) ? 0 : seen[p] + 1;
-      if (hidden(states[p]) || seen[p] < wait || when[p] < t) continue;
+      seen[p] = isMasked(before[p]) ? 0 : seen[p] + 1;
+      if (isMasked(states[p]) || seen[p] < wait || when[p] < t) continue;
       const kl = source.kl[at];
       const did = locked.has(p);
       candidates.push({ p, kl, did, sure: source.confidence[at], refused: source === lane && !did && kl <= own });

@@ -41,7 +41,7 @@ export async function film(trace, colours, { onProgress, signal }) {
   for (const [i, ms] of TIMES.entries()) {
     if (signal.aborted || failure) break;
     const over = ms >= RACE_MS;
-    poster.draw(over ? trace.lanes.map((lane) => lane.count - 1) : stepsAfter(trace, (all * ms) / RACE_MS));
+    poster.draw(stepsAfter(trace, over ? Infinity : (all * ms) / RACE_MS));
     const frame = new VideoFrame(canvas, { timestamp: Math.round(1000 * ms), duration: Math.round(1e6 / FRAMES) });
     encoder.encode(frame, { keyFrame: i % KEY_FRAME === 0 || over });
     frame.close();

@@ -3,7 +3,7 @@
 
 import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
-import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./trace.js";
+import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "./trace.js";
 
 export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
 const SHADES = 16; // that a value is told by
@@ -170,7 +170,7 @@ export class Grid {
       pen.lineWidth = line;
       pen.stroke();
     }
-    if ((state === MASKED || state === WAITING) && w > 5) {
+    if (isMasked(state) && w > 5) {
       pen.beginPath();
       pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
       pen.fillStyle = pen.strokeStyle = shaded?.ink ?? colours.maskedDot;

@@ -4,7 +4,7 @@ import { Attended } from "./attended.js";
 import { eventText } from "./described.js";
 import { h, percent, scientific, setText } from "./dom.js";
 import { pinName } from "./pins.js";
-import { LOCKED, MASKED, STATES, WAITING } from "./trace.js";
+import { isMasked, LOCKED, STATES } from "./trace.js";
 
 /** What a person did to a position up to step t. */
 function byHand(lane, cell, t) {
@@ -86,7 +86,7 @@ export class Inspector {
     const state = lane.row(t)[cell];
     const lock = lane.lockStep(cell, t);
     const since = lock >= 0 ? ` since step ${lock + 1}` : "";
-    if (state === MASKED || state === WAITING) return `Position ${cell}: ${STATES[state]}`;
+    if (isMasked(state)) return `Position ${cell}: ${STATES[state]}`;
     return `Position ${cell}: ${this.trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
   }
 

@@ -2,9 +2,10 @@
 // about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
 
 import { AnswerBook } from "./answerbook.js";
-import { answer, holds, misfit } from "./answers.js";
+import { answer, holds, misfit, stepOf } from "./answers.js";
 import { count, h, setText } from "./dom.js";
 import { explained } from "./glossary.js";
+import { pinName } from "./pins.js";
 import { judge, Question } from "./questions.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
@@ -18,12 +19,6 @@ function brought() {
 
 const button = (text, action, more = {}) =>
   h("button", { type: "button", class: "sl-small", onclick: action, ...more }, text);
-
-/** “forest” (34) once it is written, position 34 before. */
-function cellName({ reference, pieces }, p, step) {
-  const token = reference.token(p, step);
-  return token < 0 ? `position ${p}` : `“${pieces.name(token).trim()}” (${p})`;
-}
 
 const runOf = ({ header, reference }) => `${header.created}/${reference.contestant.settings.seed}`;
 
@@ -95,6 +90,7 @@ export class Lessons {
     const why = now ? misfit(now, lesson.run) : "There is no run.";
     const trace = why ? await this.recorded(lesson.run.recorded) : now;
     if (!trace || misfit(trace, lesson.run)) return this.stage.say(`${why} Its recorded run is not here either.`);
+    if (trace !== now) trace.reference = trace.ownReference; // whoever looked at it before may have chosen another
     if (!this.open) this.before = this.stage.view.byClock;
     Object.assign(this, { lesson, trace, own: null, awaiting: false });
     this.go(Number.isInteger(page) ? Math.max(0, Math.min(page, lesson.pages.length - 1)) : 0);
@@ -148,7 +144,7 @@ export class Lessons {
     const at = pages.slice(0, this.page + 1).findLast((page) => page.at !== undefined)?.at;
     if (stage.trace !== trace) stage.show(trace, { label: "In this lesson:" });
     stage.look({ byClock, pins: this.#pins(kind, pins, question) });
-    if (at !== undefined) stage.look({ ...stage.view, step: Math.max(0, Math.ceil(at * (trace.last + 1)) - 1) });
+    if (at !== undefined) stage.look({ ...stage.view, step: stepOf(at, trace.last + 1) });
     this.#light(highlight, question?.kind);
   }
 
@@ -181,6 +177,10 @@ export class Lessons {
     return question.kind === "cells" && kept?.run !== runOf(this.trace) ? undefined : kept?.predicted;
   }
 
+  #nameOf(cell, step) {
+    return pinName(this.trace, cell, { of: [this.trace.reference], step });
+  }
+
   #body({ kind, question }) {
     this.question = null;
     if (kind === "predict") return this.#predict(question);
@@ -193,7 +193,7 @@ export class Lessons {
   #predict(question) {
     this.question = new Question(question, {
       pins: () => this.stage.view.pins,
-      nameOf: (p) => cellName(this.trace, p, this.stage.view.step),
+      nameOf: (p) => this.#nameOf(p, this.stage.view.step),
       given: this.#prediction(this.page),
       onChange: () => this.looked(),
     });
@@ -204,8 +204,7 @@ export class Lessons {
     const page = this.#asked();
     const { question } = this.lesson.pages[page];
     const right = answer(this.trace, question.answer);
-    const nameOf = (p) => cellName(this.trace, p, this.trace.last);
-    const judged = judge(question, this.#prediction(page), right, nameOf);
+    const judged = judge(question, this.#prediction(page), right, (p) => this.#nameOf(p));
     this.book.write(this.lesson.name, page, {
       question: question.ask,
       answer: right,
@@ -268,7 +267,7 @@ export class Lessons {
   grew(trace) {
     if (!this.open || trace !== this.own) return;
     const { at } = this.lesson.pages[this.page];
-    const stop = at === undefined ? Infinity : Math.ceil(at * trace.steps) - 1;
+    const stop = at === undefined ? Infinity : stepOf(at, trace.steps);
     if (!this.held && trace.count > stop + 1) {
       this.held = true;
       this.stage.look({ step: stop, byClock: false });

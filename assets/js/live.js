@@ -22,6 +22,11 @@ const ASK_MS = 120;
 const linkTo = (trace, view) =>
   `${location.origin}${location.pathname}?${writeAddress(settingsOf(trace), view, location.search)}`;
 
+function replaceQuery(query) {
+  if (query !== location.search.slice(1))
+    history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}`);
+}
+
 class Live {
   constructor({ root, server, trigger, base }) {
     Object.assign(this, { server, trigger, base, run: null, presets: [] });
@@ -45,7 +50,7 @@ class Live {
       },
       onUse: (trace) => this.#use(trace),
       lessons: {
-        recorded: (name) => (name === "stories" ? recorded : readRun(name)),
+        recorded: readRun,
         race: (trace, contestants) => this.raceLike(trace, contestants),
         onPlace: (name, page) => this.#place(name, page),
       },
@@ -143,11 +148,15 @@ class Live {
   #writeAddress() {
     const { trace, view } = this.stage;
     if (!trace) return;
-    const settings = trace.header.created === this.recorded?.header.created ? "" : settingsOf(trace);
+    const settings = this.#isRecorded(trace) ? "" : settingsOf(trace);
     const query = writeAddress(this.edited ?? settings, this.edited ? {} : view, location.search);
-    if (query !== location.search.slice(1))
-      history.replaceState(history.state, "", `${location.pathname}${query ? `?${query}` : ""}`);
+    replaceQuery(query);
     this.store.shown = { run: trace.key ?? null, query };
+  }
+
+  /** Whether a run shows nothing but the recorded one's contestants, and what was tried by hand on them. */
+  #isRecorded({ lanes }) {
+    return lanes.every((lane) => lane.contestant.events?.length || this.recorded?.lanes.includes(lane));
   }
 
   /** The address says which page of which lesson is open. */
@@ -155,7 +164,7 @@ class Live {
     const query = new URLSearchParams(location.search);
     for (const part of ["lesson", "page"]) query.delete(part);
     if (name) for (const [part, value] of Object.entries({ lesson: name, page: page + 1 })) query.set(part, value);
-    history.replaceState(history.state, "", `${location.pathname}${query.size ? `?${query}` : ""}`);
+    replaceQuery(query.toString());
     this.#writeAddress();
   }
 
@@ -309,10 +318,17 @@ class Live {
   }
 
   /** Starts a run of its own with the prompt of another one. */
-  raceLike({ header: { model, prompt, prompt_tokens } }, contestants) {
+  raceLike(trace, contestants) {
     this.branching = null;
     this.#started();
-    const lanes = contestants.map((contestant) => ({ ...contestant, skip: 0 }));
+    this.#apply(
+      trace,
+      contestants.map((contestant) => ({ ...contestant, skip: 0 })),
+    );
+  }
+
+  /** Asks for a run of these contestants with a trace's prompt; `skip`: so many steps of one are known already. */
+  #apply({ header: { model, prompt, prompt_tokens } }, lanes) {
     this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
   }
 
@@ -344,8 +360,7 @@ class Live {
     this.run = null;
     this.stage.show(shown, { label: "What if:", step: from - 1 });
     this.#wait();
-    const { model, prompt, prompt_tokens } = trace.header;
-    this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
+    this.#apply(trace, lanes);
     return "";
   }
 

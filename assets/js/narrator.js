@@ -42,13 +42,17 @@ function now(trace, lane, step) {
 /** Who is through, and who still works. */
 function finished(trace, step) {
   const over = (lane) => lane.endsAt(trace.reached(lane, step));
-  const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
   const done = trace.lanes.filter(over);
   const first = done.reduce((a, b) => (b.seconds < a.seconds ? b : a));
   const rest = trace.lanes.filter((lane) => !over(lane));
-  const how = done.length > 1 ? `${names(done)} have` : `${names(done)} has`;
-  const after = trace.byClock ? ` after ${seconds(first.seconds)}` : "";
-  return `${how} finished${after}; ${names(rest)} still ${rest.length > 1 ? "work" : "works"}.`;
+  return stillWorking(done, rest, trace.byClock ? ` after ${seconds(first.seconds)}` : "");
+}
+
+/** Of lanes that are through, and lanes that are not. */
+export function stillWorking(done, rest, after = "") {
+  const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
+  const have = done.length > 1 ? "have" : "has";
+  return `${names(done)} ${have} finished${after}; ${names(rest)} still ${rest.length > 1 ? "work" : "works"}.`;
 }
 
 /** Of the generated words that lock in a step the position of the one that was written first, or -1. */

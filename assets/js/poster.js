@@ -3,7 +3,7 @@
 
 import { count, percent, seconds } from "./dom.js";
 import { Grid, layout } from "./grid.js";
-import { narrate, subject, verdict } from "./narrator.js";
+import { narrate, stillWorking, subject, verdict } from "./narrator.js";
 import { cut, fillBox, type } from "./pens.js";
 import { textOf } from "./results.js";
 import { LOCKED, STATES } from "./trace.js";
@@ -61,7 +61,7 @@ export class Field {
         tokens: tokens[i],
         other: i === base ? null : tokens[base],
         promptLength: trace.promptLength,
-        labels: grid.box.w >= 22 ? trace.pieces.labels(tokens[i], trace.eosId) : [],
+        labels: trace.pieces.labels(tokens[i], trace.eosId),
         fresh: true,
         hover: -1,
         pins: new Map(),
@@ -104,11 +104,9 @@ export class Field {
 function told(trace, steps) {
   const over = trace.lanes.map((lane, i) => steps[i] >= lane.count - 1);
   if (over.every(Boolean)) return verdict(trace);
-  const names = (wanted) => trace.lanes.filter((_, i) => over[i] === wanted).map(({ name }) => `“${name}”`);
-  const [done, working] = [names(true), names(false)];
+  const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
   if (!done.length) return narrate(trace, steps[trace.lanes.indexOf(subject(trace))]);
-  const verb = (list, one, many) => `${list.join(", ")} ${list.length > 1 ? many : one}`;
-  return `${verb(done, "has", "have")} finished; ${verb(working, "still works", "still work")}.`;
+  return stillWorking(done, rest);
 }
 
 export class Poster {

@@ -3,8 +3,15 @@
 
 import { Trace, TraceError } from "./trace.js";
 
+const read = new Map();
+
 /** A promise of the trace in assets/runs/, or of null where it cannot be read. */
-export async function readRun(name) {
+export function readRun(name) {
+  if (!read.has(name)) read.set(name, fetchRun(name));
+  return read.get(name);
+}
+
+async function fetchRun(name) {
   try {
     const answer = await fetch(new URL(`../runs/${name}.json`, import.meta.url));
     return answer.ok ? Trace.parse(await answer.json()) : null;

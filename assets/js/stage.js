@@ -1,5 +1,6 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
+import { about } from "./about.js";
 import { Analysis } from "./analysis.js";
 import { chapters, writtenAt } from "./chapters.js";
 import { ColourBy } from "./colourby.js";
@@ -7,11 +8,11 @@ import { Curves, loadPlotly } from "./curves.js";
 import { count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "./dom.js";
 import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
-import { explained } from "./glossary.js";
 import { Handout } from "./handout.js";
 import { Inspector } from "./inspector.js";
 import { KeyHelp } from "./keyhelp.js";
 import { timelineKeys } from "./keys.js";
+import { legend } from "./legend.js";
 import { Lessons } from "./lessons.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
@@ -27,32 +28,6 @@ import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { Trace } from "./trace.js";
 import { WhatIf } from "./whatif.js";
-
-const ABOUT = [
-  "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
-  "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain (the percentile). A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
-  "A decoder is two choices: which rows a step computes, and which masked positions it writes. All contestants run the same prompt and seed, one step each in turn, each timed on its own; everything is shown beside the reference, which any of them can be. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
-  "What leaving rows out changes was measured here, exactly (commit error at .56 of the rows, 32 openings that chose no threshold): the rule of the paper errs by .034 nats a choice, without its percentile gate by .010, locking by age alone by .010, by chance by .028, and a fixed budget spent where most has just changed by .0001. The gate is what costs: it takes the positions that the model is surest of, and without it KL does no better than age. This is one very small model at the settings of this page; whether it holds for LLaDA-8B is one command away and has not been run.",
-];
-
-/** What the page's own account of the method explains as it goes. */
-const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
-
-const LEGEND = [
-  ["masked", "masked"],
-  ["active", "active: computed in this step"],
-  ["resting", "resting: not computed in this step"],
-  ["locked", "locked: no longer computed", "locked"],
-  ["prompt", "prompt"],
-  ["differs", "differs from the reference", "reference"],
-];
-
-const paper = () =>
-  h(
-    "a",
-    { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" },
-    "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding",
-  );
 
 /** The model and what all contestants share, in a line. */
 function describe({ header: { model, contestants }, steps }) {
@@ -78,7 +53,6 @@ export class Stage {
       onUse = null,
       lessons = {},
       importing = true,
-      about = ABOUT,
     } = {},
   ) {
     Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
@@ -155,31 +129,19 @@ export class Stage {
     });
     this.help = new KeyHelp();
     this.timeline.node.append(this.presenter.button, this.help.button);
-    const told = h(
-      "div",
-      { class: "sl-about" },
-      about.map((text) => h("p", {}, explained(text, TERMS))),
-      h(
-        "p",
-        {},
-        "The method is that of ",
-        paper(),
-        " by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).",
-      ),
-    );
     const panels = [
       ["Analysis", this.analysis.node, () => this.analysis.redraw()],
       ["Runs", this.runs.node, () => this.runs.draw()],
       ["Lessons", this.lessons.node],
       ["Export", this.share.node],
-      ["About", told],
+      ["About", about()],
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
       h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom),
       this.lessons.card,
       this.gauges.node,
-      h("div", { class: "sl-bar-row" }, this.#legend(), this.colouring.node, this.long.node, this.label),
+      h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node, this.label),
       this.status,
       this.lanes.node,
       this.grids,
@@ -451,17 +413,6 @@ export class Stage {
     setText(this.spoken, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
     this.presenter.reveal(cell);
-  }
-
-  #legend() {
-    return h(
-      "ul",
-      { class: "sl-legend", "aria-label": "Legend" },
-      LEGEND.map(([kind, text, ...terms]) => {
-        const swatch = h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
-        return h("li", {}, swatch, h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
-      }),
-    );
   }
 
   #theme() {

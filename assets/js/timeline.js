@@ -111,6 +111,11 @@ export class Timeline {
     if (!this.trace) return -1;
     return this.live && this.byClock ? this.trace.front : this.trace.last;
   }
+  /** The steps that the scrubber has room for. */
+  get steps() {
+    if (!this.trace) return 0;
+    return this.live ? this.trace.steps : this.last + 1;
+  }
   get atEnd() {
     return this.step >= this.last;
   }
@@ -119,7 +124,6 @@ export class Timeline {
   load(trace, { live = false, step = -1 } = {}) {
     this.pause();
     Object.assign(this, { trace, live, follow: live, step: Math.min(step, trace.last) });
-    this.scrubber.max = Math.max(0, trace.steps - 1);
     this.drawTicks();
     this.show();
   }
@@ -128,7 +132,6 @@ export class Timeline {
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
     else if (this.follow) this.step = this.trace.front;
-    this.liveButton.hidden = !this.live || this.follow || this.trace.complete;
     if (this.follow || this.playing) this.show();
     else this.#labels();
     this.#moreTicks();
@@ -150,7 +153,6 @@ export class Timeline {
     if (!this.trace) return;
     this.trace.byClock = byClock;
     this.step = this.follow ? this.trace.front : Math.min(before, this.last);
-    this.scrubber.max = Math.max(0, (this.live ? this.trace.steps : this.last + 1) - 1);
     this.onRace();
     this.drawTicks();
     this.show();
@@ -159,8 +161,6 @@ export class Timeline {
   /** No more records will come. */
   finish() {
     this.live = false;
-    this.liveButton.hidden = true;
-    this.scrubber.max = Math.max(0, this.last);
     this.drawTicks();
     this.#labels();
   }
@@ -175,7 +175,6 @@ export class Timeline {
     this.pause();
     this.step = Math.max(0, Math.min(step, this.last));
     this.follow = this.live && this.step >= this.trace.front;
-    this.liveButton.hidden = !this.live || this.follow;
     this.show();
     this.onSeek();
   }
@@ -197,7 +196,7 @@ export class Timeline {
   }
 
   #drawMarks() {
-    const whole = Math.max(1, Number(this.scrubber.max));
+    const whole = Math.max(1, this.steps - 1);
     const mark = ({ step, name }) =>
       h("span", {
         class: "sl-chapter",
@@ -288,9 +287,10 @@ export class Timeline {
 
   #labels() {
     this.#playLabel();
+    this.scrubber.max = Math.max(0, this.steps - 1);
     this.scrubber.value = Math.max(0, this.step);
-    const text =
-      this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.live ? this.trace.steps : this.last + 1}`;
+    this.liveButton.hidden = !this.live || this.follow || this.trace.complete;
+    const text = this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.steps}`;
     setText(this.label, text);
     this.scrubber.setAttribute("aria-valuetext", text);
   }
@@ -312,7 +312,7 @@ export class Timeline {
     const { width, height } = this.ticks;
     if (!width || !this.trace) return;
     const pen = this.ticks.getContext("2d");
-    const steps = Math.max(1, Number(this.scrubber.max));
+    const steps = Math.max(1, this.steps - 1);
     const style = getComputedStyle(this.node);
     const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
     for (; this.ticked <= this.last; this.ticked++)

@@ -12,6 +12,7 @@ export const LOCKED = 2;
 export const RESTING = 3;
 export const WAITING = 4;
 export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
+export const isMasked = (state) => state === MASKED || state === WAITING;
 export const MOST_LANES = 4;
 export const VERSION = 2;
 const TOP = 5;
@@ -76,6 +77,7 @@ export class Lane {
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
+    this.seen = new Int32Array(n * t); // the last step up to it in which the position was computed, or -1
     // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
     this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
     this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
@@ -100,6 +102,7 @@ export class Lane {
     for (const p of locked) this.locked[p] = 1;
     const rows = fromRuns(record.computed, n);
     this.#states(at, rows);
+    this.#see(t, rows);
     this.#values(this.kl, at, rows, record.kl, (b) => KL_OF_BYTE[b], "KL", Infinity);
     this.#values(this.confidence, at, rows, record.confidence, (b) => b / 255, "confidence", NaN);
     if (record.top) this.tops[t] = this.#top(record.top);
@@ -125,11 +128,10 @@ export class Lane {
     if (errors.length !== unmasked.length) throw damaged("a step has another number of commit errors than commits");
     const before = t ? this.steps[t - 1].damage : { commits: 0, nats: 0, changed: 0 };
     if (!before) return;
-    this.steps[t].damage = {
-      commits: before.commits + errors.length,
-      nats: before.nats + errors.reduce((sum, nats) => sum + (nats ?? 0), 0),
-      changed: before.changed + this.#checked(changed).length,
-    };
+    const commits = before.commits + errors.length;
+    const nats = before.nats + errors.reduce((sum, one) => sum + (one ?? 0), 0);
+    const mean = nats / Math.max(1, commits); // the commit error
+    this.steps[t].damage = { commits, nats, mean, changed: before.changed + this.#checked(changed).length };
   }
 
   #checked(positions) {
@@ -160,6 +162,13 @@ export class Lane {
       if (masked[p]) state[at + p] = MASKED;
       else if (!locked[p]) state[at + p] = ACTIVE;
     }
+  }
+
+  #see(t, rows) {
+    const at = t * this.n;
+    if (t) this.seen.copyWithin(at, at - this.n, at);
+    else this.seen.fill(-1, 0, this.n);
+    for (const p of rows) this.seen[at + p] = t;
   }
 
   #values(target, at, rows, values, ofByte, what, nothing) {
@@ -261,8 +270,8 @@ export class Lane {
 
   /** The last step at or before t in which the position was computed, or -1. */
   lastComputed(position, t) {
-    for (let s = this.clamp(t); s >= 0; s--) if (!Number.isNaN(this.confidence[s * this.n + position])) return s;
-    return -1;
+    const s = this.clamp(t);
+    return s < 0 ? -1 : this.seen[s * this.n + position];
   }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
@@ -295,7 +304,7 @@ export class Trace {
     this.pieces = new Pieces();
     this.pieces.add(pieces);
     this.lanes = header.contestants.map((contestant) => new Lane(header, contestant));
-    this.reference = this.lane(header.reference) ?? this.lanes[0];
+    this.reference = this.ownReference;
   }
 
   /** A whole document: checked, unpacked. Throws TraceError. */
@@ -351,6 +360,11 @@ export class Trace {
     const header = { ...this.header, contestants: lanes.map(({ contestant }) => contestant) };
     const reference = lanes.includes(this.reference) ? this.reference : lanes[0];
     return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference, key: null });
+  }
+
+  /** The lane that the trace was made to be shown beside. */
+  get ownReference() {
+    return this.lane(this.header.reference) ?? this.lanes[0];
   }
 
   lane(id) {

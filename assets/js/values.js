@@ -4,36 +4,19 @@ import { count } from "./dom.js";
 
 const KL_LOW = 1e-8;
 const MOST_NATS = 8;
-const tables = new WeakMap(); // by a lane's KL values, which a lane under another name shares
-
-function tablesOf({ kl }) {
-  if (!tables.has(kl)) tables.set(kl, { seen: new Int32Array(kl.length), count: 0, medians: [] });
-  return tables.get(kl);
-}
-
-/** For each step and position, the last step up to it in which the position was computed, or -1: at [step * n + position]. */
-export function lastSeen(lane) {
-  const table = tablesOf(lane);
-  const { n, confidence } = lane;
-  for (; table.count < lane.count; table.count++)
-    for (let at = table.count * n, end = at + n; at < end; at++) {
-      const before = table.count ? table.seen[at - n] : -1;
-      table.seen[at] = Number.isNaN(confidence[at]) ? before : table.count;
-    }
-  return table.seen;
-}
+const tables = new WeakMap(); // medians by a lane's KL values, which a lane under another name shares
 
 /** Per step, the median KL of all that is unmasked, each at its last computed value: what is locked stays in. */
 export function restingMedians(lane) {
-  const { medians } = tablesOf(lane);
-  const { n } = lane;
-  const seen = lastSeen(lane);
+  const { n, seen, kl: recorded } = lane;
+  if (!tables.has(recorded)) tables.set(recorded, []);
+  const medians = tables.get(recorded);
   const values = new Float32Array(n);
   for (let t = medians.length; t < lane.count; t++) {
     let size = 0;
     for (let p = 0; p < n; p++) {
       const at = seen[t * n + p];
-      const kl = at < 0 || lane.token(p, t) < 0 ? NaN : lane.kl[at * n + p];
+      const kl = at < 0 || lane.token(p, t) < 0 ? NaN : recorded[at * n + p];
       if (Number.isFinite(kl)) values[size++] = kl;
     }
     const sorted = values.subarray(0, size).sort();
@@ -46,11 +29,8 @@ const perCell = (lane, f) => Float32Array.from({ length: lane.n }, (_, p) => f(p
 
 /** A value of the last step in which each position was computed. */
 function atLastSeen(lane, step, values, scale) {
-  const t = lane.clamp(step);
-  if (t < 0) return new Float32Array(lane.n).fill(NaN);
-  const seen = lastSeen(lane);
   return perCell(lane, (p) => {
-    const s = seen[t * lane.n + p];
+    const s = lane.lastComputed(p, step);
     return s < 0 ? NaN : scale(values[s * lane.n + p]);
   });
 }

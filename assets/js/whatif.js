@@ -3,7 +3,7 @@
 
 import { eventText } from "./described.js";
 import { h, setText } from "./dom.js";
-import { LOCKED, MASKED, WAITING } from "./trace.js";
+import { isMasked, LOCKED } from "./trace.js";
 
 export class WhatIf {
   /** options: {branch(lane, event, name) starts the contestant, token(text) -> Promise of {id} or {problem}, presets() -> [{id, name, compute}, ...]}. */
@@ -81,7 +81,7 @@ export class WhatIf {
     if (this.asked === key) return;
     this.asked = key;
     const state = lane.row(t)[cell];
-    const masked = state === MASKED || state === WAITING;
+    const masked = isMasked(state);
     const prompt = cell < this.trace.promptLength;
     const button = (text, allowed, event, name) =>
       h(

@@ -38,10 +38,11 @@ def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
 
     Raises ValueError: one sentence that begins with the field's name.
     """
-    return from_plain(DecodeSettings, {name: _digits(value) for name, value in values.items()})
+    return from_plain(DecodeSettings, {name: digits(value) for name, value in values.items()})
 
 
-def _digits(value: Any) -> Any:
+def digits(value: Any) -> Any:
+    """A whole number written in digits, as a form or a link may give it, as a number; all else as it is."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from surelock.decoding.recommended import block_choices
 from surelock.decoding.setting import Setting, described
 from surelock.decoding.settings import DecodeSettings
+from surelock.ui.request import digits
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))
 NAMES: tuple[str, ...] = ("gen_length", "steps", "block_length")
@@ -34,8 +35,7 @@ class Wants:
 
     def with_field(self, name: str, value: Any, length: int) -> Wants:
         """After the visitor has changed a field, at that length; what is no number changes nothing."""
-        if isinstance(value, str) and value.isdecimal() and len(value) < 10:
-            value = int(value)
+        value = digits(value)
         if not isinstance(value, int | float) or value < 1:
             return self
         return replace(self, **{name: int(value) if name == "gen_length" else _unless(length, int(value))})

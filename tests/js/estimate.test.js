@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 import { lockRule, locksAt } from "../../assets/js/estimate.js";
 import { Trace } from "../../assets/js/trace.js";
-import { lastSeen, restingMedians, VALUES } from "../../assets/js/values.js";
+import { restingMedians, VALUES } from "../../assets/js/values.js";
 import { small } from "./small.js";
 
 const recorded = () =>
@@ -43,7 +43,7 @@ test("what the record cannot tell is not estimated", () => {
 
 test("the median of all that is written keeps what is locked at its last value", () => {
   const lane = Trace.parse(small()).lanes[1];
-  assert.deepEqual([...lastSeen(lane)], [0, 0, 0, 0, 0, 1, 1, 1, 2, 1, 1, 2]);
+  assert.deepEqual([...lane.seen], [0, 0, 0, 0, 0, 1, 1, 1, 2, 1, 1, 2]);
   const [first, second, third] = restingMedians(lane);
   assert.ok(Math.abs(first - 1e-12) < 1e-13, "positions 0 to 2 are written, with KL 0, 1e-12 and about 80");
   assert.deepEqual([second, third], [0.5, 0.25]);

@@ -2,9 +2,10 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
 import { AnswerBook } from "../../assets/js/answerbook.js";
-import { ANSWERS, answer, holds, misfit, stepAt } from "../../assets/js/answers.js";
+import { ANSWERS, answer, holds, misfit, stepOf } from "../../assets/js/answers.js";
 import { GLOSSARY } from "../../assets/js/glossary.js";
 import { inWords, judge } from "../../assets/js/questions.js";
+import { Tab } from "../../assets/js/tab.js";
 import { Trace } from "../../assets/js/trace.js";
 import { small } from "./small.js";
 
@@ -38,7 +39,7 @@ test("the answers of a run of three steps", () => {
   assert.equal(asks("saved_more", { lane: "b", tie: 0.03 }), "time");
   assert.equal(asks("after_end_share", { lane: "b" }), 0);
   assert.ok(Math.abs(asks("cost_spread", { lanes: ["a", "b"] }) - 0.25) < 1e-12);
-  assert.equal(stepAt(trace.reference, 0.34), 1);
+  assert.equal(stepOf(0.34, trace.reference.count), 1);
   assert.ok(holds(trace, { answer: { is: "rest_steps", lane: "b" }, at_least: 2, at_most: 2 }));
   assert.ok(!holds(trace, { answer: { is: "saved_more", lane: "b", tie: 0 }, equals: "flops" }));
 });
@@ -128,19 +129,19 @@ test("the schema names the answers that there are", () => {
 test("predictions are kept, counted, saved and forgotten", () => {
   const kept = new Map();
   const storage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
-  const book = new AnswerBook(storage);
+  const book = new AnswerBook(new Tab(storage));
   assert.ok(book.empty);
   book.see("work", 2);
   book.see("work", 2);
   book.write("work", 2, { question: "?", predicted: 0.4 });
   book.write("work", 2, { answer: 0.6, right: false });
-  const again = new AnswerBook(storage);
+  const again = new AnswerBook(new Tab(storage));
   assert.deepEqual([again.seen("work"), again.predictions("work"), again.seen("sure")], [1, 1, 0]);
   assert.deepEqual(again.toDocument().lessons, [
     { name: "work", seen: [3], answers: [{ page: 3, question: "?", predicted: 0.4, answer: 0.6, right: false }] },
   ]);
   again.forget();
-  assert.ok(new AnswerBook(storage).empty);
+  assert.ok(new AnswerBook(new Tab(storage)).empty);
   kept.set("surelock:lessons", "{torn");
-  assert.ok(new AnswerBook(storage).empty);
+  assert.ok(new AnswerBook(new Tab(storage)).empty);
 });

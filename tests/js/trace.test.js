@@ -119,7 +119,7 @@ test("commit errors come with the records or after them, and add up from step to
   const count = document.records
     .filter(({ contestant: own }) => own === "b")
     .flatMap(({ unmasked }) => unmasked).length;
-  assert.deepEqual(told[1], { commits: count, nats: count / 4, changed: 1 });
+  assert.deepEqual(told[1], { commits: count, nats: count / 4, mean: 0.25, changed: 1 });
   assert.equal(told[0].changed, 1);
   const again = Trace.parse(later.toDocument());
   assert.deepEqual(
