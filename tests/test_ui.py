@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import pickle
+import re
 import sys
 import threading
 import time
@@ -33,6 +34,7 @@ from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import launch
 from surelock.ui import session as sessions_module
+from surelock.ui.bundle import ENTRIES, bundle
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import description, make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
@@ -795,8 +797,40 @@ def test_only_the_stages_files_are_served() -> None:
         assert client.get(path).status_code in (404, 405), path
 
 
+def test_the_page_gets_its_modules_as_one_script() -> None:
+    client = TestClient(Starlette(routes=routes()))
+    answer = client.get("/surelock/js/all.js")
+    assert answer.headers["content-type"].startswith("text/javascript")
+    made = re.findall(r'^modules\["([\w-]+\.js)"\] =', answer.text, re.MULTILINE)
+    everywhere = {path.name for path in (ROOT / "assets" / "js").glob("*.js")}
+    assert set(made) == everywhere - {"replay.js"} and len(made) == len(set(made))
+    for name in made:
+        text = (ROOT / "assets" / "js" / name).read_text("utf-8")
+        assert all(made.index(other) < made.index(name) for other in re.findall(r'"\./([\w-]+\.js)";', text)), name
+    again = client.get("/surelock/js/all.js", headers={"if-none-match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        ({"live.js": 'import * as all from "./dom.js";'}, "live.js: an import or export of another form"),
+        ({"live.js": "export default 5;"}, "live.js: an import or export of another form"),
+        (
+            {"live.js": 'import "./lanes.js";', "lanes.js": 'import "./live.js";'},
+            "import each other: live.js, lanes.js",
+        ),
+    ],
+)
+def test_a_module_that_cannot_be_bundled_is_told(texts: dict[str, str], told: str, tmp_path: Path) -> None:
+    for name in ENTRIES:
+        (tmp_path / name).write_text(texts.get(name, "export const one = 1;"), "utf-8")
+    with pytest.raises(ValueError, match=told):
+        bundle(tmp_path)
+
+
 def test_the_head_names_only_files_that_exist() -> None:
     client = TestClient(Starlette(routes=routes()))
-    named = [part.split('"')[0] for part in page_head().split('href="')[1:]]
+    named = re.findall(r'(?:href|src)="(.*?)"', page_head())
     assert named
     assert [path for path in named if client.get("/" + path).status_code != 200] == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from errno import ENAMETOOLONG
+from functools import cache
+from hashlib import sha256
 from typing import Any
 
 from gradio.route_utils import FnIndexInferError
@@ -13,9 +15,11 @@ from starlette.staticfiles import StaticFiles
 
 from surelock.model.errors import without_paths
 from surelock.trace.replay import ASSETS, described_script, lessons_script, plotly_script
+from surelock.ui.bundle import bundle
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
+BUNDLE = "all.js"  # beside the modules that it is made of: they find other files from where they are
 
 
 class _Files(StaticFiles):
@@ -31,6 +35,20 @@ async def _plotly(request: Request) -> Response:
     return FileResponse(plotly_script(), media_type="text/javascript", headers={"Cache-Control": "max-age=86400"})
 
 
+@cache
+def _bundled() -> tuple[bytes, str]:
+    script = bundle(ASSETS / "js").encode()
+    return script, f'"{sha256(script).hexdigest()[:16]}"'
+
+
+async def _page_script(request: Request) -> Response:
+    script, tag = _bundled()
+    headers = {"Cache-Control": "no-cache", "ETag": tag}
+    if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(script, media_type="text/javascript", headers=headers)
+
+
 async def _no_upload(request: Request) -> Response:
     return JSONResponse({"detail": "This page takes no uploads: traces are opened in the browser."}, 403)
 
@@ -39,16 +57,16 @@ def routes() -> list[BaseRoute]:
     """The stage's files under /surelock/, and the refusal of uploads. They come before Gradio's own routes."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(directory=ASSETS / folder)) for folder in SERVED]
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
-    return [Route(f"/{PREFIX}/plotly.min.js", _plotly), *uploads, *mounts]
+    made = [Route(f"/{PREFIX}/plotly.min.js", _plotly), Route(f"/{PREFIX}/js/{BUNDLE}", _page_script)]
+    return [*made, *uploads, *mounts]
 
 
 def page_head() -> str:
-    """Lets the browser fetch and unpack the stage and the recorded run while the page itself is still starting."""
-    names = sorted(path.name for path in (ASSETS / "js").glob("*.js") if path.name != "replay.js")
-    modules = "".join(f'<link rel="modulepreload" href="{PREFIX}/js/{name}">' for name in names)
+    """Lets the browser fetch and unpack the recorded run and the stage while the page itself is still starting."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
+    run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
-    return f'{data}{styles}{modules}<script type="module" src="{PREFIX}/js/live.js"></script>'
+    return f'{data}{styles}{run}<script type="module" src="{PREFIX}/js/{BUNDLE}"></script>'
 
 
 def _unknown(request: Request, error: Exception) -> Response:

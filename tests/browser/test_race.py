@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
 from tests.browser.actions import SHORT, run_to_end, seek, shows, status, until, visit, wait_for_run
 from tests.browser.server import ROOT, App
@@ -230,15 +230,25 @@ setInterval(() => {
 """
 
 
-def test_the_first_ten_seconds(page: Page, app: App) -> None:
-    """Seconds from the load event: something moves soon, the narrator speaks within 2, the recorded race has a winner
-    and a verdict within 12.
-    """
+def first_seconds(page: Page, url: str, until: str) -> dict[str, float]:
+    """When what TEN_SECONDS looks for was first seen, in seconds from the load event."""
     page.emulate_media(reduced_motion="no-preference")
     page.add_init_script(TEN_SECONDS)
-    page.goto(app.url, wait_until="load")
-    page.wait_for_function("'verdict' in firsts", timeout=60_000)
-    firsts = page.evaluate("firsts")
+    page.goto(url, wait_until="load")
+    page.wait_for_function(f"'{until}' in firsts", timeout=60_000)
     loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
-    after = {name: (time - loaded) / 1000 for name, time in firsts.items()}
-    assert after["moves"] < 2 and after["speaks"] < 2 and after["winner"] < after["verdict"] < 12, after
+    return {name: (time - loaded) / 1000 for name, time in page.evaluate("firsts").items()}
+
+
+def test_the_first_ten_seconds(page: Page, app: App, browser: Browser) -> None:
+    """Something moves within a second of the load event, the narrator speaks within 2, the recorded race has a winner
+    and a verdict within 12. Whatever else the machine does only adds to the first: the best of five visitors counts.
+    """
+    after = first_seconds(page, app.url, "verdict")
+    assert after["speaks"] < 2 and after["winner"] < after["verdict"] < 12, after
+    moves = [after["moves"]]
+    while min(moves) >= 1 and len(moves) < 5:
+        context = browser.new_context(viewport={"width": 1440, "height": 1000})
+        moves.append(first_seconds(context.new_page(), app.url, "moves")["moves"])
+        context.close()
+    assert min(moves) < 1, moves

@@ -14,7 +14,10 @@ export const CHECK = new URL("assets/js/check_trace.js", root);
 export function make() {
   const schema = JSON.parse(readFileSync(new URL("surelock/trace/schema.json", root), "utf-8"));
   const ajv = new Ajv({ code: { source: true, esm: true }, strict: false, validateFormats: false });
-  const code = standalone(ajv, ajv.compile(schema));
+  // A module is strict by itself, and exports by name, as all of the page's do.
+  const code = standalone(ajv, ajv.compile(schema))
+    .replace('"use strict";', "")
+    .replace(/export default \w+;/, "");
   return `// Made from surelock/trace/schema.json by \`npm run schema\`: do not edit.\n${code}\n`;
 }
 

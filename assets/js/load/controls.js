@@ -1,1 +1,3 @@
-import(new URL("surelock/js/controls.js", document.baseURI).href).then(({ connect }) => connect({ element }));
+import(new URL("surelock/js/all.js", document.baseURI).href).then(({ modules }) =>
+  modules["controls.js"].connect({ element }),
+);

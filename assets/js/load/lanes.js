@@ -1,3 +1,3 @@
-import(new URL("surelock/js/lanes.js", document.baseURI).href).then(({ connect }) =>
-  connect({ element, props, watch }),
+import(new URL("surelock/js/all.js", document.baseURI).href).then(({ modules }) =>
+  modules["lanes.js"].connect({ element, props, watch }),
 );
