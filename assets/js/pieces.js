@@ -3,6 +3,7 @@
 
 const VISIBLE = { "\n": "⏎", "\t": "⇥", "\r": "␍", " ": "␣", "\u00a0": "⍽" };
 const strict = new TextDecoder("utf-8", { fatal: true });
+const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
 const isHidden = (code) =>
@@ -97,19 +98,26 @@ export class Pieces {
 
   /** Running text of the tokens; masked positions show as `gap`. */
   text(tokens, gap = "▁", stopAt = null) {
-    const bytes = [];
-    const encoder = new TextEncoder();
+    let text = "";
+    let bytes = []; // of the pieces since the last that is text
     let masks = 0;
+    const add = (whole) => {
+      if (bytes.length) text += lenient.decode(Uint8Array.from(bytes));
+      bytes = [];
+      text += whole;
+    };
     for (const id of tokens) {
       if (id < 0) {
-        if (masks++ < 1) bytes.push(...encoder.encode(gap));
+        if (masks++ < 1) add(gap);
         continue;
       }
       masks = 0;
       if (id === stopAt) break;
-      const piece = this.map.get(id);
-      bytes.push(...(typeof piece === "string" ? encoder.encode(piece) : (piece ?? encoder.encode(`#${id}`))));
+      const piece = this.map.get(id) ?? `#${id}`;
+      if (typeof piece === "string") add(piece);
+      else bytes.push(...piece);
     }
-    return new TextDecoder().decode(Uint8Array.from(bytes));
+    add("");
+    return text;
   }
 }

@@ -3,8 +3,15 @@
 
 import { h } from "./dom.js";
 
+const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
+
 /** The words of a lane's text after step t: [{text, position}], text with the white space before it, position its first. */
 export function words(trace, lane, t) {
+  if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
+  return latest.get(lane).found;
+}
+
+function split(trace, lane, t) {
   const found = [];
   let run = [];
   const close = () => {

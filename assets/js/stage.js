@@ -156,7 +156,12 @@ export class Stage {
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     watchView(this.grids, () => this.drawRasters());
-    this.observer = new ResizeObserver(this.resize);
+    let wide = 0;
+    this.observer = new ResizeObserver(([{ contentRect }]) => {
+      if (contentRect.width === wide) return; // grids know no height
+      wide = contentRect.width;
+      this.resize();
+    });
     this.observer.observe(root);
     this.stops = [
       onThemeChange(() => this.#theme()),

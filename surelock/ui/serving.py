@@ -6,6 +6,7 @@ from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
 
 from gradio.route_utils import FnIndexInferError
 from starlette.requests import Request
@@ -19,6 +20,10 @@ from surelock.ui.bundle import bundle
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
+ICON = (
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
+    '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
+)
 BUNDLE = "all.js"  # beside the modules that it is made of: they find other files from where they are
 
 
@@ -64,9 +69,10 @@ def routes() -> list[BaseRoute]:
 def page_head() -> str:
     """Lets the browser fetch and unpack the recorded run and the stage while the page itself is still starting."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
+    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be asked for at every step's address
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
-    return f'{data}{styles}{run}<script type="module" src="{PREFIX}/js/{BUNDLE}"></script>'
+    return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/js/{BUNDLE}"></script>'
 
 
 def _unknown(request: Request, error: Exception) -> Response:

@@ -20,7 +20,7 @@ from urllib.parse import urlencode
 import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
-from surelock import Decoder, LockRule
+from surelock import Decoder, DecodeSettings, Everything, LockRule
 from surelock.trace.contestants import Contestant
 from tests.browser.actions import wait_for_run
 from tests.browser.server import ROOT, App, launch, serve, wait_for_model
@@ -38,8 +38,9 @@ def plain(asked: dict[str, Any]) -> None:
     lm = surelock.load("stories")
     decoders = [surelock.Decoder.from_plain(plain) for plain in asked["decoders"]]
     observation: dict[str, Any] = {"observe": True, "top_k": asked["top_k"]}
-    for length in (16, LENGTH):  # the first warms up
-        now = [replace(each, settings=replace(each.settings, gen_length=length, steps=length)) for each in decoders]
+    short = {"gen_length": 16, "steps": 16, "block_length": None}
+    for changes in (short, {}):  # the first warms up
+        now = [replace(each, settings=replace(each.settings, **changes)) for each in decoders]
         begun, used = time.perf_counter(), time.process_time()
         for _ in zip(*(surelock.decode(lm, [PROMPT], **each.keywords(), **observation) for each in now), strict=True):
             pass
@@ -59,16 +60,20 @@ def measure_stream(app: App) -> tuple[dict[str, float], dict[str, Any]]:
     """A run at N = 256 by a visitor without a browser: processor time and bytes per step; and its header."""
     visitor = Visitor(app.url)
     before, begun, used = visitor.bytes, time.perf_counter(), app.cpu_seconds()
-    suits = json.loads((ROOT / "assets/stories/generation_config.json").read_text("utf-8"))
-    fields = {label: suits[label.lower()] for label in ("Temperature", "Block_length")}
-    fields |= {"Prompt": PROMPT, "Generated_length": LENGTH, "Steps": LENGTH, "Remasking_policy": suits["remasking"]}
-    seen = list(visitor.run(**fields))
-    wall, cpu = time.perf_counter() - begun, app.cpu_seconds() - used
+    header: dict[str, Any] = {}
+    spent = {"wall": 0.0, "cpu": 0.0, "bytes": 0.0, "lost": 0.0}
+    for message in visitor.run(Prompt=PROMPT, Generated_length=LENGTH, Steps=LENGTH, Block_length=30):
+        if "open" in message:
+            header = message["open"]["header"]
+            spent["lost"] = LENGTH * len(header["contestants"])
+        if message.get("records"):  # up to the last step: what is measured after it is told apart
+            spent["lost"] -= len(message["records"])
+            spent["wall"], spent["cpu"] = time.perf_counter() - begun, app.cpu_seconds() - used
+            spent["bytes"] = (visitor.bytes - before) / LENGTH
+    spent["after"] = time.perf_counter() - begun - spent["wall"]
     visitor.close()
-    header = seen[0]["open"]["header"]
     assert header["length"] == LENGTH + 16
-    lost = LENGTH + 2 - len(seen)
-    return {"wall": wall, "cpu": cpu, "bytes": (visitor.bytes - before) / LENGTH, "lost": lost}, header
+    return spent, header
 
 
 def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, float]:
@@ -77,7 +82,9 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     header: of the run that the others timed; this must be the same.
     """
     page.add_init_script(path=HERE / "clock.js")
-    asked = {"prompt": PROMPT, **header["settings"], **header["lock"]}
+    lanes = header["contestants"]
+    racing = [{name: lane[name] for name in ("name", "compute", "unmask")} for lane in lanes]
+    asked = {"prompt": PROMPT, "contestants": json.dumps(racing), **lanes[0]["settings"]}
     page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
     page.wait_for_function(
         "seen.moves && seen.load && document.querySelector('#sl-gen-length input[type=number]')?.value == 240"
@@ -89,8 +96,8 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     page.wait_for_function(
         "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
     )
-    shown = page.evaluate("surelock.stage.trace.header")
-    assert (shown["settings"], shown["lock"]) == (header["settings"], header["lock"]), f"{shown} is another run"
+    shown = page.evaluate("surelock.stage.trace.header.contestants")
+    assert shown == lanes, f"{shown} is another run"
     return {
         "moves": moves,
         "first_step": page.evaluate("(seen.step - seen.run) / 1000"),
@@ -99,18 +106,20 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     }
 
 
-def big_trace(n: int = 1024) -> dict[str, Any]:
-    """A made-up run of n positions and as many steps, everything the page has to draw."""
+def big_trace(n: int, lanes: int) -> dict[str, Any]:
+    """A made-up run of n positions and as many steps, everything the page has to draw; all lanes but the first lock."""
+    names = [f"lane-{i + 1}" for i in range(lanes)]
+    settings = DecodeSettings(gen_length=n - 16)
     rng, prompt = np.random.default_rng(0), 16
     records: list[dict[str, Any]] = []
-    for own in ("everything", "locks"):
+    for own in names:
         active = np.ones(n, dtype=bool)
         for step in range(n - prompt):
             rows = np.flatnonzero(active)
             edges = np.flatnonzero(np.diff(np.concatenate(([0], active.astype(np.int8), [0]))))
             edges[1::2] -= edges[::2]
             kl, confidence = rng.integers(20, 240, (2, len(rows)), dtype=np.uint8)
-            lock = [step + prompt - 8] if own == "locks" and step >= 8 and step % 5 else []
+            lock = [step + prompt - 8] if own != names[0] and step >= 8 and step % 5 else []
             records.append(
                 {
                     "contestant": own,
@@ -135,8 +144,8 @@ def big_trace(n: int = 1024) -> dict[str, Any]:
         "length": n,
         "steps": n - prompt,
         "contestants": [
-            Contestant(id="everything", name="Every position", decoder=Decoder()).to_plain(),
-            Contestant(id="locks", name="SureLock", decoder=Decoder(compute=LockRule())).to_plain(),
+            Contestant(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)).to_plain()
+            for own, rule in zip(names, [Everything()] + [LockRule()] * lanes, strict=False)
         ],
     }
     return {
@@ -151,17 +160,36 @@ def big_trace(n: int = 1024) -> dict[str, Any]:
 SCRUB = (HERE / "scrub.js").read_text("utf-8")
 
 
-def measure_scrubbing(page: Page) -> dict[str, float]:
-    """Scrub a trace of 1024 positions as fast as frames come. A second redraw per frame is timed apart: the page must
+def measure_scrubbing(page: Page, n: int, lanes: int) -> dict[str, float]:
+    """Scrub a trace of n positions as fast as frames come. A second redraw per frame is timed apart: the page must
     be that much within its frame.
     """
     page.click("role=tab[name='Export']")
-    page.set_input_files(
-        "#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": json.dumps(big_trace()).encode()}
-    )
-    page.wait_for_function("surelock.stage.trace.n === 1024", timeout=60_000)
+    trace = json.dumps(big_trace(n, lanes)).encode()
+    page.set_input_files("#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": trace})
+    page.wait_for_function(f"surelock.stage.trace.n === {n}", timeout=60_000)
     page.wait_for_timeout(3000)
-    return page.evaluate(SCRUB)
+    scrubbed = page.evaluate(SCRUB)
+    named = {"fps": "fps", "p95": "frame_p95_ms", "draw": "draw_ms", "requests": "requests"}
+    size = f"{n}" if lanes == 2 else f"{n}_{lanes}_lanes"
+    return {f"scrub_{told}_{size}": scrubbed[key] for key, told in named.items()}
+
+
+def beside(other: Path, rounds: int) -> dict[str, Any]:
+    """This checkout's page and another's, measured in turn: the medians of both, and their ratio, by name."""
+    command = [sys.executable, "-m", "tests.browser.measure", "--repeat", "1"]
+    found: dict[str, list[dict[str, float]]] = {"here": [], "there": []}
+    for turn in range(rounds):
+        for side in sorted(found, reverse=turn % 2 == 1):
+            where = ROOT if side == "here" else other
+            told = subprocess.run(command, cwd=where, capture_output=True, text=True, check=True).stdout
+            found[side].append(json.loads(told.splitlines()[-1]))
+    names = [name for name in found["here"][0] if name in found["there"][0]]
+    medians = {
+        side: {name: float(np.median([run[name] for run in runs])) for name in names} for side, runs in found.items()
+    }
+    ratios = {name: medians["here"][name] / medians["there"][name] for name in names if medians["there"][name]}
+    return {**medians, "ratio": ratios, "only_here": {n: v for n, v in found["here"][-1].items() if n not in names}}
 
 
 def main() -> None:
@@ -171,14 +199,18 @@ def main() -> None:
     parser.add_argument(
         "--repeat", type=int, default=2, help="the fastest of this many runs counts (default: %(default)s)"
     )
+    parser.add_argument("--beside", type=Path, metavar="DIR", help="measure the page of another checkout, too, in turn")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each, with --beside (default: %(default)s)")
     given = parser.parse_args()
     if given.plain is not None:
         return plain(given.plain)
+    if given.beside is not None:
+        return print(json.dumps(_rounded(beside(given.beside, given.rounds))))
     with serve("--max-length", "512") as app:
         started = app.started_in
         wait_for_model(app)
         list(Visitor(app.url).run(Prompt=PROMPT, Generated_length=16, Steps=16, Block_length=16))  # warm
-        runs = []
+        runs, header = [], {}
         for _ in range(given.repeat):
             streamed, header = measure_stream(app)
             runs.append((measure_plain(header, 0), measure_plain(header, 5), streamed))
@@ -187,7 +219,7 @@ def main() -> None:
             browser = launch(playwright)
             page = browser.new_page(viewport={"width": 1440, "height": 1000})
             shown = measure_page(page, app, header)
-            scrubbed = measure_scrubbing(page)
+            scrubbed = measure_scrubbing(page, 1024, 2) | measure_scrubbing(page, 512, 4)
             browser.close()
     result = {
         "serves_after_s": started,
@@ -203,15 +235,17 @@ def main() -> None:
         "server_cpu_ms_per_step_beyond_bare": 1000 * (stream["cpu"] - bare["cpu"]) / LENGTH,
         "bytes_per_step": stream["bytes"],
         "steps_lost": stream["lost"] + shown["lost"],
+        "after_the_last_step_s": stream["after"],
         "added_time_server_only": stream["wall"] / alone["wall"] - 1,
         "added_time_with_browser": shown["wall"] / alone["wall"] - 1,
         "added_time_with_browser_over_bare": shown["wall"] / bare["wall"] - 1,
-        "scrub_fps_1024": scrubbed["fps"],
-        "scrub_frame_p95_ms_1024": scrubbed["p95"],
-        "scrub_draw_ms_1024": scrubbed["draw"],
-        "scrub_requests": scrubbed["requests"],
+        **scrubbed,
     }
-    print(json.dumps({key: round(value, 4) for key, value in result.items()}))
+    print(json.dumps(_rounded(result)))
+
+
+def _rounded(told: Any) -> Any:
+    return {name: _rounded(value) for name, value in told.items()} if isinstance(told, dict) else round(told, 4)
 
 
 if __name__ == "__main__":
