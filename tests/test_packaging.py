@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -26,6 +27,8 @@ def requirements(file: str) -> dict[str, Requirement]:
 
 
 APP, TESTS = requirements("requirements.txt"), requirements("tests/requirements.txt")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+BUILD = {canonicalize_name((each := Requirement(line)).name): each for line in PYPROJECT["build-system"]["requires"]}
 
 
 @cache
@@ -65,9 +68,15 @@ def test_every_requirement_is_imported() -> None:
     used = set().union(*map(distributions, imports("app.py", "surelock")))
     assert set(APP) - used == set(), "required by the app, but nothing in it imports it"
     used_by_tests = set().union(*map(distributions, imports("tests")))
-    assert set(TESTS) - used_by_tests == set(TOOLS)
+    assert set(TESTS) - used_by_tests == set(TOOLS) | (set(BUILD) - used_by_tests)
     commands = (ROOT / ".ci" / "run").read_text("utf-8")
     assert [command for command in TOOLS.values() if command not in commands] == []
+
+
+def test_the_tests_build_the_package_with_what_it_asks_for() -> None:
+    assert {name: str(each) for name, each in TESTS.items() if name in BUILD} == {
+        name: str(each) for name, each in BUILD.items()
+    }
 
 
 def test_nothing_is_required_twice() -> None:

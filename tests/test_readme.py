@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -53,20 +54,31 @@ def app() -> Iterator[App]:
 
 
 def test_every_command_is_known_to_these_tests() -> None:
-    known = ("pip install -r", "python app.py", "python tests/run.py", "python -m surelock", "python -m tests.soak")
-    known += ("accelerate launch", "curl -s", "hf upload", "docker build", "docker run")
+    known = ("pip install -r", "pip install .", "surelock", "python app.py", "python tests/run.py")
+    known += (
+        "python -m surelock",
+        "python -m tests.soak",
+        "accelerate launch",
+        "curl -s",
+        "hf upload",
+        "docker build",
+        "docker run",
+    )
     lines = [" ".join(command) for command in commands()]
     assert [line for line in lines if not line.startswith(known)] == []
     assert "pip install -r requirements.txt && python app.py" in README
     assert "python tests/run.py" in lines
 
 
-@pytest.mark.parametrize("command", starting("python", "-m", "surelock"), ids=" ".join)
+OWN = [command[3:] for command in starting("python", "-m", "surelock")] + [each[1:] for each in starting("surelock")]
+
+
+@pytest.mark.parametrize("command", OWN, ids=" ".join)
 def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = _parser().parse_args(command[3:])
-    if "--model" in command:
-        return  # needs the hub
-    assert main(command[3:]) == 0
+    arguments = _parser().parse_args(command or ["page"])
+    if "--model" in command or not command:
+        return  # needs the hub, or does not end
+    assert main(command) == 0
     out = capsys.readouterr().out.strip().splitlines()
     if "--json" in command or "bench" in command:
         json.loads(out[-1])
@@ -84,8 +96,12 @@ def test_soak_commands(command: list[str]) -> None:
 
 
 def test_installed_files_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for command in starting("pip", "install"):
-        assert (ROOT / command[command.index("-r") + 1]).is_file()
+        if "-r" in command:
+            assert (ROOT / command[command.index("-r") + 1]).is_file()
+        else:
+            assert Requirement(f"surelock{command[2].removeprefix('.')}").extras <= extras.keys()
     for command in starting("python", "tests/run.py"):
         assert (ROOT / command[1]).is_file()
 

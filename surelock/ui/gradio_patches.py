@@ -5,13 +5,13 @@ Look at each again when Gradio is updated: what is no longer needed goes.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import gradio as gr
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_SCRIPTS = [Path(__file__).resolve().parents[2] / "assets" / "js" / "load" / name for name in ("frames.js", "hold.js")]
+from surelock.places import ASSETS
+
+_SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 
 

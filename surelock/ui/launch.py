@@ -6,7 +6,8 @@ import argparse
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
@@ -28,12 +29,18 @@ FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of app.py. What is not given follows Gradio's environment variables (GRADIO_SERVER_NAME,
-    GRADIO_SERVER_PORT, ...).
-    """
+    """The command line of app.py."""
     made = argparse.ArgumentParser(
         prog="app.py", description="Watch a masked diffusion language model decode with and without SureLock."
     )
+    add_page_arguments(made)
+    return made
+
+
+def add_page_arguments(made: argparse.ArgumentParser) -> None:
+    """What app.py and `surelock page` take. What is not given follows Gradio's environment variables
+    (GRADIO_SERVER_NAME, GRADIO_SERVER_PORT, ...).
+    """
     made.add_argument(
         "--model",
         nargs="+",
@@ -73,24 +80,29 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"further names that the server goes by ('*' for any; also from {ALLOW_VARIABLE})",
     )
-    return made
+    made.set_defaults(run=lambda given: serve(given, made.error))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Build the page, start loading the model, serve until stopped."""
+    """Serve the page that these words of a command line ask for."""
     given = parser().parse_args(arguments)
+    given.run(given)
+
+
+def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
+    """Build the page, start loading the model, serve until stopped. refuse: ends the process with what was wrong."""
     if given.max_length < 32:
-        parser().error("--max-length must be at least 32")
+        refuse("--max-length must be at least 32")
     if given.queue_size < 1:
-        parser().error("--queue-size must be at least 1")
+        refuse("--queue-size must be at least 1")
     if given.port is not None and not 0 <= given.port < 65536:
-        parser().error("--port must be from 0 to 65535")
+        refuse("--port must be from 0 to 65535")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
     except ValueError as error:
-        parser().error(str(error))
+        refuse(str(error))
     models = Models(given.model, given.device_map)
-    judge = _judge(given.judge) if given.judge else None
+    judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
         models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits
     )
@@ -108,7 +120,7 @@ def main(arguments: list[str] | None = None) -> None:
             **look(gate),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
-        parser().error(f"{first_line(error).partition('. ')[0]}.")
+        refuse(f"{first_line(error).partition('. ')[0]}.")
     models.start_loading(models.labels[0])
     page.block_thread()
 
@@ -120,13 +132,13 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def _judge(name: str) -> Judge:
+def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
     from surelock.quality.judge import Judge
 
     try:
         return Judge.load(name)
     except ValueError as error:
-        parser().error(str(error))
+        refuse(str(error))
 
 
 def look(*gate: Middleware) -> dict[str, Any]:
