@@ -18,11 +18,14 @@ from typing import Any
 
 import pytest
 from huggingface_hub import SpaceHardware, metadata_load
+from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
 
 from surelock.__main__ import _parser, main
 from surelock.decoding.choices import COMPUTE, UNMASK
 from surelock.decoding.unmasking import Replay
+from surelock.harness.model import SureLockLM
+from surelock.model.language_model import LanguageModel
 from surelock.ui.launch import parser
 from tests.browser.server import App, serve, wait_for_model
 from tests.soak.__main__ import parser as soak_parser
@@ -83,6 +86,14 @@ def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str
     if "--json" in command or "bench" in command:
         json.loads(out[-1])
     assert out and arguments.run
+
+
+@pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
+def test_harness_commands(command: list[str], stories: LanguageModel) -> None:
+    given = HarnessCLI()._parser.parse_args(command[3:])
+    named = dict(given.model_args)
+    assert given.model == "surelock" and named.pop("pretrained", "stories")
+    assert SureLockLM(stories, **named).decoder_for({}).settings.gen_length == named["gen_length"]
 
 
 @pytest.mark.parametrize("command", starting("python", "app.py"), ids=" ".join)
