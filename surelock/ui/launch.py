@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradio.themes import Default
@@ -15,7 +16,7 @@ from starlette.middleware import Middleware
 
 from surelock.model.errors import first_line
 from surelock.ui.gate import ALLOW_VARIABLE, Gate
-from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons
+from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, answer_in_json
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
 from surelock.ui.models import EMBEDDED, Models
@@ -80,6 +81,11 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"further names that the server goes by ('*' for any; also from {ALLOW_VARIABLE})",
     )
+    made.add_argument(
+        "--mcp",
+        action="store_true",
+        help="also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)",
+    )
     made.set_defaults(run=lambda given: serve(given, made.error))
 
 
@@ -97,6 +103,8 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--queue-size must be at least 1")
     if given.port is not None and not 0 <= given.port < 65536:
         refuse("--port must be from 0 to 65535")
+    if given.mcp and find_spec("mcp") is None:
+        refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
     except ValueError as error:
@@ -107,7 +115,9 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits
     )
     threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
-    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit)
+    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit, agents=given.mcp)
+    if given.mcp:
+        answer_in_json()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:
@@ -117,6 +127,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             share=given.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
+            mcp_server=given.mcp,
             **look(gate),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
