@@ -254,7 +254,10 @@ def test_the_space_runs_what_is_required() -> None:
     assert [(each.operator, each.version) for each in gradio.specifier] == [("~=", SPACE["sdk_version"])]
     target = re.search(r'target-version = "py3(\d+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
     assert target and int(SPACE["python_version"].split(".")[1]) >= int(target[1])
-    assert not {"models", "datasets", "preload_from_hub"} & SPACE.keys(), "the Space shows the embedded model only"
+    assert not {"datasets", "preload_from_hub"} & SPACE.keys(), "the Space fetches nothing: the embedded model ships"
+    assert all(f"--model {name}" in README for name in SPACE["models"])
+    assert (ROOT / SPACE["thumbnail"].partition("/resolve/main/")[2]).is_file()
+    assert "(https://arxiv.org/abs/2602.06412)" in README
     assert parser().parse_args([]).model == ["stories"]
     assert "python:${PYTHON}-slim" in (ROOT / "Dockerfile").read_text("utf-8")
     assert f"\nARG PYTHON={SPACE['python_version']}\n" in (ROOT / "Dockerfile").read_text("utf-8")
