@@ -29,8 +29,8 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
 
     steps: of one sequence, from `surelock.decode` with these settings. The streamer gets the prompt, after each step
     the open block as a draft (where it has `put_draft`), each block when nothing of it is masked, and the end: int64
-    [1, n] on the CPU. A masked position of a draft is its most likely token where the steps tell it (`top_k` of at least 1),
-    else the mask. What an event masks again later was shown for good. Raises ValueError for a batch.
+    [1, n] on the CPU. A masked position of a draft is its most likely token where the steps tell it (`top_k` of at
+    least 1), else the mask. What an event masks again later was shown for good. Raises ValueError for a batch.
     """
     length, block, shown = settings.gen_length, settings.block_length or settings.gen_length, 0
     for step in steps:
