@@ -1,7 +1,7 @@
 # The page in a container: the embedded model is inside and nothing is fetched at run time.
 #   docker build -t surelock .                             for the CPU
 #   docker build -t surelock --build-arg TORCH=cu130 .     for NVIDIA GPUs: any CUDA build that PyTorch offers
-ARG PYTHON=3.11
+ARG PYTHON=3.12
 FROM python:${PYTHON}-slim
 
 ARG TORCH=cpu

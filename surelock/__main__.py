@@ -1,4 +1,7 @@
-"""The command line: `python -m surelock COMMAND`. Flags mirror the arguments of the functions behind them."""
+"""The command line: `surelock COMMAND` where it is installed, else `python -m surelock COMMAND`; the page without one.
+
+Flags mirror the arguments of the functions behind them.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 #: Each command: what it is for, and where the function is that gives its parser its arguments and what to `run`. Only
 #: the command that is asked for is imported.
 COMMANDS = {
+    "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "decode": ("continue a prompt with any decoder", "decoding.cli:add_decode_arguments"),
     "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
     "bench": {"decode": ("time the locked sampler beside the unlocked one", "experiments.bench:add_arguments")},
@@ -37,7 +41,7 @@ class _Command(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command; errors a user can mend are one sentence on standard error and exit status 2."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
     try:
         result = arguments.run(arguments)
     except (ValueError, ArithmeticError, OSError) as error:

@@ -23,7 +23,7 @@ def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
 
 
-COMMANDS = [["decode"], ["flops"], ["bench", "decode"], ["experiment"], ["train"], ["evaluate"]]
+COMMANDS = [["page"], ["decode"], ["flops"], ["bench", "decode"], ["experiment"], ["train"], ["evaluate"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

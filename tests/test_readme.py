@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -17,11 +18,14 @@ from typing import Any
 
 import pytest
 from huggingface_hub import SpaceHardware, metadata_load
+from lm_eval._cli import HarnessCLI
 from packaging.requirements import Requirement
 
 from surelock.__main__ import _parser, main
 from surelock.decoding.choices import COMPUTE, UNMASK
 from surelock.decoding.unmasking import Replay
+from surelock.harness.model import SureLockLM
+from surelock.model.language_model import LanguageModel
 from surelock.ui.launch import parser
 from tests.browser.server import App, serve, wait_for_model
 from tests.soak.__main__ import parser as soak_parser
@@ -53,24 +57,43 @@ def app() -> Iterator[App]:
 
 
 def test_every_command_is_known_to_these_tests() -> None:
-    known = ("pip install -r", "python app.py", "python tests/run.py", "python -m surelock", "python -m tests.soak")
-    known += ("accelerate launch", "curl -s", "hf upload", "docker build", "docker run")
+    known = ("pip install -r", "pip install .", "surelock", "python app.py", "python tests/run.py")
+    known += (
+        "python -m surelock",
+        "python -m tests.soak",
+        "accelerate launch",
+        "curl -s",
+        "hf upload",
+        "docker build",
+        "docker run",
+    )
     lines = [" ".join(command) for command in commands()]
     assert [line for line in lines if not line.startswith(known)] == []
     assert "pip install -r requirements.txt && python app.py" in README
     assert "python tests/run.py" in lines
 
 
-@pytest.mark.parametrize("command", starting("python", "-m", "surelock"), ids=" ".join)
+OWN = [command[3:] for command in starting("python", "-m", "surelock")] + [each[1:] for each in starting("surelock")]
+
+
+@pytest.mark.parametrize("command", OWN, ids=" ".join)
 def test_surelock_commands(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = _parser().parse_args(command[3:])
-    if "--model" in command:
-        return  # needs the hub
-    assert main(command[3:]) == 0
+    arguments = _parser().parse_args(command or ["page"])
+    if "--model" in command or not command:
+        return  # needs the hub, or does not end
+    assert main(command) == 0
     out = capsys.readouterr().out.strip().splitlines()
     if "--json" in command or "bench" in command:
         json.loads(out[-1])
     assert out and arguments.run
+
+
+@pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
+def test_harness_commands(command: list[str], stories: LanguageModel) -> None:
+    given = HarnessCLI()._parser.parse_args(command[3:])
+    named = dict(given.model_args)
+    assert given.model == "surelock" and named.pop("pretrained", "stories")
+    assert SureLockLM(stories, **named).decoder_for({}).settings.gen_length == named["gen_length"]
 
 
 @pytest.mark.parametrize("command", starting("python", "app.py"), ids=" ".join)
@@ -84,8 +107,12 @@ def test_soak_commands(command: list[str]) -> None:
 
 
 def test_installed_files_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     for command in starting("pip", "install"):
-        assert (ROOT / command[command.index("-r") + 1]).is_file()
+        if "-r" in command:
+            assert (ROOT / command[command.index("-r") + 1]).is_file()
+        else:
+            assert Requirement(f"surelock{command[2].removeprefix('.')}").extras <= extras.keys()
     for command in starting("python", "tests/run.py"):
         assert (ROOT / command[1]).is_file()
 
@@ -227,7 +254,10 @@ def test_the_space_runs_what_is_required() -> None:
     assert [(each.operator, each.version) for each in gradio.specifier] == [("~=", SPACE["sdk_version"])]
     target = re.search(r'target-version = "py3(\d+)"', (ROOT / "pyproject.toml").read_text("utf-8"))
     assert target and int(SPACE["python_version"].split(".")[1]) >= int(target[1])
-    assert not {"models", "datasets", "preload_from_hub"} & SPACE.keys(), "the Space shows the embedded model only"
+    assert not {"datasets", "preload_from_hub"} & SPACE.keys(), "the Space fetches nothing: the embedded model ships"
+    assert all(f"--model {name}" in README for name in SPACE["models"])
+    assert (ROOT / SPACE["thumbnail"].partition("/resolve/main/")[2]).is_file()
+    assert "(https://arxiv.org/abs/2602.06412)" in README
     assert parser().parse_args([]).model == ["stories"]
     assert "python:${PYTHON}-slim" in (ROOT / "Dockerfile").read_text("utf-8")
     assert f"\nARG PYTHON={SPACE['python_version']}\n" in (ROOT / "Dockerfile").read_text("utf-8")

@@ -32,16 +32,18 @@ from surelock.quality.judge import Score
 from surelock.trace.contestants import Contestant
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
+from surelock.trace.replay import replay_html
 from surelock.ui import launch
 from surelock.ui import session as sessions_module
 from surelock.ui.bundle import ENTRIES, bundle
 from surelock.ui.device import make_decoder
-from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits, weigh
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
+from surelock.ui.parameters import description
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import page_head, routes
 from surelock.ui.session import ENDED, PAUSED, Sessions, keep_tidy, trim_memory
@@ -629,6 +631,16 @@ def test_the_endpoints_parameters_are_the_librarys_settings(endpoint: Any) -> No
     events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
     *_, last = endpoint("Once upon a time", gen_length=8, events=events)
     assert last["tokens"][6] == 42
+
+
+def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Any) -> None:
+    """A file of it opens in everything that opens one, a replay among them."""
+    *_, last = endpoint("Once upon a time", gen_length=6, trace=True, commit_error=True)
+    document = json.loads(json.dumps(last["trace"]))
+    trace = surelock.read_trace(document)
+    assert len(trace.steps) == 6 and '"prompt":"Once upon a time"' in replay_html(document)
+    *_, without = endpoint("Once upon a time", gen_length=6)
+    assert "trace" not in without and without["tokens"] == last["tokens"]
 
 
 def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(

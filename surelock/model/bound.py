@@ -28,12 +28,20 @@ def draw_masks(
 
 @torch.no_grad()
 def conditional_bound(
-    network: Network, tokens: NDArray[np.int64], given: int, *, draws: int, rng: np.random.Generator, mask_id: int
+    network: Network,
+    tokens: NDArray[np.int64],
+    given: int,
+    *,
+    draws: int,
+    rng: np.random.Generator,
+    mask_id: int,
+    batch: int | None = None,
 ) -> NDArray[np.float64]:
     """[draws] estimates, in nats, whose mean bounds -log p(tokens[given:] | tokens[:given]) from above.
 
     A draw masks k of the n tokens after the first `given`, k uniform on 1..n and one draw in each of draws / 2 strata,
-    twice over, and weights the loss of the masked by n / k. Raises ValueError when nothing is left to mask.
+    twice over, and weights the loss of the masked by n / k. batch: draws in one forward, None for all of them. Raises
+    ValueError when nothing is left to mask.
     """
     length = len(tokens) - given
     if length < 1 or draws < 2 or draws % 2:
@@ -41,7 +49,16 @@ def conditional_bound(
     strata = np.tile(np.arange(draws // 2), 2)
     counts = stratified_counts(rng, strata, draws // 2, length)
     masks = draw_masks(rng, counts, len(tokens), given)
-    texts = np.tile(tokens, (draws, 1))
+    most = batch or draws
+    losses = [_masked_loss(network, tokens, masks[at : at + most], mask_id) for at in range(0, draws, most)]
+    return length * np.concatenate(losses) / counts
+
+
+def _masked_loss(
+    network: Network, tokens: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int
+) -> NDArray[np.float64]:
+    """The nats of the masked tokens of each row, summed."""
+    texts = np.tile(tokens, (len(masks), 1))
     index = torch.from_numpy(np.flatnonzero(masks))
     noisy = torch.from_numpy(np.where(masks, mask_id, texts)).to(network.embed.weight.device)
     hidden = network.hidden(noisy)
@@ -49,4 +66,4 @@ def conditional_bound(
     target = torch.from_numpy(texts[masks]).to(logits.device)
     wide = torch.promote_types(logits.dtype, torch.float32)
     nats = F.cross_entropy(logits.to(wide), target, reduction="none").double().numpy(force=True)
-    return length * np.bincount(index.numpy() // len(tokens), nats, minlength=draws) / counts
+    return np.asarray(np.bincount(index.numpy() // len(tokens), nats, minlength=len(masks)), dtype=np.float64)

@@ -16,3 +16,10 @@ def first_line(error: BaseException) -> str:
 def without_paths(error: BaseException) -> str:
     """`first_line` without the paths of this machine: of each only the last part."""
     return _PATH.sub(lambda path: path[0].rsplit("/", 1)[1], first_line(error))
+
+
+def reason_of(error: BaseException) -> str:
+    """What went wrong, for the end of a sentence."""
+    if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
+        return "the device ran out of memory; try a shorter run"
+    return first_line(error)

@@ -6,6 +6,8 @@ import argparse
 
 import torch
 
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """--model, --device and --dtype."""
@@ -13,7 +15,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
     parser.add_argument(
         "--dtype",
-        choices=("float64", "float32", "bfloat16", "float16"),
+        choices=DTYPES,
         help="(default: the checkpoint's on CUDA, else float32)",
     )
 

@@ -16,11 +16,12 @@ from surelock.model.errors import first_line
 from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
+from surelock.places import ASSETS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-STORIES = Path(__file__).resolve().parents[2] / "assets" / "stories"
+STORIES = ASSETS / "stories"
 _FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja"]
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json"]
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -9,7 +9,9 @@ from typing import Any
 
 import jsonschema_rs
 
-LESSONS = Path(__file__).resolve().parents[2] / "assets" / "lessons"
+from surelock.places import ASSETS
+
+LESSONS = ASSETS / "lessons"
 _NOT_LESSONS = ("schema.json", "test.json")
 
 

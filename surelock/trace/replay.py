@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from surelock.decoding.described import describe
+from surelock.places import ASSETS
 from surelock.trace.lessons import read_lessons
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 TEMPLATE = Path(__file__).with_name("replay.html")
 TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/share.js fills it in the browser
 _IMPORT = re.compile(r'(from|import)(\s*)"\./([\w-]+\.js)"')

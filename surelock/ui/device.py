@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from surelock.ui.models import Models
 from surelock.ui.request import Job
+from surelock.ui.zero_gpu import on_gpu
 
 if TYPE_CHECKING:
     from surelock.quality.judge import Judge
     from surelock.trace.race import Told
 
-ZERO_GPU_SECONDS = 120
 Decoder = Callable[[Job, bool, bool], Iterator[list["Told"]]]
 
 
@@ -44,9 +44,7 @@ def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
         yield from race(lm, job.tokens, job.contestants, top=top, errors=errors, judge=judge if top else None)
 
     if on_zero_gpu():
-        import spaces  # pyright: ignore[reportMissingImports]
-
-        return spaces.GPU(duration=ZERO_GPU_SECONDS)(decode_facts)
+        return on_gpu(decode_facts, models)
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
     return lambda job, top, errors: _advanced_by(thread, decode_facts(job, top, errors))
 

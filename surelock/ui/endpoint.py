@@ -11,8 +11,6 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from surelock.decoding.choices import (
-    COMPUTE,
-    UNMASK,
     Decoder,
     check_owners,
     chosen_kinds,
@@ -27,17 +25,11 @@ from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.fair import Readers
 from surelock.ui.limits import Limits, within
 from surelock.ui.models import Models, NotReady
+from surelock.ui.parameters import docstring, parameters
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
-
-#: In the order of the first edition, for positional callers; every other setting follows.
-_FIRST = (
-    "gen_length", "steps", "epsilon", "percentile", "visible_steps", "block_length", "temperature", "cfg_scale",
-    "remasking", "seed", "suppress_eos", "suppress_eos_confidence", "chat", "model", "no_repeat_ngram_size",
-)  # fmt: skip
-_TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 
 
 def make_endpoint(
@@ -45,7 +37,7 @@ def make_endpoint(
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """The function behind /decode; its signature is made from the settings' descriptions."""
     readers, seconds = readers or Readers(), (limits or Limits()).run_seconds
-    signature = inspect.Signature(_parameters(), return_annotation=Iterator[dict])
+    signature = inspect.Signature(parameters(), return_annotation=Iterator[dict])
 
     def decode(*args: Any, **kwargs: Any) -> Iterator[dict]:
         bound = signature.bind(*args, **kwargs)
@@ -58,56 +50,17 @@ def make_endpoint(
             job = read_job(
                 lm, label, given["prompt"], bool(given["chat"]), [own], min(most, lm.network.config.max_length)
             )
-            steps = _steps(lm, job, decoder, bool(given["commit_error"]))
+            steps = _steps(lm, job, decoder, bool(given["commit_error"]), bool(given["trace"]))
             request = LocalContext.request.get(None)
             yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
 
+    decode.__doc__ = docstring()
     decode.__signature__ = signature  # type: ignore[attr-defined]
     decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     decode.__annotations__["return"] = signature.return_annotation
     return decode
-
-
-def description() -> str:
-    """What the endpoint's page says: the answer, and each parameter in a line."""
-    lines = [
-        "Decode one prompt, yielding one object per step and a last one with the texts and totals.",
-        f"compute: which rows a step computes ({', '.join(COMPUTE)}, or two as in lock+select). unmask: which masked "
-        f"positions it commits ({', '.join(UNMASK)}); remasking is its former name. events: what a person does, "
-        'as {"step": 5, "kind": "lock", "position": 12}. model: empty for the server\'s first. '
-        "0 steps or block_length mean gen_length; epsilon below 0 never locks. commit_error: measure, when the run is "
-        "over, what skipping rows changed; the last object then has it, position by position.",
-    ]
-    for flat, each in flat_settings().items():
-        owner = f" ({each.kind})" if each.kind else ""
-        lines.append(f"{flat}{owner}: {each.setting.help} It is {each.setting.range}.")
-    return "\n".join(lines)
-
-
-def _parameters() -> list[inspect.Parameter]:
-    settings = flat_settings()
-    others = {"remasking": "", "chat": False, "model": "", "commit_error": False}
-    late = [name for name in settings if name not in _FIRST]
-    names = [*_FIRST, "compute", "unmask", "events", *late, "commit_error"]
-    made = [_parameter("prompt", str)]
-    for name in names:
-        if name in settings:
-            default = settings[name].default
-            default = {"gen_length": 64}.get(name, 0 if name in ("steps", "block_length") else default)
-            kind = settings[name].setting.kind
-            made.append(_parameter(name, _TYPES[kind], bool(default) if kind == "group" else default))
-        elif name == "events":
-            made.append(_parameter(name, list[dict], None))
-        else:
-            default = others.get(name, "")
-            made.append(_parameter(name, type(default), default))
-    return made
-
-
-def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
 
 
 def _read(given: Mapping[str, Any]) -> Decoder:
@@ -125,14 +78,19 @@ def _read(given: Mapping[str, Any]) -> Decoder:
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))
 
 
-def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[str, Any]]:
+def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool, trace: bool) -> Iterator[dict[str, Any]]:
     from surelock.trace.race import Errors, Facts  # torch: only once somebody decodes
+    from surelock.trace.recorder import Recorder, make_header
+
+    recorder = Recorder(make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label), lm.tokenizer)
 
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last = {}
     for (facts,) in decoder(job, False, errors):
+        if trace:
+            recorder.take([facts])
         if isinstance(facts, Errors):
             last["commit_error"] = _plain_errors(facts.commits)
             continue
@@ -153,6 +111,8 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool) -> Iterator[dict[
             "computed": rows,
             **costs,
         }
+    if trace:
+        last["trace"] = recorder.document()
     yield {
         "done": True,
         "texts": [text_of(lm, canvas[len(job.tokens) :])] if lm.tokenizer is not None else [],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -14,13 +13,13 @@ from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
 from surelock.decoding.setting import to_plain
 from surelock.decoding.settings import DecodeSettings
+from surelock.places import ASSETS
 from surelock.trace.contestants import MOST
 from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
 from surelock.ui.wording import in_words
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 EXAMPLES = {
     "stories": [
         "Once upon a time, there was a little girl named Lily. She",

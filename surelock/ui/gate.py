@@ -31,6 +31,8 @@ TAKEN = {
     "POST": re.compile(rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"),
 }
 TAKEN["HEAD"] = TAKEN["GET"]
+#: And what an agent asks for, where the page is a tool for them: calls, and what they look like. No stream is opened.
+AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/mcp/?")}
 UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before anything of it is read
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
@@ -66,7 +68,7 @@ class Gate:
     """ASGI middleware. allow_hosts: further names of this server, '*.domain' for all of a domain, '*' for any.
 
     admit: called with a request's scope and the object it brings, may raise Refused; what it returns is called when the
-    request has been answered.
+    request has been answered. agents: what they ask for is taken, too.
     """
 
     def __init__(
@@ -74,9 +76,11 @@ class Gate:
         app: ASGIApp,
         allow_hosts: Collection[str] = (),
         admit: Callable[[Scope, Any], Callable[[], None]] | None = None,
+        agents: bool = False,
     ) -> None:
         self.app = app
         self.own = own_names(allow_hosts)
+        self.agents = agents
         self.admit = admit or (lambda scope, body: lambda: None)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -107,8 +111,11 @@ class Gate:
         if origin is not None and is_local(host) and not self._goes_by(_name(origin), (host,)):
             # in public anyone may call, a page or a script: no request carries a right
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
-        taken = TAKEN.get(scope["method"])
-        if taken is None or not taken.fullmatch(path):
+        tables = (TAKEN, AGENTS) if self.agents else (TAKEN,)
+        taken = [table[scope["method"]] for table in tables if scope["method"] in table]
+        if not any(each.fullmatch(path) for each in taken):
+            if self.agents and AGENTS["POST"].fullmatch(path):
+                raise Refused(405, "Agents call by POST; no stream is open for them.")
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
     def _goes_by(self, name: str, others: Collection[str]) -> bool:

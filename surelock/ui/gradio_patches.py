@@ -5,13 +5,18 @@ Look at each again when Gradio is updated: what is no longer needed goes.
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import gradio as gr
+from gradio.components.api_component import Api
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_SCRIPTS = [Path(__file__).resolve().parents[2] / "assets" / "js" / "load" / name for name in ("frames.js", "hold.js")]
+from surelock.places import ASSETS
+
+_SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 
 
@@ -26,6 +31,32 @@ def take_any_number() -> None:
     it and says so. Of the class, since a session makes its components anew.
     """
     gr.Slider.preprocess = lambda self, payload: payload
+
+
+def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]], answer: str) -> None:
+    """Gradio 6.31 makes the schema of an endpoint's parameters of their types alone; these say what each is, too. To be
+    called while the page is built.
+    """
+    (made,) = (fn for fn in page.fns.values() if fn.api_name == endpoint)
+    (given,) = made.outputs
+    told = [*schemas.values(), {"type": "object", "description": answer}]
+    for component, schema in zip([*made.inputs, given], told, strict=True):
+        assert isinstance(component, Api)
+        component._api_info = schema
+
+
+def answer_in_json() -> None:
+    """Gradio 6.31 gives an agent what a tool returns as Python prints it; agents read JSON. Of the class: the page
+    makes its one when it is launched. Needs the package mcp.
+    """
+    from gradio.mcp import GradioMCPServer
+
+    plain = GradioMCPServer.postprocess_output_data
+
+    def in_json(self: Any, data: Any, root_url: str) -> list[Any]:
+        return plain(self, [json.dumps(each) if isinstance(each, dict) else each for each in data], root_url)
+
+    GradioMCPServer.postprocess_output_data = in_json
 
 
 class PagesOfLessons:

@@ -6,7 +6,9 @@ import argparse
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
@@ -14,7 +16,7 @@ from starlette.middleware import Middleware
 
 from surelock.model.errors import first_line
 from surelock.ui.gate import ALLOW_VARIABLE, Gate
-from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons
+from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, answer_in_json
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
 from surelock.ui.models import EMBEDDED, Models
@@ -28,12 +30,18 @@ FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of app.py. What is not given follows Gradio's environment variables (GRADIO_SERVER_NAME,
-    GRADIO_SERVER_PORT, ...).
-    """
+    """The command line of app.py."""
     made = argparse.ArgumentParser(
         prog="app.py", description="Watch a masked diffusion language model decode with and without SureLock."
     )
+    add_page_arguments(made)
+    return made
+
+
+def add_page_arguments(made: argparse.ArgumentParser) -> None:
+    """What app.py and `surelock page` take. What is not given follows Gradio's environment variables
+    (GRADIO_SERVER_NAME, GRADIO_SERVER_PORT, ...).
+    """
     made.add_argument(
         "--model",
         nargs="+",
@@ -73,29 +81,43 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"further names that the server goes by ('*' for any; also from {ALLOW_VARIABLE})",
     )
-    return made
+    made.add_argument(
+        "--mcp",
+        action="store_true",
+        help="also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)",
+    )
+    made.set_defaults(run=lambda given: serve(given, made.error))
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Build the page, start loading the model, serve until stopped."""
+    """Serve the page that these words of a command line ask for."""
     given = parser().parse_args(arguments)
+    given.run(given)
+
+
+def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
+    """Build the page, start loading the model, serve until stopped. refuse: ends the process with what was wrong."""
     if given.max_length < 32:
-        parser().error("--max-length must be at least 32")
+        refuse("--max-length must be at least 32")
     if given.queue_size < 1:
-        parser().error("--queue-size must be at least 1")
+        refuse("--queue-size must be at least 1")
     if given.port is not None and not 0 <= given.port < 65536:
-        parser().error("--port must be from 0 to 65535")
+        refuse("--port must be from 0 to 65535")
+    if given.mcp and find_spec("mcp") is None:
+        refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
     except ValueError as error:
-        parser().error(str(error))
+        refuse(str(error))
     models = Models(given.model, given.device_map)
-    judge = _judge(given.judge) if given.judge else None
+    judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
         models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits
     )
     threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
-    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit)
+    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit, agents=given.mcp)
+    if given.mcp:
+        answer_in_json()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:
@@ -105,10 +127,11 @@ def main(arguments: list[str] | None = None) -> None:
             share=given.share or None,
             prevent_thread_lock=True,
             enable_monitoring=False,
+            mcp_server=given.mcp,
             **look(gate),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
-        parser().error(f"{first_line(error).partition('. ')[0]}.")
+        refuse(f"{first_line(error).partition('. ')[0]}.")
     models.start_loading(models.labels[0])
     page.block_thread()
 
@@ -120,13 +143,13 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def _judge(name: str) -> Judge:
+def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
     from surelock.quality.judge import Judge
 
     try:
         return Judge.load(name)
     except ValueError as error:
-        parser().error(str(error))
+        refuse(str(error))
 
 
 def look(*gate: Middleware) -> dict[str, Any]:

@@ -11,13 +11,14 @@ import gradio as gr
 from gradio.events import api
 
 from surelock.ui.device import make_decoder, on_zero_gpu
-from surelock.ui.endpoint import description, make_endpoint
+from surelock.ui.endpoint import make_endpoint
 from surelock.ui.fair import SCRIPTS, Readers, Shares
 from surelock.ui.form import Form, examples_for, read_value
-from surelock.ui.gradio_patches import poll_calmly, take_any_number
+from surelock.ui.gradio_patches import explain, poll_calmly, take_any_number
 from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
+from surelock.ui.parameters import ANSWER, description, schemas
 from surelock.ui.request import Job, read_branch, read_job, read_lanes
 from surelock.ui.schedule import fit
 from surelock.ui.session import Sessions, notice, refusal
@@ -66,6 +67,7 @@ def build(
             api_description=description(),
             **slot,
         )
+        explain(page, SCRIPTS, schemas(models.labels), ANSWER)
     page.queue(api_open=False)  # what waits for the device is reached through the queue alone
     poll_calmly(page)
     take_any_number()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
+from surelock.places import ASSETS
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -20,7 +21,7 @@ ABOUT = {
     EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: their clumsiness is its "
     "own, whoever decodes.",
 }
-_EMBEDDED_FILES = Path(__file__).resolve().parents[2] / "assets" / EMBEDDED
+_EMBEDDED_FILES = ASSETS / EMBEDDED
 
 
 class NotReady(ValueError):

@@ -15,7 +15,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from surelock.model.errors import without_paths
-from surelock.trace.replay import ASSETS, described_script, lessons_script, plotly_script
+from surelock.places import ASSETS
+from surelock.trace.replay import described_script, lessons_script, plotly_script
 from surelock.ui.bundle import bundle
 
 SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from surelock.model.errors import first_line
+from surelock.model.errors import first_line, reason_of
 from surelock.ui.device import Decoder
 from surelock.ui.limits import Limits, too_long, weigh
 from surelock.ui.request import Job
@@ -171,12 +171,7 @@ class Run:
         except (ArithmeticError, ValueError) as error:
             return None, f"The run stopped: {error}."
         except RuntimeError as error:  # torch's, out of memory on a GPU among them
-            short = (
-                "the device ran out of memory; try a shorter run"
-                if "out of memory" in str(error).lower()
-                else first_line(error)
-            )
-            return None, f"The run stopped: {short}."
+            return None, f"The run stopped: {reason_of(error)}."
 
     def _append(self, message: dict[str, Any]) -> str:
         text = json.dumps({"run": self.id, "seq": len(self.log), **message}, ensure_ascii=False, separators=(",", ":"))

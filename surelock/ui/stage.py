@@ -6,7 +6,8 @@ from typing import Any
 
 import gradio as gr
 
-from surelock.trace.replay import ASSETS, replay_shell
+from surelock.places import ASSETS
+from surelock.trace.replay import replay_shell
 from surelock.ui.attended import most_attended
 from surelock.ui.models import Models
 from surelock.ui.request import one_token

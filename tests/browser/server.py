@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,15 +54,18 @@ def free_port() -> int:
 
 
 @contextmanager
-def serve(*arguments: str, log: Path | None = None) -> Iterator[App]:
-    """Run app.py with these arguments until the block ends."""
+def serve(
+    *arguments: str, log: Path | None = None, command: Sequence[str] = (sys.executable, "app.py"), cwd: Path = ROOT
+) -> Iterator[App]:
+    """Run app.py, or another command, with these arguments until the block ends."""
     port = free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    environment["GRADIO_SERVER_PORT"] = str(port)
     begun = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "app.py", "--port", str(port), *arguments],
-        cwd=ROOT,
+        [*command, *arguments],
+        cwd=cwd,
         env=environment,
         stdout=output,
         stderr=subprocess.STDOUT,

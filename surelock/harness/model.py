@@ -1,0 +1,213 @@
+"""lm-evaluation-harness's model `surelock`: any decoder's texts, and likelihoods by the Monte Carlo bound."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]
+from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
+from tqdm import tqdm
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
+from surelock.decoding.settings import DecodeSettings
+from surelock.harness.asked import read_arguments, read_request
+from surelock.harness.text import TextLM, before_stops
+from surelock.harness.work import Work
+from surelock.model.bound import conditional_bound
+from surelock.model.flags import DTYPES
+from surelock.model.language_model import LanguageModel
+from surelock.model.loading import load
+
+Pair = tuple[tuple[str, str], list[int], list[int]]
+_log = logging.getLogger(__name__)
+
+
+@register_model("surelock")
+class SureLockLM(TextLM):
+    """A masked diffusion language model under a decoder.
+
+    pretrained: "stories", a hub id, a directory, or a LanguageModel. device: a CUDA device that is not there is the
+    CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map: as in `surelock.load`, dtype by name.
+    batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate (even), mask_batch: in one forward,
+    mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each continuation greedily, to say if it is
+    what the model would write; False says no. Any other argument is a setting of the decoder, under its flat name
+    (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task asks for, that before what the
+    model recommends. Raises ValueError, which names the argument.
+    """
+
+    def __init__(
+        self,
+        pretrained: str | LanguageModel = "stories",
+        *,
+        device: str | None = None,
+        dtype: str | None = None,
+        device_map: str | None = None,
+        batch_size: int | str = 1,
+        max_batch_size: int | None = None,
+        draws: int = 128,
+        mask_batch: int = 32,
+        mask_seed: int = 0,
+        check_greedy: bool = True,
+        **settings: Any,
+    ) -> None:
+        if not str(batch_size).isdecimal() or int(batch_size) < 1:
+            raise ValueError(f"batch_size must be a whole number of at least 1, not {batch_size!r}")
+        for name, value, step in (("draws", draws, 2), ("mask_batch", mask_batch, 1)):
+            if type(value) is not int or value < step or value % step:
+                raise ValueError(
+                    f"{name} must be {'an even' if step == 2 else 'a whole'} number above 0, not {value!r}"
+                )
+        self._given = read_arguments(settings)
+        loaded = isinstance(pretrained, LanguageModel)
+        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, device_map))
+        recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
+        self.batch_size = int(batch_size)
+        self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
+        self._work = Work()
+
+    # --- texts --------------------------------------------------------------------------------------------------------
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """The text that follows each prompt, up to its end or to the first of its `until`.
+
+        A text depends on its own request only, not on the others of its batch: the same request asked again (`repeats`)
+        has the next seed. A prompt that is too long loses its beginning.
+        """
+        asked = [(str(context), dict(wanted)) for context, wanted in _arguments(requests)]
+        texts = [""] * len(asked)
+        with tqdm(total=len(asked), desc="Decoding", disable=disable_tqdm) as progress:
+            for kind in _kinds(asked):
+                decoder = self.decoder_for(asked[kind[0][0]][1])
+                for batch in _batches(kind, self.batch_size):
+                    prompts = [self._fitting(asked[number][0], decoder.settings.gen_length) for number, _ in batch]
+                    written = self._decode(prompts, decoder, [again for _, again in batch])
+                    for (number, _), text in zip(batch, written, strict=True):
+                        context, wanted = asked[number]
+                        texts[number] = before_stops(text, wanted.get("until"))
+                        self.cache_hook.add_partial("generate_until", (context, wanted), texts[number])
+                    progress.update(len(batch))
+        return texts
+
+    def decoder_for(self, wanted: Mapping[str, Any]) -> Decoder:
+        """The decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
+        return recommended(self.lm.generation, read_request(wanted) | self._given)
+
+    def get_model_info(self) -> dict[str, Any]:
+        """What the texts have cost so far, for the `config` of the harness's results."""
+        return {"surelock": asdict(self._work) | {"flops_ratio": self._work.flops_ratio}}
+
+    def _decode(self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]) -> list[str]:
+        length = decoder.settings.gen_length
+        seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
+        told = replace(decoder, settings=replace(decoder.settings, seed=seeds))
+        final = None
+        for final in decode(self.lm, prompts, **told.keywords()):
+            self._work.add(final)
+        assert final is not None
+        self._work.texts += len(prompts)
+        return [self.written(ids[-length:]) for ids in final.tokens.tolist()]
+
+    def _fitting(self, context: str, gen_length: int) -> list[int]:
+        ids, most = self.tok_encode(context), self.max_length - gen_length
+        if most < 1:
+            raise ValueError(f"gen_length ({gen_length}) leaves no room for a prompt in {self.max_length} positions")
+        if len(ids) > most:
+            _log.warning("a prompt of %d tokens loses its first %d to fit", len(ids), len(ids) - most)
+        return ids[-most:]
+
+    # --- likelihoods --------------------------------------------------------------------------------------------------
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
+        """(minus the Monte Carlo bound in nats, whether greedy decoding writes it) of each continuation.
+
+        The bound is LLaDA's (Eq. 6), from the same masks for every request of one length: what is compared differs by
+        the texts, and a request's figure by nothing but itself. An empty context is none at all.
+        """
+        pairs: list[Pair] = []
+        for context, continuation in _arguments(requests):
+            given, told = self._encode_pair(context, continuation) if context else ([], self.tok_encode(continuation))
+            pairs.append(((context, continuation), given, told))
+        return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
+
+    def _loglikelihood_tokens(
+        self, requests: list[Pair], disable_tqdm: bool = False, **_: Any
+    ) -> list[tuple[float, bool]]:
+        found = []
+        for texts, context, continuation in tqdm(requests, desc="Bounds", disable=disable_tqdm):
+            room = self.max_length - len(continuation)
+            if room < 0:
+                raise ValueError(f"a continuation has {len(continuation)} tokens: {self.max_length} fit")
+            given = context[max(0, len(context) - room) :]
+            answer = self._log_probability(given, continuation), self._is_greedy(given, continuation)
+            found.append(answer)
+            self.cache_hook.add_partial("loglikelihood", texts, answer)
+        return found
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        """Minus the bound of each whole text. One that is too long is taken in parts, each given as much before it as
+        fits: of the last part that is all but its own length.
+        """
+        found = []
+        for (text,) in tqdm(_arguments(requests), desc="Bounds", disable=disable_tqdm):
+            ids, most = self.tok_encode(text), self.max_length
+            edges = range(0, len(ids), most)
+            parts = [(max(0, min(at + most, len(ids)) - most), at, min(at + most, len(ids))) for at in edges]
+            found.append(sum(self._log_probability(ids[first:at], ids[at:end]) for first, at, end in parts))
+            self.cache_hook.add_partial("loglikelihood_rolling", (text,), found[-1])
+        return found
+
+    def _log_probability(self, context: list[int], continuation: list[int]) -> float:
+        if not continuation:
+            return 0.0
+        bounds = conditional_bound(
+            self.lm.network,
+            np.array([*context, *continuation], dtype=np.int64),
+            len(context),
+            draws=self.draws,
+            rng=np.random.default_rng(self.mask_seed),
+            mask_id=self.lm.mask_id,
+            batch=self.mask_batch,
+        )
+        return -float(bounds.mean())
+
+    def _is_greedy(self, context: list[int], continuation: list[int]) -> bool:
+        """Whether LLaDA's sampler at temperature 0, one token per step, writes these tokens."""
+        if not (self.check_greedy and context and continuation):
+            return False
+        *_, final = decode(self.lm, [context], DecodeSettings(gen_length=len(continuation)))
+        return final.tokens[0, len(context) :].tolist() == continuation
+
+
+def _load(name: str, device: str | None, dtype: str | None, device_map: str | None) -> LanguageModel:
+    if device is not None and (device_map or (str(device).startswith("cuda") and not torch.cuda.is_available())):
+        device = None
+    if dtype not in (None, *DTYPES):
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    return load(name, device=device, dtype=getattr(torch, dtype) if dtype else None, device_map=device_map)
+
+
+def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:
+    return [tuple(each.args) for each in requests]
+
+
+def _kinds(asked: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:
+    """The requests that one decoder answers, the shortest first: (number, how often the same was asked before)."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    times: Counter[tuple[str, str]] = Counter()
+    for number, (context, wanted) in enumerate(asked):
+        kind = repr(sorted(wanted.items(), key=str))
+        found.setdefault(kind, []).append((number, times[kind, context]))
+        times[kind, context] += 1
+    return [sorted(each, key=lambda one: len(asked[one[0]][0])) for each in found.values()]
+
+
+def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
+    return (items[at : at + most] for at in range(0, len(items), most))

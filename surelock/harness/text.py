@@ -1,0 +1,68 @@
+"""How lm-eval's model reads and writes text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
+
+from surelock.decoding.ends import cut_at_eos
+from surelock.model.language_model import LanguageModel
+
+
+class TextLM(TemplateLM):
+    """The tokenizer's part of a model of lm-eval. Raises ValueError for a model without a tokenizer."""
+
+    def __init__(self, lm: LanguageModel) -> None:
+        super().__init__()
+        if lm.tokenizer is None:
+            raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
+        self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
+
+    @property
+    def eot_token_id(self) -> int:
+        """The id that ends a text."""
+        return self.lm.pad_id if self.lm.eos_id is None else self.lm.eos_id
+
+    @property
+    def max_length(self) -> int:
+        """Positions, prompt and generated part together."""
+        return self.lm.network.config.max_length
+
+    @property
+    def tokenizer_name(self) -> str:
+        """Names the cache of templated requests."""
+        return self.lm.name.replace("/", "__")
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+        """Token ids; what spells a special token is one, as a chat template wants it. None adds the tokenizer's own
+        unless the text begins with them.
+        """
+        begun = bool(self.tokenizer.bos_token) and string.startswith(str(self.tokenizer.bos_token))
+        special = not begun if add_special_tokens is None else add_special_tokens
+        return list(self.tokenizer(string, add_special_tokens=special)["input_ids"])
+
+    def written(self, ids: list[int]) -> str:
+        """The text of generated ids, up to the end of the text or of the turn."""
+        return self.lm.decode(cut_at_eos(cut_at_eos(ids, self.lm.eos_id), self.lm.eot_id))
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """The text of a conversation. Raises ValueError where the model has no template."""
+        if not self.tokenizer.chat_template:
+            raise ValueError(f"{self.lm.name} has no chat template: leave --apply_chat_template out")
+        return str(
+            self.tokenizer.apply_chat_template(
+                chat_history,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                continue_final_message=not add_generation_prompt,
+            )
+        )
+
+
+def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
+    """The text before the first of the stops."""
+    for stop in [stops] if isinstance(stops, str) else stops or ():
+        text = text.split(stop)[0] if stop else text
+    return text

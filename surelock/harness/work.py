@@ -1,0 +1,30 @@
+"""What the texts of an evaluation have cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from surelock.decoding.loop import Step
+
+
+@dataclass(slots=True)
+class Work:
+    """texts; steps (of batches); seconds of the steps; algorithmic FLOPs, and those of computing every row."""
+
+    texts: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    flops: float = 0.0
+    baseline_flops: float = 0.0
+
+    def add(self, step: Step) -> None:
+        """Count one step of a batch."""
+        self.steps += 1
+        self.seconds += step.seconds
+        self.flops += float(step.flops.sum())
+        self.baseline_flops += float(step.baseline_flops.sum())
+
+    @property
+    def flops_ratio(self) -> float | None:
+        """None before anything was decoded."""
+        return self.flops / self.baseline_flops if self.baseline_flops else None

@@ -1,0 +1,133 @@
+"""What /decode's parameters mean and may be: derived from the settings, for scripts and for agents."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_settings
+from surelock.decoding.events import KINDS
+
+#: In the order of the first edition, for positional callers; every other setting follows.
+_FIRST = (
+    "gen_length", "steps", "epsilon", "percentile", "visible_steps", "block_length", "temperature", "cfg_scale",
+    "remasking", "seed", "suppress_eos", "suppress_eos_confidence", "chat", "model", "no_repeat_ngram_size",
+)  # fmt: skip
+_TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
+_JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
+#: What 0 stands for where the library has None.
+_NONE_IS_ZERO = ("steps", "block_length")
+#: What is no setting: its type, its default and what it is.
+_OTHERS: dict[str, tuple[Any, Any, str]] = {
+    "prompt": (str, inspect.Parameter.empty, "The text to continue."),
+    "remasking": (str, "", "The former name of unmask."),
+    "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
+    "model": (str, "", "One of the models that this server offers; empty for its first."),
+    "compute": (
+        str,
+        "",
+        f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a choosing one as in lock+select; empty "
+        "for lock.",
+    ),
+    "unmask": (str, "", f"Which masked positions a step commits: {', '.join(UNMASK)}; empty for low_confidence."),
+    "events": (
+        list[dict],
+        None,
+        'What a person does to the run, as in [{"step": 5, "kind": "lock", "position": 12}]: before that step, to that '
+        f"position (from 0, prompt included). The kinds are {', '.join(KINDS)}; write needs a token, rule a compute "
+        "instead of a position.",
+    ),
+    "commit_error": (
+        bool,
+        False,
+        "Measure, when the run is over, what skipping rows changed; the last object then has it, position by position.",
+    ),
+    "trace": (bool, False, "Give the run's trace in the last object: a file of it opens on the page and in replays."),
+}
+ANSWER = (
+    "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
+    "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
+    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and what was asked for beside."
+)
+
+
+def parameters() -> list[inspect.Parameter]:
+    """Of the function behind /decode, with their types and defaults."""
+    late = [name for name in flat_settings() if name not in _FIRST]
+    names = ("prompt", *_FIRST, "compute", "unmask", "events", *late, "commit_error", "trace")
+    return [_parameter(name) for name in names]
+
+
+def told() -> dict[str, str]:
+    """What each parameter is, in a line."""
+    settings = flat_settings()
+    return {
+        each.name: _told(each.name, settings[each.name]) if each.name in settings else _OTHERS[each.name][2]
+        for each in parameters()
+    }
+
+
+def description() -> str:
+    """What the endpoint's page says: the answer, and each parameter in a line."""
+    lines = [f"{name}{_owner(name)}: {line}" for name, line in told().items()]
+    return "\n".join([f"Decode one prompt, step by step. {ANSWER}", *lines])
+
+
+def docstring() -> str:
+    """The same for what reads a function's docstring, as Gradio's tools do."""
+    return "\n".join([f"Decode one prompt. {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in told().items())])
+
+
+def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The JSON schema of each parameter, on a server that offers these models."""
+    lines = told()
+    found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
+    found["prompt"]["minLength"] = 1
+    found["model"]["enum"] = ["", *models]
+    found["unmask"]["enum"] = found["remasking"]["enum"] = ["", *UNMASK]
+    whole = {"type": "integer", "minimum": 0}
+    parts = {"step": whole, "kind": {"enum": list(KINDS)}, "position": whole, "token": whole, "compute": {}}
+    found["events"]["items"] = {"type": "object", "properties": parts, "required": ["step", "kind"]}
+    return found
+
+
+def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
+    """Its type and range; null where it may be None."""
+    each, name = flat_settings().get(parameter.name), parameter.name
+    made: dict[str, Any] = {"type": _JSON.get(parameter.annotation, "array")}
+    if each is None or each.setting.kind not in ("whole", "number"):
+        return made
+    setting = each.setting
+    if setting.low > -math.inf:
+        made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in _NONE_IS_ZERO else setting.low
+    if setting.high < math.inf:
+        made["maximum"] = setting.high
+    nullable = setting.none is not None and name not in _NONE_IS_ZERO
+    return {"anyOf": [made, {"type": "null"}]} if nullable else made
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    each = flat_settings().get(name)
+    if each is None:
+        kind, default, _ = _OTHERS[name]
+    else:
+        kind = _TYPES[each.setting.kind]
+        default = {"gen_length": 64}.get(name, 0 if name in _NONE_IS_ZERO else each.default)
+        default = bool(default) if each.setting.kind == "group" else default
+    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
+
+
+def _told(name: str, each: FlatSetting) -> str:
+    setting = each.setting
+    if setting.kind == "group":
+        return f"{setting.help} Its settings stand beside it."
+    if name in _NONE_IS_ZERO:
+        return f"{setting.help} It is a whole number; 0 means {setting.none}."
+    return f"{setting.help} It is {setting.range}."
+
+
+def _owner(name: str) -> str:
+    each = flat_settings().get(name)
+    return f" ({each.kind})" if each is not None and each.kind else ""

@@ -1,0 +1,138 @@
+"""/decode for agents: what its schema says is what the library says, and a real client calls it as a tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from mcp import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.types import CallToolResult, TextContent, Tool
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+import surelock
+from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
+from surelock.ui import launch
+from surelock.ui.gate import Gate
+from surelock.ui.parameters import parameters
+from tests.browser.server import App, serve, wait_for_model
+
+TOOLS = "gradio_api/mcp/"
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[App]:
+    with serve("--mcp") as served:
+        wait_for_model(served)
+        yield served
+
+
+@pytest.fixture(scope="module")
+def asked(app: App) -> tuple[list[Tool], list[CallToolResult]]:
+    """The tools that a client of the protocol finds, and the answers to two calls, the second of which cannot be."""
+
+    async def ask() -> tuple[list[Tool], list[CallToolResult]]:
+        async with (
+            streamable_http_client(f"{app.url}/{TOOLS}") as (incoming, outgoing, _),
+            ClientSession(incoming, outgoing) as session,
+        ):
+            await session.initialize()
+            tools = (await session.list_tools()).tools
+            prompt = {"prompt": "The dog ran", "gen_length": 8}
+            calls = [{**prompt, "compute": "age", "age": 2}, {**prompt, "steps": 9}]
+            return tools, [await session.call_tool(tools[0].name, call) for call in calls]
+
+    return asyncio.run(ask())
+
+
+def text_of(answer: CallToolResult) -> str:
+    (content,) = answer.content
+    assert isinstance(content, TextContent)
+    return content.text
+
+
+def test_an_agent_decodes(asked: Any, stories: surelock.LanguageModel) -> None:
+    _, (answer, refusal) = asked
+    last = json.loads(text_of(answer))
+    settings, rule = surelock.DecodeSettings(gen_length=8), surelock.LockByAge(2)
+    assert not answer.isError and last["done"] and last["steps"] == 8
+    assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule)
+    assert refusal.isError and text_of(refusal) == "steps (9) must be at most gen_length (8)"
+
+
+def test_there_is_one_tool_and_it_says_what_each_parameter_is(asked: Any) -> None:
+    ((tool,), _) = asked
+    told = tool.inputSchema["properties"]
+    assert tool.name == "decode" and tool.inputSchema["required"] == ["prompt"]
+    assert list(told) == [each.name for each in parameters()]
+    assert all(each["description"].endswith(".") for each in told.values())
+    assert "flops_ratio" in tool.description
+
+
+def test_the_schema_is_the_librarys_settings(app: App) -> None:
+    """Read where a script reads it. Every setting's help, type, range and default stand there, as in the library."""
+    info = httpx.get(f"{app.url}/gradio_api/info").json()["named_endpoints"]["/decode"]
+    found = {each["parameter_name"]: each for each in info["parameters"]}
+    kinds = {"whole": "integer", "number": "number", "flag": "boolean", "group": "boolean"}
+    for name, each in flat_settings().items():
+        setting, schema = each.setting, found[name]["type"]
+        assert setting.help in schema["description"] and f"\n{name}" in info["description"]
+        zero = name in ("steps", "block_length")  # 0 for None
+        bare, *rest = schema.get("anyOf", [schema])
+        assert rest == ([{"type": "null"}] if setting.none and not zero and setting.kind != "group" else [])
+        assert bare["type"] == kinds[setting.kind]
+        if setting.kind in ("whole", "number"):
+            low = bare.get("exclusiveMinimum" if setting.above else "minimum", -math.inf)
+            assert (low, bare.get("maximum", math.inf)) == (0 if zero else setting.low, setting.high)
+        if name != "gen_length" and setting.kind != "group":
+            assert found[name]["parameter_default"] == (0 if zero else each.default)
+    assert all(kind in found["compute"]["type"]["description"] for kind in COMPUTE)
+    assert found["unmask"]["type"]["enum"] == ["", *UNMASK] and found["model"]["type"]["enum"] == ["", "stories"]
+    assert [name for name, each in found.items() if not each["parameter_has_default"]] == ["prompt"]
+    assert "commit_error" in found and "active_ratio" in info["returns"][0]["type"]["description"]
+
+
+def test_agents_come_through_the_gate_only_where_they_are_let_in() -> None:
+    async def echo(request: Request) -> JSONResponse:
+        return JSONResponse({})
+
+    routes = [Route("/{path:path}", echo, methods=["GET", "POST", "DELETE"])]
+
+    def client(**options: Any) -> TestClient:
+        gate = Middleware(Gate, **options)
+        return TestClient(Starlette(routes=routes, middleware=[gate]), base_url="http://localhost")
+
+    closed, opened = client(), client(agents=True)
+    for method, path, status in (
+        ("POST", TOOLS, 200),
+        ("POST", TOOLS.rstrip("/"), 200),
+        ("GET", f"{TOOLS}schema", 200),
+        ("GET", TOOLS, 405),
+        ("DELETE", TOOLS, 405),
+        ("GET", f"{TOOLS}sse", 404),
+        ("POST", f"{TOOLS}messages/", 404),
+    ):
+        assert opened.request(method, f"/{path}", json={}).status_code == status, path
+        assert closed.request(method, f"/{path}", json={}).status_code == 404, path
+    assert opened.post(f"/{TOOLS}", json={}, headers={"host": "evil.example"}).status_code == 421
+    assert opened.post(f"/{TOOLS}", json={}, headers={"origin": "https://evil.example"}).status_code == 403
+    assert opened.post(f"/{TOOLS}", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
+
+
+def test_without_the_package_it_is_refused_at_the_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit):
+        launch.main(["--mcp"])
+    assert "--mcp needs the package mcp (pip install 'gradio[mcp]')" in capsys.readouterr().err

@@ -1,0 +1,242 @@
+"""lm-evaluation-harness's model: what it answers is what the library says, whatever the batch, the order, the cache."""
+
+from __future__ import annotations
+
+import copy
+import runpy
+import sys
+import tomllib
+from dataclasses import replace
+from functools import partial
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import lm_eval
+import numpy as np
+import pytest
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.api.model import CachingLM
+from lm_eval.tasks import TaskManager
+
+import surelock
+from surelock.harness import model as module
+from surelock.harness.asked import read_request
+from surelock.harness.model import SureLockLM
+from surelock.model.bound import conditional_bound
+
+ROOT = Path(__file__).resolve().parents[1]
+GREEDY = {"until": ["\n\n"], "do_sample": False, "temperature": 0.0}
+STORY = "Once upon a time, there was a little"
+
+
+@pytest.fixture(autouse=True)
+def at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The task's file is named from the repository; what `datasets` makes of it is kept nowhere."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path / "datasets"))
+
+
+def requests(kind: str, *asked: tuple[Any, ...]) -> list[Instance]:
+    return [Instance(kind, {}, arguments, number) for number, arguments in enumerate(asked)]
+
+
+def test_ten_problems_are_answered_as_a_direct_call_answers_them(stories: surelock.LanguageModel) -> None:
+    """Greedy, since the task says so; the locks and the length, since the arguments do."""
+    found = lm_eval.simple_evaluate(
+        "surelock",
+        "pretrained=stories,gen_length=32,compute=lock,epsilon=5e-3,unmask=low_confidence",
+        ["gsm8k_ten"],
+        batch_size=4,
+        device="cpu",
+        bootstrap_iters=0,
+        task_manager=TaskManager(include_path="tests/harness", include_defaults=False),
+    )
+    assert found is not None
+    samples = found["samples"]["gsm8k_ten"]
+    prompts = [f"Question: {each['doc']['question']}\nAnswer:" for each in samples]
+    settings = surelock.DecodeSettings(gen_length=32, block_length=32, no_repeat_ngram_size=5)
+    rule = surelock.LockRule(epsilon=5e-3, percentile=20.0)
+    direct = surelock.generate(stories, prompts, settings, compute=rule)
+    assert len(samples) == 10 and [each["resps"][0][0] for each in samples] == [
+        text.split("Question:")[0] for text in direct
+    ]
+    work = found["config"]["surelock"]
+    assert work["texts"] == 10 and work["steps"] == 3 * 32 and 0 < work["flops_ratio"] < 1
+    assert found["results"]["gsm8k_ten"]["exact_match,flexible-extract"] == 0.0
+
+
+def test_the_command_line_of_lm_eval_knows_it(capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    """And the entry point of the package names it."""
+    words = "lm-eval run --model surelock --model_args gen_length=8,compute=everything --tasks gsm8k_ten --limit 1"
+    monkeypatch.setattr(sys, "argv", [*words.split(), "--include_path", "tests/harness", "--batch_size", "1"])
+    monkeypatch.setattr("lm_eval.tasks.TaskManager", partial(TaskManager, include_defaults=False))  # saves seconds
+    runpy.run_module("surelock.harness", run_name="__main__")
+    assert "|gsm8k_ten|" in capsys.readouterr().out
+    points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["lm_eval.models"]
+    assert EntryPoint("surelock", points["surelock"], "lm_eval.models").load() is SureLockLM
+
+
+@pytest.fixture
+def model(stories: surelock.LanguageModel) -> SureLockLM:
+    return SureLockLM(stories, batch_size=3, gen_length=8, compute="everything")
+
+
+def test_a_text_depends_on_its_own_request_only(stories: surelock.LanguageModel) -> None:
+    """Not on its batch, nor on the order; asked again, with a temperature, it has the next seed."""
+    sampled = SureLockLM(stories, batch_size=3, gen_length=8, temperature=1.0, seed=5)
+    asked = [(STORY, GREEDY), ("Tom had a red ball. He", GREEDY), (STORY, GREEDY), ("The old bear", GREEDY)]
+    texts = sampled.generate_until(requests("generate_until", *asked), disable_tqdm=True)
+    settings = replace(sampled.decoder_for(GREEDY).settings, seed=(5, 5, 6, 5))
+    decoder = replace(sampled.decoder_for(GREEDY), settings=settings)
+    assert texts == [
+        text.split("\n\n")[0] for text in surelock.generate(stories, [a for a, _ in asked], **decoder.keywords())
+    ]
+    assert texts[0] != texts[2]
+    alone = SureLockLM(stories, gen_length=8, temperature=1.0, seed=5)
+    assert alone.generate_until(requests("generate_until", *asked[:2]), disable_tqdm=True) == texts[:2]
+
+
+def test_what_is_asked_for_comes_in_order(stories: surelock.LanguageModel) -> None:
+    """The arguments, then the request, then the model; what is greedy is so whatever the model recommends."""
+    model = SureLockLM(stories, epsilon=0.25, percentile=50)
+    wanted = model.decoder_for({"max_gen_toks": 24, "do_sample": False, "steps": 12, "epsilon": 0.5})
+    assert (wanted.settings.gen_length, wanted.settings.steps, wanted.settings.temperature) == (24, 12, 0.0)
+    assert isinstance(wanted.compute, surelock.LockRule) and wanted.compute.epsilon == 0.25
+    assert wanted.unmask == surelock.Entropy()  # stories' own
+    assert model.decoder_for({"do_sample": True}).settings.temperature == stories.generation["temperature"]
+    assert model.decoder_for({"do_sample": True, "temperature": 0.7}).settings.temperature == 0.7
+    assert SureLockLM(stories, steps="none").decoder_for({}).settings.steps is None
+
+
+def test_what_it_does_not_know_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        assert read_request({"top_p": 0.9, "until": ["x"]}) == {"temperature": 0.0}
+    assert [record.getMessage() for record in caplog.records] == [
+        "top_p is nothing that this sampler knows: it is left out"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"espilon": 0.1}, "espilon is no argument"),
+        ({"compute": "best"}, "compute must be one of"),
+        ({"batch_size": "auto"}, "batch_size must be a whole number"),
+        ({"draws": 5}, "draws must be an even number"),
+        ({"mask_batch": 0}, "mask_batch must be a whole number"),
+        ({"dtype": "float8"}, "dtype must be one of"),
+        ({"gen_length": 0}, "gen_length must be"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_the_work(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        SureLockLM("stories", device="cpu", **arguments)
+
+
+def test_it_goes_on_where_it_was_interrupted(model: SureLockLM, tmp_path: Path, monkeypatch: Any) -> None:
+    asked = requests("generate_until", *((f"{name} had a red ball.", GREEDY) for name in ("Al", "Tom", "Lucy", "Lily")))
+    cached = CachingLM(model, str(tmp_path / "cache.db"))
+    decoded: list[int] = []
+
+    def once(lm: Any, prompts: list[Any], *rest: Any, **named: Any) -> Any:
+        if decoded == [3]:
+            raise KeyboardInterrupt
+        decoded.append(len(prompts))
+        return surelock.decode(lm, prompts, *rest, **named)
+
+    monkeypatch.setattr(module, "decode", once)
+    with pytest.raises(KeyboardInterrupt):
+        cached.generate_until(asked)
+    decoded.append(0)
+    texts = cached.generate_until(asked)
+    assert decoded == [3, 0, 1] and texts == model.generate_until(asked)
+
+
+def test_a_prompt_that_is_too_long_loses_its_beginning(model: SureLockLM, caplog: pytest.LogCaptureFixture) -> None:
+    model.lm = replace(model.lm, network=copy.copy(model.lm.network))
+    model.lm.network.config = replace(model.lm.network.config, max_length=12)
+    asked = requests("generate_until", ("One day, the old bear saw a little girl", GREEDY))
+    (text,) = model.generate_until(asked, disable_tqdm=True)
+    last = model.tok_encode("One day, the old bear saw a little girl")[-4:]
+    assert text == surelock.generate(model.lm, [last], **model.decoder_for(GREEDY).keywords())[0].split("\n\n")[0]
+    assert "loses its first" in caplog.text
+    model._given["gen_length"] = 12
+    with pytest.raises(ValueError, match=r"gen_length \(12\) leaves no room"):
+        model.generate_until(asked, disable_tqdm=True)
+
+
+# --- likelihoods ------------------------------------------------------------------------------------------------------
+
+
+def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> None:
+    """Whatever is masked at once; the space before a word belongs to the word; no context is none."""
+    model = SureLockLM(stories, draws=16, mask_batch=3, mask_seed=4)
+    asked = [(STORY, " girl named Lily."), (f"{STORY} ", "girl named Lily."), ("", "Tom had a ball.")]
+    found = model.loglikelihood(requests("loglikelihood", *asked), disable_tqdm=True)
+    for (context, continuation), (told, _) in zip(asked, found, strict=True):
+        tokens = np.array(stories.encode(context.rstrip() + (" " * context.endswith(" ")) + continuation))
+        given = len(stories.encode(context.rstrip())) if context else 0
+        rng = np.random.default_rng(4)
+        bounds = conditional_bound(stories.network, tokens, given, draws=16, rng=rng, mask_id=stories.mask_id)
+        assert told == pytest.approx(-bounds.mean(), rel=1e-5)
+    assert found[0][0] == found[1][0] and found[2][1] is False
+    assert model.loglikelihood(requests("loglikelihood", asked[2]), disable_tqdm=True) == found[2:]
+
+
+def test_it_says_whether_greedy_decoding_writes_it(stories: surelock.LanguageModel) -> None:
+    model = SureLockLM(stories, draws=2)
+    (own,) = surelock.generate(stories, [STORY], surelock.DecodeSettings(gen_length=5))
+    asked = requests("loglikelihood", (STORY, own), (STORY, " dog named Tim who"))
+    assert [greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True)] == [True, False]
+    model.check_greedy = False
+    assert not any(greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True))
+
+
+def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(stories: surelock.LanguageModel) -> None:
+    model = SureLockLM(stories, draws=4)
+    text = "One day, the old bear saw a little girl. She was very happy."
+    ids = model.tok_encode(text)
+    (whole,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)), disable_tqdm=True)
+    assert whole == model._log_probability([], ids)
+    most = len(ids) - 3
+    model.lm = replace(stories, network=copy.copy(stories.network))
+    model.lm.network.config = replace(stories.network.config, max_length=most)
+    (parts,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)), disable_tqdm=True)
+    assert parts == model._log_probability([], ids[:most]) + model._log_probability(ids[3:most], ids[most:])
+    (clipped,) = model.loglikelihood(requests("loglikelihood", (text[:-11], text[-11:])), disable_tqdm=True)
+    assert clipped[0] == model._log_probability(ids[3:-3], ids[-3:])
+    with pytest.raises(ValueError, match="a continuation has"):
+        model.loglikelihood(requests("loglikelihood", ("", text)), disable_tqdm=True)
+
+
+# --- chat -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_chat_template_is_the_tokenizers_and_its_special_tokens_are_read(stories: surelock.LanguageModel) -> None:
+    tokenizer = copy.deepcopy(stories.tokenizer)
+    assert tokenizer is not None
+    end = tokenizer.convert_ids_to_tokens(0)
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content }}" + end + "{% endfor %}"
+    model = SureLockLM(replace(stories, tokenizer=tokenizer))
+    text = model.apply_chat_template([{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}])
+    assert text == f"Hello{end}Hi{end}" and model.tok_encode(text).count(0) == 2
+    assert model.chat_template(True) == tokenizer.chat_template and model.tokenizer_name == "stories"
+    with pytest.raises(ValueError, match="stories has no chat template"):
+        SureLockLM(stories).apply_chat_template([])
+    with pytest.raises(ValueError, match="has no tokenizer"):
+        SureLockLM(replace(stories, tokenizer=None))
+
+
+def test_a_text_ends_with_the_turn(stories: surelock.LanguageModel) -> None:
+    ids = stories.encode("The bear ran home.")
+    ended = replace(stories, eot_id=ids[-1])
+    assert SureLockLM(ended).written(ids) == "The bear ran home"
+    assert SureLockLM(stories).written([*ids, 0, *ids]) == "The bear ran home."
+
+
+def test_a_cuda_device_that_is_not_there_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The harness asks for cuda:0 unless it is told otherwise."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert SureLockLM("stories", device="cuda:0").device.type == "cpu"
