@@ -1,6 +1,6 @@
 """Damage to what commands are told and find: every command's flags, and the state and log of an interrupted training.
 
-What would take long is left out: a training is set up but not run, and the page is not built.
+What would take long is left out: a training and an experiment are set up but not run, the page is not built.
 """
 
 from __future__ import annotations
@@ -111,13 +111,16 @@ def _ended(command: Callable[[list[str]], int | None], words: list[str], folder:
 
 @contextmanager
 def _without_work() -> Iterator[None]:
-    """A model is loaded once, a training is set up only, the page is not built; torch keeps its threads."""
+    """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
         for module in (decoding, experiments, training):
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(training.group, "run", lambda work, _, options: work(0, 1, options)))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))
+        stack.enter_context(patch.object(experiments, "run_cells"))
+        stack.enter_context(patch.object(experiments, "_report", return_value={}))
+        stack.enter_context(patch.object(bench.DecodeBench, "_rooflines", return_value={}))
         stack.enter_context(patch.object(launch, "build", side_effect=Started))
         stack.callback(torch.set_num_threads, threads)
         yield
