@@ -146,8 +146,12 @@ def answer(run: Run, asked: dict[str, Any]) -> Any:
 
 
 def holds(run: Run, claim: dict[str, Any]) -> bool:
-    """Whether the effect that a lesson speaks of shows."""
-    found = answer(run, claim["answer"])
+    """Whether the effect that a lesson speaks of shows on a run."""
+    return shows(answer(run, claim["answer"]), claim)
+
+
+def shows(found: Any, claim: dict[str, Any]) -> bool:
+    """Whether it shows where the claim's answer is that."""
     if "equals" in claim:
         return found == claim["equals"]
     return bool(claim.get("at_least", -math.inf) <= found <= claim.get("at_most", math.inf))

@@ -1,8 +1,8 @@
 """How often each lesson's effect shows: `python tests/measure_lessons.py [--seeds 20] [--lesson NAME] [--out FILE]`.
 
 For each lesson it makes the runs that its learners would (the recorded run's contestants with the lesson's settings),
-each with another seed and another opening, and asks whether the claim holds. It prints a line per lesson and writes all
-of it as JSON. With the embedded model on two cores 20 seeds of all six take the better part of an hour.
+each with another seed and another opening, and asks whether the claim holds. It prints a line per lesson and writes the
+answers as JSON. With the embedded model on two busy cores 20 seeds of all six take half an hour.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from lesson_answers import Run, answer, holds  # noqa: E402
+from lesson_answers import Run, answer, shows  # noqa: E402
 
 from surelock.model.language_model import LanguageModel  # noqa: E402
 from surelock.model.loading import load  # noqa: E402
 from surelock.trace.contestants import Contestant  # noqa: E402
-from surelock.trace.lessons import read_lessons  # noqa: E402
+from surelock.trace.lessons import LESSONS, read_lessons  # noqa: E402
 from surelock.trace.record import record_run  # noqa: E402
 
+MEASURED = LESSONS / "measured.json"
 OPENINGS = (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
 
 
@@ -36,14 +37,22 @@ def contestants(lesson: dict[str, Any], seed: int) -> list[Contestant]:
     return [Contestant.from_plain(each) for each in plain]
 
 
-def measure(lm: LanguageModel, lesson: dict[str, Any], seeds: int) -> dict[str, Any]:
-    """Whether the lesson's claim holds, and the answer that it is about, run by run."""
-    runs = []
+def columns(lesson: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What is asked of each run: the claim's answer, and that of each question that asks for no positions, by page."""
+    questions = {str(i): page.get("question") for i, page in enumerate(lesson["pages"], 1)}
+    asked = {page: each["answer"] for page, each in questions.items() if each and each["kind"] != "cells"}
+    return {"claim": lesson["claim"]["answer"], **asked}
+
+
+def measure(lm: LanguageModel, lesson: dict[str, Any], seeds: int) -> dict[str, list[Any]]:
+    """The answers, run by run; the seed is the run's number."""
+    found: dict[str, list[Any]] = {name: [] for name in columns(lesson)}
     for seed in range(seeds):
         run = Run(record_run(lm, OPENINGS[seed % len(OPENINGS)], contestants(lesson, seed)))
-        claim = lesson["claim"]
-        runs.append({"seed": seed, "answer": answer(run, claim["answer"]), "holds": holds(run, claim)})
-    return {"lesson": lesson["name"], "share": sum(run["holds"] for run in runs) / seeds, "runs": runs}
+        for name, asked in columns(lesson).items():
+            value = answer(run, asked)
+            found[name].append(value if isinstance(value, str) else round(value, 4))
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -51,15 +60,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="How often each lesson's effect shows.")
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--lesson", help="only this one")
-    parser.add_argument("--out", type=Path, default=Path("lessons.json"))
+    parser.add_argument("--out", type=Path, default=MEASURED, help="keeps what it has of other lessons")
     options = parser.parse_args(arguments)
     lm = load("stories", device="cpu")
-    found = []
+    found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     for lesson in read_lessons()["lessons"]:
-        if options.lesson in (None, lesson["name"]):
-            found.append(measure(lm, lesson, options.seeds))
-            print(f"{lesson['name']}: shows on {found[-1]['share']:.0%} of {options.seeds} runs", flush=True)
-    options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        name, claim = lesson["name"], lesson["claim"]
+        if options.lesson in (None, name):
+            found[name] = measure(lm, lesson, options.seeds)
+            share = sum(shows(value, claim) for value in found[name]["claim"]) / options.seeds
+            print(f"{name}: shows on {share:.0%} of {options.seeds} runs", flush=True)
+            options.out.write_text(json.dumps(found, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,14 @@ import json
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
-from lesson_answers import ANSWERS, Run, answer, asked_in, holds
+from lesson_answers import ANSWERS, Run, answer, asked_in, holds, shows
+from measure_lessons import columns
 from test_javascript import NODE, ROOT
 
 from surelock.decoding.recommended import recommended
@@ -187,6 +190,35 @@ def test_the_teachers_sheet_opens_the_right_pages() -> None:
         assert len(pages) == 2
         kinds = [lesson["pages"][page - 1]["kind"] for page in pages]
         assert kinds[0] == "predict" and kinds[1] != "why"
+
+
+def test_the_teachers_sheets_say_what_was_measured() -> None:
+    """On how many of at least twenty runs each effect shows, and what else the sheets tell of them."""
+    sheets = " ".join((LESSONS / "README.md").read_text("utf-8").split())
+    measured = json.loads((LESSONS / "measured.json").read_text("utf-8"))
+    for lesson in read_lessons()["lessons"]:
+        found = measured[lesson["name"]]
+        assert set(found) == set(columns(lesson)) and {len(column) for column in found.values()} == {20}
+        shown = sum(shows(value, lesson["claim"]) for value in found["claim"])
+        part = sheets.split(f"## {lesson['number']}. ")[1].split(" ## ")[0]
+        assert f"- **Measured.** It holds on {shown} of 20 runs" in part, (lesson["name"], shown)
+        assert shown > 10, "a lesson must not insist on what shows on few runs"
+    middle = {name: median(found["claim"]) for name, found in measured.items() if name != "savings"}
+    assert f"the leftmost blank at {percent(middle['unmasking'])} of the steps" in sheets
+    assert f"in the middle one {percent(middle['work'])} of the rows" in sheets
+    assert middle["sure"] == 5 and "wait five steps" in sheets
+    assert (
+        set(measured["too-early"]["3"]) == {"letter"} and "has the largest error of the three on all of them" in sheets
+    )
+    saved = measured["savings"]["5"]
+    assert f"between {percent(min(saved))} and {percent(max(saved))}" in sheets
+    first = Counter(measured["better-rule"]["2"])
+    told = f"that of locking by age on {first['age']} of them, of taking turns on {first['own']}, of SureLock on "
+    assert f"{told}{first['surelock']}; two shared the first place on {first['same']}." in sheets
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
 
 
 def test_the_ten_questions() -> None:

@@ -63,7 +63,7 @@ def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | N
     refused(DecodeSettings, name, gen_length=gen_length, steps=steps, block_length=block_length)
 
 
-@pytest.mark.parametrize("value", [-0.1, INF, 1e300, 10**400, Fraction(10**400), *NOT_NUMBERS])
+@pytest.mark.parametrize("value", [-0.1, INF, 1e300, np.float32(1e38), 10**400, Fraction(10**400), *NOT_NUMBERS])
 @pytest.mark.parametrize("name", ["temperature", "cfg_scale"])
 def test_temperature_and_guidance(name: str, value: Any) -> None:
     refused(DecodeSettings, name, **{name: value})

@@ -313,6 +313,9 @@ def damage(document: dict[str, Any], how: str) -> Any:
         "seconds": lambda: records[4].update(seconds="soon"),
         "top": lambda: records[0]["top"]["ids"].pop(),
         "no computed": lambda: records[5].pop("computed"),
+        "no locked": lambda: records[5].pop("locked"),
+        "not a number": lambda: records[5].update(flops=float("nan")),
+        "deep": lambda: header["model"].update(name=json.loads("[" * 600 + "]" * 600)),
         "nobody's": lambda: records[5].update(contestant="nobody"),
     }
     changes[how]()

@@ -200,8 +200,12 @@ def test_tidying_up_outlives_what_goes_wrong(monkeypatch: pytest.MonkeyPatch) ->
     assert not thread.is_alive() and len(times) == 3
 
 
-def test_runs_stay_within_a_budget_whoever_asks() -> None:
-    """200 visitors with names of their choice: the run that was idle longest goes first, and its owner is told."""
+def test_runs_stay_within_a_budget_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 visitors with names of their choice: the run that was idle longest goes first, and its owner is told. What it
+    held is given back at once, not at the next look.
+    """
+    trimmed: list[None] = []
+    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
     each = weigh(FakeRecorder().header)
     limits = Limits(keep_mb=5.5 * (each.live + each.kept) / 1e6)
     sessions, runs = Sessions(FakeDecoder(), limits=limits), []  # type: ignore[arg-type]
@@ -210,6 +214,7 @@ def test_runs_stay_within_a_budget_whoever_asks() -> None:
         runs[-1].touched = number
         assert sum(run.bytes for run in sessions._runs.values()) <= limits.keep_mb * 1e6
     assert [sessions.find(run.id) is not None for run in runs] == [False] * 195 + [True] * 5
+    assert len(trimmed) == 195
     assert "make room" in sessions.why_gone(runs[0].id) and "no longer kept" in sessions.why_gone("x")
     list(runs[-1].stream(-1))
     assert runs[-1].bytes == each.kept, "what has ended takes less"

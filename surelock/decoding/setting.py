@@ -7,7 +7,6 @@ these descriptions; so is the check of a value where it is made.
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
@@ -15,7 +14,6 @@ from operator import index
 from typing import Any
 
 _KEY = "setting"
-_MOST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +58,11 @@ class Setting:
         raise ValueError(f"{name} must be {self.range}, not {value!r}")
 
     def _within(self, value: Any) -> bool:
-        if abs(value) > _MOST and abs(value) != math.inf:  # an integer or a fraction that no float can hold
+        try:
+            number = float(value)
+        except OverflowError:  # an integer or a fraction that no float can hold
             return False
-        return (self.low < value if self.above else self.low <= value) and value <= self.high
+        return (self.low < number if self.above else self.low <= number) and number <= self.high
 
     @property
     def range(self) -> str:

@@ -35,9 +35,9 @@ from surelock.experiments.roofline import Roofline
 from surelock.experiments.timing import device_name
 from surelock.model.cache import Rows
 from surelock.model.config import LLADA_8B, NetworkConfig
-from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import load
+from surelock.model.loading import find_device, load
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
 
@@ -48,6 +48,7 @@ SHAPES = {
         max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True,
     ),
 }  # fmt: skip
+MOST = 10_000  # repeats, sequences, tokens of a prompt
 OPENINGS = (
     "Once upon a time there was a little girl named Mia who wanted to see the sea.",
     "Ben had a small blue boat. One windy morning he took it down to",
@@ -74,10 +75,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    if arguments.repeats < 1 or arguments.batch < 1:
-        raise ValueError("--repeats and --batch must be at least 1")
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    for name in ("repeats", "batch", "prompt_length"):
+        if not 1 <= getattr(arguments, name) <= MOST:
+            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {getattr(arguments, name)}")
+    set_threads(arguments.threads)
     lm = _model(arguments)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
@@ -116,7 +117,7 @@ def _model(arguments: argparse.Namespace) -> LanguageModel:
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:
         return load(arguments.model, device=arguments.device, dtype=dtype)
-    device = torch.device(arguments.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = find_device(arguments.device)
     dtype = dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32)
     torch.manual_seed(0)
     with torch.device("meta"):
@@ -151,6 +152,7 @@ class DecodeBench:
         self.commit_errors: list[float] = []
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
+        decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
         self._cache = lm.network.make_cache(sum(self.lengths))
 
     def repeat(self) -> None:

@@ -17,7 +17,7 @@ from surelock.experiments.judged import merge_scores, pairs_of, read_scores, sco
 from surelock.experiments.lab import Lab
 from surelock.experiments.prompts import data_file
 from surelock.experiments.runner import Record, finished, key_of, merge, run_cells
-from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.loading import load
 from surelock.quality.judge import Judge
 
@@ -85,8 +85,7 @@ def _on_cpu(device: str | None) -> bool:
 
 
 def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
+    set_threads(arguments.threads)
     experiment = import_module(f"surelock.experiments.{arguments.name}")
     if arguments.judge is not None and not hasattr(experiment, "texts"):
         raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
@@ -117,7 +116,7 @@ def _report(
     from surelock.experiments.report import markdown, write_png, write_report
 
     records = merge(cells, directory, lab.setup())
-    frame = experiment.table(records)
+    frame = table_of(experiment, records, directory)
     figure = experiment.picture(frame, records)
     told = (experiment.TITLE, experiment.NOTE, command(arguments), lab.setup())
     write_report(directory, *told, frame, figure, _judges(experiment, lab, records, directory))
@@ -127,6 +126,15 @@ def _report(
         experiment.artifacts(lab, records, directory)
     print(markdown(frame), file=sys.stderr)
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
+
+
+def table_of(experiment: Any, records: list[Record], directory: Path) -> Any:
+    """The experiment's table. Raises ValueError when the cells hold something else than it is made of."""
+    try:
+        return experiment.table(records)
+    except (LookupError, TypeError, AttributeError) as error:
+        told = f"the cells in {directory} do not hold what their table is made of ({error!r})"
+        raise ValueError(f"{told}: delete the damaged line and run the same command again") from error
 
 
 def _judges(experiment: Any, lab: Lab, records: list[Record], directory: Path) -> list[str]:

@@ -37,11 +37,18 @@ def finished(directory: Path) -> dict[str, Record]:
     for file in sorted(directory.glob("cells*.jsonl")):
         for number, line in enumerate(_whole_lines(file), start=1):
             try:
-                record = json.loads(line)
+                record = _read(line)
                 records[key_of(record["setup"], record["cell"])] = record
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
     return records
+
+
+def _read(line: bytes) -> Record:
+    record = json.loads(line)
+    if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
+        raise TypeError("setup, cell and result must be objects")
+    return record
 
 
 def _whole_lines(file: Path) -> list[bytes]:

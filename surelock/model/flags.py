@@ -7,6 +7,20 @@ import argparse
 import torch
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+MOST_THREADS = 1024
+
+
+def check_threads(threads: int) -> None:
+    """Raise ValueError for a number of threads that no machine has: torch ends the process at some of them."""
+    if not 0 < threads <= MOST_THREADS:
+        raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
+
+
+def set_threads(threads: int | None) -> None:
+    """What --threads asks of torch; None leaves it as it is. Raises ValueError."""
+    if threads is not None:
+        check_threads(threads)
+        torch.set_num_threads(threads)
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:

@@ -12,10 +12,10 @@ from accelerate.utils import get_balanced_memory
 
 from surelock.model.checkpoint import check_layers, load_weights, read_json
 from surelock.model.config import NetworkConfig
-from surelock.model.errors import first_line
 from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
+from surelock.model.tokenizer import load_tokenizer
 from surelock.places import ASSETS
 
 if TYPE_CHECKING:
@@ -47,12 +47,12 @@ def load(
         raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
     if device is not None and device_map is not None:
         raise ValueError("give device or device_map, not both")
-    target = _device(device)
+    target = find_device(device)
     directory = STORIES if str(name) == "stories" else _find(str(name))
     config = read_json(directory / "config.json")
     family = family_of(config)
     shape = family.read_config(config)
-    tokenizer = _load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory)
     ids = _special_ids(config, shape, tokenizer, directory)
     check_layers(shape, directory)
     network = _load_network(shape, family, directory, target, dtype, device_map)
@@ -66,7 +66,8 @@ def load(
     )
 
 
-def _device(device: str | int | torch.device | None) -> torch.device:
+def find_device(device: str | int | torch.device | None) -> torch.device:
+    """The device of that name (None: CUDA if there is one). Raises ValueError where this machine has none such."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -109,22 +110,6 @@ def _find(name: str) -> Path:
         raise CheckpointError(f"{name} is not in the local cache and the hub cannot be reached") from error
     except (*HfHubHTTPError.__bases__, OSError) as error:  # pyright: ignore  # its base: any HTTP failure
         raise CheckpointError(f"{name} could not be downloaded from the hub: {error}") from error
-
-
-def _load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    if not (directory / "tokenizer.json").is_file():
-        return None
-    from transformers import PreTrainedTokenizerFast
-
-    for name in ("tokenizer.json", "tokenizer_config.json"):
-        if (directory / name).is_file():
-            read_json(directory / name)
-    try:
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(directory)
-        tokenizer.decode(tokenizer("A word, two", split_special_tokens=True)["input_ids"])
-    except Exception as error:  # the library below, in Rust, raises no other kind
-        raise CheckpointError(f"the tokenizer in {directory} cannot be read: {first_line(error)}") from error
-    return tokenizer
 
 
 def _special_ids(
@@ -186,7 +171,7 @@ def _placement(
         raise CheckpointError(
             "the model does not fit into the memory of all devices (offloading to disk is not supported)"
         )
-    return {name: _device(device) for name, device in device_map.items()}
+    return {name: find_device(device) for name, device in device_map.items()}
 
 
 def _device_of(parameter: str, placement: Mapping[str, torch.device]) -> torch.device:

@@ -126,6 +126,8 @@ def check_document(document: dict[str, Any]) -> None:
         errors = list(_validator().iter_errors(document))
     except UnicodeEncodeError:
         raise TraceError("The trace is damaged: it holds half of a character (a lone surrogate).") from None
+    except ValueError:  # all that is left: lists in lists without end
+        raise TraceError("The trace is damaged: its values are nested too deeply.") from None
     for error in errors:
         where = "/".join(map(str, error.instance_path))[:80]
         raise TraceError(f"The trace is damaged at {where or 'its top'}: {error.message}.")

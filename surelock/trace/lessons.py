@@ -12,7 +12,7 @@ import jsonschema_rs
 from surelock.places import ASSETS
 
 LESSONS = ASSETS / "lessons"
-_NOT_LESSONS = ("schema.json", "test.json")
+_NOT_LESSONS = ("measured.json", "schema.json", "test.json")
 
 
 class LessonError(ValueError):

@@ -7,14 +7,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.loading import load
 from surelock.training import group
 from surelock.training.data import read_stories
 from surelock.training.evaluate import evaluate
-from surelock.training.options import TrainOptions, check_threads
+from surelock.training.options import TrainOptions
 from surelock.training.state import read_summary, write_summary
 from surelock.training.trainer import Trainer
 
@@ -106,9 +104,7 @@ def evaluate_text(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
     Returns all of it with --json, else None. Raises ValueError for a model without tokenizer and for unreadable text.
     """
-    if arguments.threads is not None:
-        check_threads(arguments.threads)
-        torch.set_num_threads(arguments.threads)
+    set_threads(arguments.threads)
     lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments))
     if lm.tokenizer is None or lm.eos_id is None:
         raise ValueError(f"model: {arguments.model} has no tokenizer or no end-of-text token")

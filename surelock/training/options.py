@@ -6,17 +6,12 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_THREADS = 1024
+from surelock.model.flags import check_threads
+
 _POSITIVE = (
     "minutes", "steps", "batch_tokens", "processes", "threads", "evaluate_draws", "pieces", "d_model", "layers",
     "heads", "ffn", "max_length", "muon_rate", "adam_rate", "evaluate_minutes", "save_minutes",
 )  # fmt: skip
-
-
-def check_threads(threads: int) -> None:
-    """Raise ValueError for a number of threads that no machine has: torch ends the process at some of them."""
-    if not 0 < threads <= MOST_THREADS:
-        raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
 
 
 @dataclass(frozen=True, slots=True)

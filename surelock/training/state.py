@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from pickle import UnpicklingError
@@ -15,6 +16,10 @@ from surelock.model.errors import first_line
 STATE = "state.pt"
 LOG = "log.jsonl"
 SUMMARY = "summary.json"
+#: What a state holds beside network and optimizer.
+KEPT: dict[str, type] = {
+    "step": int, "tokens": int, "elapsed": float, "progress": float, "best": dict, "losses": list,
+}  # fmt: skip
 
 
 def save_state(directory: Path, state: dict[str, Any]) -> None:
@@ -36,6 +41,10 @@ def read_state(directory: Path) -> dict[str, Any]:
         raise ValueError(f"resume: {file} is damaged: {first_line(error)}") from error
     if not isinstance(state, dict):
         raise ValueError(f"resume: {file} is not the state of a run")
+    for name, kind in KEPT.items():
+        value: Any = state.get(name)
+        if type(value) is not kind or (kind in (int, float) and not 0 <= value < math.inf):
+            raise ValueError(f"resume: {file} is damaged: its {name} cannot be {value!r:.40}")
     return state
 
 

@@ -27,14 +27,6 @@ def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
     return tokenizer
 
 
-def read_tokenizer(directory: str | Path) -> Tokenizer:
-    """The tokenizer.json of a checkpoint directory. Raises ValueError when there is none."""
-    file = Path(directory) / "tokenizer.json"
-    if not file.is_file():
-        raise ValueError(f"{file} does not exist")
-    return Tokenizer.from_file(str(file))
-
-
 def save_tokenizer(tokenizer: Tokenizer, directory: Path, max_length: int) -> None:
     """Write tokenizer.json and the tokenizer_config.json with which transformers reads it."""
     directory.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,11 @@ from tqdm import tqdm
 from surelock.model.bound import draw_masks, stratified_counts
 from surelock.model.checkpoint import save_checkpoint
 from surelock.model.config import NetworkConfig
-from surelock.model.loading import load
+from surelock.model.errors import first_line
+from surelock.model.flags import set_threads
+from surelock.model.loading import find_device, load
 from surelock.model.network import Network
+from surelock.model.tokenizer import read_tokenizer
 from surelock.training.data import Corpus, is_whole, read_stories
 from surelock.training.evaluate import Bound, evaluate
 from surelock.training.group import sum_in_place
@@ -25,8 +28,8 @@ from surelock.training.names import Names
 from surelock.training.objective import batch_loss, make_batch, prompt_lengths
 from surelock.training.optim import Optimizer
 from surelock.training.options import TrainOptions
-from surelock.training.state import log, read_state, save_state, truncate_log
-from surelock.training.tokenizer import EOS_ID, MASK_ID, read_tokenizer, save_tokenizer, train_tokenizer
+from surelock.training.state import KEPT, log, read_state, save_state, truncate_log
+from surelock.training.tokenizer import EOS_ID, MASK_ID, save_tokenizer, train_tokenizer
 
 MODEL = "model"
 _LOG_EVERY = 20
@@ -58,9 +61,8 @@ class Trainer:
 
     def __init__(self, options: TrainOptions, rank: int = 0, world: int = 1) -> None:
         self.options, self.rank, self.world = options, rank, world
-        self.device = torch.device(options.device or ("cuda" if torch.cuda.is_available() and world == 1 else "cpu"))
-        if options.threads is not None:
-            torch.set_num_threads(options.threads)
+        self.device = find_device(options.device if world == 1 else "cpu")
+        set_threads(options.threads)
         stories = [story for path in options.data for story in read_stories(path) if is_whole(story)]
         self.tokenizer, self.network = self._model(stories)
         self.corpus = Corpus(
@@ -232,19 +234,19 @@ class Trainer:
         state = {
             "network": self.network.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "tokens": self.tokens,
-            "elapsed": self.elapsed,
-            "progress": self.progress,
-            "best": self.best,
-            "losses": self.losses,
+            **{name: getattr(self, name) for name in KEPT},
         }
         save_state(self.options.out, state)
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.network.load_state_dict(state["network"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        for name in ("step", "tokens", "elapsed", "progress", "best", "losses"):
+        try:
+            self.network.load_state_dict(state["network"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"resume: the state in {self.options.out} is of another run: {first_line(error)}"
+            ) from error
+        for name in KEPT:
             setattr(self, name, state[name])
         if self.rank == 0:
             truncate_log(self.options.out, self.step)

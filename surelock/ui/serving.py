@@ -70,7 +70,7 @@ def routes() -> list[BaseRoute]:
 def page_head() -> str:
     """Lets the browser fetch and unpack the recorded run and the stage while the page itself is still starting."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
-    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be asked for at every step's address
+    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be asked for again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
     return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/js/{BUNDLE}"></script>'

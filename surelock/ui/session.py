@@ -247,6 +247,9 @@ class Sessions:
     def tidy(self) -> None:
         """Drop what is idle, and give the memory of what was dropped back to the system."""
         self.sweep()
+        self._trim()
+
+    def _trim(self) -> None:
         if self._trim_is_due:
             self._trim_is_due = False
             trim_memory()
@@ -265,9 +268,10 @@ class Sessions:
             used = sum(run.bytes for run in self._runs.values())
         for run in idle:
             if used + wanted <= most:
-                return
+                break
             used -= run.bytes
             self._drop(run, "to make room for newer ones")
+        self._trim()  # at once: many new runs would take what the old ones left before the next look
 
     def _drop(self, run: Run, why: str = "") -> None:
         run.stop()

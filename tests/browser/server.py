@@ -55,10 +55,14 @@ def free_port() -> int:
 
 @contextmanager
 def serve(
-    *arguments: str, log: Path | None = None, command: Sequence[str] = (sys.executable, "app.py"), cwd: Path = ROOT
+    *arguments: str,
+    log: Path | None = None,
+    port: int = 0,
+    command: Sequence[str] = (sys.executable, "app.py"),
+    cwd: Path = ROOT,
 ) -> Iterator[App]:
-    """Run app.py, or another command, with these arguments until the block ends."""
-    port = free_port()
+    """Run app.py, or another command, with these arguments until the block ends; port 0: on any."""
+    port = port or free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
     environment["GRADIO_SERVER_PORT"] = str(port)
