@@ -39,7 +39,9 @@ def main() -> int:
     subprocess.run([sys.executable, *install], check=True)
     install_javascript()
     install_chromium()
-    return subprocess.run([sys.executable, "-m", "pytest", *sys.argv[1:]], cwd=TESTS.parent).returncode
+    # Two at a time, each file by one of them; a model on two threads would only wait for the other's.
+    pytest = [sys.executable, "-m", "pytest", "--numprocesses", "2", "--dist", "loadfile", *sys.argv[1:]]
+    return subprocess.run(pytest, cwd=TESTS.parent, env={"OMP_NUM_THREADS": "1"} | os.environ).returncode
 
 
 if __name__ == "__main__":
