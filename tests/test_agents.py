@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -52,7 +53,8 @@ def asked(app: App) -> tuple[list[Tool], list[CallToolResult]]:
             calls = [{**prompt, "compute": "age", "age": 2}, {**prompt, "steps": 9}]
             return tools, [await session.call_tool(tools[0].name, call) for call in calls]
 
-    return asyncio.run(ask())
+    with ThreadPoolExecutor(1) as thread:  # in this one the browser of other tests may have its loop
+        return thread.submit(asyncio.run, ask()).result()
 
 
 def text_of(answer: CallToolResult) -> str:

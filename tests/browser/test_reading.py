@@ -71,7 +71,7 @@ def test_a_judges_surprise_can_be_chosen_where_there_is_one(page: Page, app: App
     document = big_trace(40)
     text = [document["pieces"][str(7 + step % 50)] for step in range(24)]
     score = {"bits_per_character": 1.0, "nats": [0.1 * i for i in range(24)], "tokens": text}
-    document["scores"] = {"a judge": {"everything": score}}
+    document["scores"] = {"a judge": {"lane-1": score}}
     page.click("role=tab[name='Export']")
     page.set_input_files(
         "#sl-import", {"name": "small.json", "mimeType": "application/json", "buffer": json.dumps(document).encode()}
