@@ -14,6 +14,7 @@ from .decoding.loop import Step as Step
 from .decoding.loop import decode as decode
 from .decoding.loop import generate as generate
 from .decoding.settings import DecodeSettings as DecodeSettings
+from .decoding.stream import stream as stream
 from .decoding.unmasking import Entropy as Entropy
 from .decoding.unmasking import EntropyBound as EntropyBound
 from .decoding.unmasking import Klass as Klass

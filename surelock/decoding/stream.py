@@ -1,0 +1,56 @@
+"""A run in the shape of transformers' streamers: the prompt, drafts of the open block, and blocks as they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from surelock.decoding.loop import Step
+from surelock.decoding.settings import DecodeSettings
+
+
+class Streamer(Protocol):
+    """What `model.generate(streamer=...)` of transformers takes. `put_draft` is what diffusion models call beside."""
+
+    def put(self, value: Tensor) -> Any:
+        """Tokens [1, n] that stay: the prompt first, then what was generated."""
+        ...
+
+    def end(self) -> Any:
+        """There is no more."""
+        ...
+
+
+def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) -> Iterator[Step]:
+    """The same steps, each shown to a streamer on its way, such as transformers' `TextDiffusionStreamer`.
+
+    steps: of one sequence, from `surelock.decode` with these settings. The streamer gets the prompt, after each step
+    the open block as a draft (where it has `put_draft`), each block when nothing of it is masked, and the end: int64
+    [1, n] on the CPU. A masked position of a draft is its most likely token where the steps tell it (`top_k` of at
+    least 1), else the mask. What an event masks again later was shown for good. Raises ValueError for a batch.
+    """
+    length, block, shown = settings.gen_length, settings.block_length or settings.gen_length, 0
+    for step in steps:
+        if len(step.tokens) != 1:
+            raise ValueError(f"a streamer shows one sequence, not a batch of {len(step.tokens)}")
+        if step.index == 0:
+            streamer.put(step.tokens[:, :-length])
+        part = slice(shown - length, shown - length + block or None)
+        draft = getattr(streamer, "put_draft", None)
+        if draft is not None and shown < length:
+            draft(_draft(step)[:, part])
+        if shown < length and not step.masked[:, part].any():
+            streamer.put(step.tokens[:, part])
+            shown += block
+        yield step
+    streamer.end()
+
+
+def _draft(step: Step) -> Tensor:
+    """The step's tokens, masks replaced by what is most likely there, where that is known."""
+    if step.top_ids is None:
+        return step.tokens
+    return torch.where(step.masked & step.computed, step.top_ids[..., 0].long(), step.tokens)
