@@ -158,6 +158,37 @@ def outer_tensors(draw: Draw, embed: str, norm: str, head: str | None, vocab: in
     return tensors
 
 
+def write_dream(
+    path: Path | str,
+    *,
+    layers: int,
+    d_model: int,
+    heads: int,
+    kv_heads: int,
+    d_ff: int,
+    vocab: int,
+    tied: bool,
+    seed: int,
+    shards: int = 1,
+) -> dict[str, Tensor]:
+    """Write a Dream-layout checkpoint into `path`: Qwen3's names, biases instead of norms; returns its tensors."""
+    shape = {"layers": layers, "d_model": d_model, "heads": heads, "kv_heads": kv_heads, "d_ff": d_ff, "vocab": vocab}
+    head_dim = d_model // heads
+    tensors = write_qwen3(path, **shape, head_dim=head_dim, tied=tied, seed=seed)
+    draw = weights(seed + 1, torch.float32)
+    for layer in range(layers):
+        attention = f"model.layers.{layer}.self_attn."
+        del tensors[f"{attention}q_norm.weight"], tensors[f"{attention}k_norm.weight"]
+        for name, rows in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
+            tensors[f"{attention}{name}.bias"] = draw(rows * head_dim)
+    config = json.loads((Path(path) / "config.json").read_text())
+    config |= {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None}
+    del config["head_dim"]
+    (Path(path) / "model.safetensors").unlink()
+    write_files(Path(path), config, tensors, shards)
+    return tensors
+
+
 def write_files(path: Path, config: dict[str, Any], tensors: dict[str, Tensor], shards: int) -> None:
     """`config.json` with `model.safetensors`, or with `shards` files and their index; names go round robin."""
     path.mkdir(parents=True, exist_ok=True)

@@ -50,18 +50,26 @@ class OracleNetwork:
     d_ff: int
     rope_theta: float
     norm_eps: float
+    shifted: bool = False  # Dream: row i - 1 predicts position i
 
     @classmethod
     def from_config(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> "OracleNetwork":
-        """The network of a LLaDA config.json (`n_layers`, ...) or of a Qwen3 one (`num_hidden_layers`, ...)."""
+        """Of a LLaDA config.json (`n_layers`, ...), or of a Qwen3 or Dream one (`num_hidden_layers`, ...)."""
         wide = {name: tensor.to(torch.float64) for name, tensor in tensors.items()}
         if "n_layers" in config:
             d, heads = config["d_model"], config["n_heads"]
             sizes = (config["n_layers"], d, heads, config["n_kv_heads"], d // heads, config["mlp_hidden_size"])
             return cls(wide, LLADA, *sizes, config["rope_theta"], config["rms_norm_eps"])
         d, heads = config["hidden_size"], config["num_attention_heads"]
-        sizes = (config["num_hidden_layers"], d, heads, config["num_key_value_heads"], config["head_dim"])
-        return cls(wide, QWEN3, *sizes, config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
+        sizes = (
+            config["num_hidden_layers"],
+            d,
+            heads,
+            config["num_key_value_heads"],
+            config.get("head_dim", d // heads),
+        )
+        rest = (config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
+        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] == "Dream")
 
     def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
         prefix = "" if layer is None else self.names["layer"].format(layer)
@@ -111,7 +119,11 @@ class OracleNetwork:
             gate = self.linear(h, "gate", layer)
             x = x + self.linear(gate / (1 + torch.exp(-gate)) * self.linear(h, "up", layer), "down", layer)
         head = self.weight("head")  # absent when tied
-        return self.rms_norm(x, self.weight("norm")) @ (self.weight("embed") if head is None else head).mT
+        h = self.rms_norm(x, self.weight("norm"))
+        if self.shifted:  # what a row that is not fresh left behind still predicts the position after it
+            cache[-1] = (torch.where(new[0], h, cache[-1][0] if -1 in cache else h),) * 2
+            h = torch.stack([cache[-1][0][max(0, i - 1)] for i in range(n)])
+        return h @ (self.weight("embed") if head is None else head).mT
 
 
 # --- which rows a step computes ---------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import runpy
 import sys
 import tomllib
 from dataclasses import replace
@@ -18,9 +17,11 @@ import pytest
 import torch
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
+from lm_eval.api.registry import get_model
 from lm_eval.tasks import TaskManager
 
 import surelock
+from surelock.harness import __main__ as harness
 from surelock.harness import model as module
 from surelock.harness.asked import read_request
 from surelock.harness.model import SureLockLM
@@ -72,10 +73,17 @@ def test_the_command_line_of_lm_eval_knows_it(capsys: pytest.CaptureFixture[str]
     words = "lm-eval run --model surelock --model_args gen_length=8,compute=everything --tasks gsm8k_ten --limit 1"
     monkeypatch.setattr(sys, "argv", [*words.split(), "--include_path", "tests/harness", "--batch_size", "1"])
     monkeypatch.setattr("lm_eval.tasks.TaskManager", partial(TaskManager, include_defaults=False))  # saves seconds
-    runpy.run_module("surelock.harness", run_name="__main__")
+    harness.main()
     assert "|gsm8k_ten|" in capsys.readouterr().out
+    assert get_model("surelock") is SureLockLM and get_model("dummy"), "its own models are there, too"
     points = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["lm_eval.models"]
     assert EntryPoint("surelock", points["surelock"], "lm_eval.models").load() is SureLockLM
+
+
+def test_without_lm_eval_it_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "find_spec", lambda name: None)
+    with pytest.raises(SystemExit, match="needs the package lm-eval"):
+        harness.main()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
-from checkpoints import write_llada, write_qwen3
+from checkpoints import write_dream, write_llada, write_qwen3
 from conftest import TINY
 from huggingface_hub import errors as hub_errors
 from safetensors.torch import load_file, save_file
@@ -32,6 +32,7 @@ QWEN3 = {
     "tied": True,
     "seed": 3,
 }
+DREAM = {name: value for name, value in QWEN3.items() if name != "head_dim"}
 
 
 def load(path: Path, **options: Any) -> surelock.LanguageModel:
@@ -224,6 +225,21 @@ def test_an_unsupported_qwen3_setting_is_named(tmp_path: Path, key: str, value: 
     write_qwen3(tmp_path, **QWEN3)
     edit_json(tmp_path / "config.json", **{key: value})
     refuses(tmp_path, key)
+
+
+@pytest.mark.parametrize(("key", "value"), [("use_mrope", True), ("hidden_act", "gelu"), ("use_sliding_window", True)])
+def test_an_unsupported_dream_setting_is_named(tmp_path: Path, key: str, value: Any) -> None:
+    write_dream(tmp_path, **DREAM)
+    edit_json(tmp_path / "config.json", **{key: value})
+    refuses(tmp_path, key)
+
+
+def test_a_dream_checkpoint_is_shifted_and_cannot_be_saved_as_llada(tmp_path: Path) -> None:
+    write_dream(tmp_path / "a", **DREAM)
+    network = load(tmp_path / "a").network
+    assert network.config.shifted and network.config.qkv_bias and not network.config.qk_norm
+    with pytest.raises(CheckpointError, match="shifted"):
+        save_checkpoint(network, tmp_path / "b", mask_id=1, eos_id=0, pad_id=0)
 
 
 def test_qwen3_rope_parameters(tmp_path: Path) -> None:

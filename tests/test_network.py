@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from checkpoints import write_llada, write_qwen3
+from checkpoints import write_dream, write_llada, write_qwen3
 from torch import Tensor
 
 import surelock
+from surelock.model.bound import conditional_bound
 from surelock.model.cache import KVCache, Rows
 from surelock.model.network import Network
 
@@ -24,6 +26,8 @@ LAYOUTS = {
     "qwen3": (write_qwen3, QWEN3 | {"tied": False}),
     "qwen3-tied-sharded": (write_qwen3, QWEN3 | {"tied": True, "shards": 3}),
     "qwen3-one-kv-head": (write_qwen3, QWEN3 | {"tied": True, "kv_heads": 1, "head_dim": 16}),
+    "dream": (write_dream, LLADA | {"tied": False, "kv_heads": 2}),
+    "dream-tied-sharded": (write_dream, LLADA | {"tied": True, "shards": 2}),
 }
 PROMPTS = [[5, 3, 9, 1, 1, 7], [8, 8, 30], [2, 36, 1, 1, 4, 11, 20, 1, 6]]
 
@@ -96,6 +100,39 @@ def dense_qwen3(w: dict[str, Tensor], shape: dict, tokens: Sequence[int]) -> Ten
     return rms_norm(x, w["model.norm.weight"], eps) @ head.T
 
 
+def dense_dream(w: dict[str, Tensor], shape: dict, tokens: Sequence[int]) -> Tensor:
+    """Qwen2.5's block, densely; what predicts a position stands before it."""
+    eps, theta, size = 1e-6, 1e6, shape["d_model"] // shape["heads"]
+    x = w["model.embed_tokens.weight"][tokens]
+    for i in range(shape["layers"]):
+        layer = f"model.layers.{i}."
+        h = rms_norm(x, w[layer + "input_layernorm.weight"], eps)
+        q, k, v = (
+            (h @ w[f"{layer}self_attn.{name}_proj.weight"].T + w[f"{layer}self_attn.{name}_proj.bias"])
+            .unflatten(-1, (-1, size))
+            for name in "qkv"
+        )  # fmt: skip
+        x = x + attention(rope(q, theta), rope(k, theta), v) @ w[layer + "self_attn.o_proj.weight"].T
+        h = rms_norm(x, w[layer + "post_attention_layernorm.weight"], eps)
+        gate, up = h @ w[layer + "mlp.gate_proj.weight"].T, h @ w[layer + "mlp.up_proj.weight"].T
+        x = x + (gate * gate.sigmoid() * up) @ w[layer + "mlp.down_proj.weight"].T
+    head = w["model.embed_tokens.weight" if shape["tied"] else "lm_head.weight"]
+    logits = rms_norm(x, w["model.norm.weight"], eps) @ head.T
+    return logits[[0, *range(len(tokens) - 1)]]
+
+
+def test_the_bound_of_a_shifted_network_looks_one_row_back(tmp_path: Path) -> None:
+    shape = LAYOUTS["dream"][1]
+    weights = {name: tensor.double() for name, tensor in write_dream(tmp_path, **shape).items()}
+    network = surelock.load(tmp_path, device="cpu", dtype=torch.float64).network
+    tokens = PROMPTS[2]
+    found = conditional_bound(
+        network, np.array(tokens), len(tokens) - 1, draws=2, rng=np.random.default_rng(0), mask_id=1
+    )
+    row = dense_dream(weights, shape, [*tokens[:-1], 1])[-1]
+    assert found == pytest.approx(-float(row.log_softmax(-1)[tokens[-1]]), abs=1e-9)
+
+
 # --- the packed forward, by hand --------------------------------------------------------------------------------------
 
 
@@ -133,7 +170,7 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Network, Cal
     """A float32 network and its dense twin in float64."""
     write, shape = LAYOUTS[request.param]
     weights = {name: tensor.double() for name, tensor in write(tmp_path, **shape).items()}
-    dense = dense_llada if write is write_llada else dense_qwen3
+    dense = {write_llada: dense_llada, write_qwen3: dense_qwen3, write_dream: dense_dream}[write]
     return surelock.load(tmp_path, device="cpu").network, lambda tokens: dense(weights, shape, list(tokens))
 
 
@@ -162,7 +199,8 @@ def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:
     dense(PROMPTS[2])
     for position in (0, 4, 8):
         found = network.attention(torch.tensor([PROMPTS[2]]), position)
-        assert_near(found, torch.stack([weights[position] for weights in ATTENDED]).mean(0))
+        row = max(0, position - network.config.shifted)  # what predicts it
+        assert_near(found, torch.stack([weights[row] for weights in ATTENDED]).mean(0))
 
 
 def test_subsets_equal_dense_when_the_inputs_have_not_changed(layout) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 import oracle
 import pytest
 import torch
-from checkpoints import write_llada, write_qwen3
+from checkpoints import write_dream, write_llada, write_qwen3
 from hypothesis import HealthCheck, event, given, note, settings
 from hypothesis import strategies as st
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import surelock
 
@@ -56,9 +56,10 @@ MODELS = {
         seed=5,
         shards=2,
     ),
+    "dream": partial(write_dream, layers=2, d_model=16, heads=2, kv_heads=1, d_ff=40, vocab=31, tied=False, seed=6),
 }
 # A token that the model often chooses, so that ends of a text compete with others; one model has no such token.
-EOT = {"llada": 11, "llada-bias": 20, "qwen3": 12, "qwen3-shards": 23}
+EOT = {"llada": 11, "llada-bias": 20, "qwen3": 12, "qwen3-shards": 23, "dream": 14}
 
 
 @dataclass
@@ -758,6 +759,8 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
         opened = torch.zeros(1, 1, n, n, dtype=torch.float64)
         theirs = transformers_twin(model).double().eval()(input_ids=tokens, attention_mask=opened).logits[0]
         ours = model.lm.network(tokens)[0]
+    if model.network.shifted:  # transformers has the block; the shift is Dream's own: its first row predicts two
+        theirs = theirs[[0, *range(n - 1)]]
     torch.testing.assert_close(logits, theirs, rtol=0, atol=1e-4)
     torch.testing.assert_close(logits, ours, rtol=0, atol=1e-10)
     assert 1 < logits.std() < 4
@@ -766,7 +769,9 @@ def test_oracle_and_library_networks_equal_transformers(models, kind: str) -> No
 def transformers_twin(model: Model) -> torch.nn.Module:
     config, tensors = model.config, model.network.tensors
     if model.network.names is oracle.QWEN3:
-        twin = Qwen3ForCausalLM(Qwen3Config(**config, attn_implementation="eager"))
+        network, shape = (Qwen2ForCausalLM, Qwen2Config) if model.network.shifted else (Qwen3ForCausalLM, Qwen3Config)
+        named = {name: value for name, value in config.items() if name not in ("model_type", "architectures")}
+        twin = network(shape(**named, attn_implementation="eager"))
         twin.load_state_dict({"lm_head.weight": tensors["model.embed_tokens.weight"], **tensors})
         return twin
     renamed = {}

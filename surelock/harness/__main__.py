@@ -5,12 +5,20 @@ lm-eval finds the model of an installed package by itself (entry point `lm_eval.
 
 from __future__ import annotations
 
-import lm_eval.models  # pyright: ignore[reportMissingImports]  # its own models, which a first one of ours would hide
-from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]
+import sys
+from importlib.util import find_spec
 
-import surelock.harness.model
 
-__all__ = ["lm_eval", "surelock"]  # imported for what they register
+def main() -> None:
+    """Register the model and hand over to lm-eval."""
+    if find_spec("lm_eval") is None:
+        sys.exit("surelock.harness needs the package lm-eval (pip install lm-eval)")
+    from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]
+
+    import surelock.harness.model  # noqa: F401
+
+    cli_evaluate()
+
 
 if __name__ == "__main__":
-    cli_evaluate()
+    main()

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # it looks for its own before it knows one
 import numpy as np
 import torch
 from lm_eval.api.instance import Instance  # pyright: ignore[reportMissingImports]

@@ -50,7 +50,8 @@ class Rows:
 class KVCache:
     """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the layer's own device.
 
-    A locked position costs nothing here: what its row wrote when it was last computed is simply still there.
+    A locked position costs nothing here: what its row wrote when it was last computed is simply still there. So is, in
+    a shifted network, its hidden state, from which the position behind it is predicted.
     """
 
     def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
@@ -58,6 +59,7 @@ class KVCache:
         self.keys = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
         self.values = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
         self._gqa = config.n_heads != config.n_kv_heads
+        self._hidden: Tensor | None = None
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [R, n_heads, head_size] -> the same shape.
@@ -74,6 +76,17 @@ class KVCache:
             return self._attend_batch(q, keys, values, len(rows.lengths))
         parts = zip(q.split(rows.counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
         return torch.cat([self._attend_batch(*part, 1) for part in parts if len(part[0])])
+
+    def before(self, rows: Rows, hidden: Tensor) -> Tensor:
+        """Keep the rows' hidden states [R, d_model], and return those of the positions before them, whenever they were
+        computed; a sequence's first position has its own.
+        """
+        written, slots = rows.targets(hidden.device)
+        if self._hidden is None:
+            self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
+        self._hidden.index_copy_(0, slots, hidden if written is None else hidden[written])
+        own, positions = rows.slots.to(hidden.device), rows.positions.to(hidden.device)
+        return self._hidden[own - (positions > 0).long()]
 
     def _attend_batch(self, q: Tensor, keys: Tensor, values: Tensor, batch: int) -> Tensor:
         q, k, v = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in (q, keys, values))

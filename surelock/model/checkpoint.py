@@ -170,8 +170,10 @@ def save_checkpoint(
     max_shard_bytes: size of a shard, one tensor at least in each. extra: further keys for config.json.
     """
     config = network.config
-    if config.qk_norm or config.n_heads * config.head_size != config.d_model:
-        raise CheckpointError("the LLaDA layout has no query/key norms and needs n_heads * head_size == d_model")
+    if config.qk_norm or config.shifted or config.n_heads * config.head_size != config.d_model:
+        raise CheckpointError(
+            "the LLaDA layout has no query/key norms and no shifted logits, and needs n_heads * head_size == d_model"
+        )
     shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
     described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
     directory.mkdir(parents=True, exist_ok=True)

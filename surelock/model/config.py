@@ -12,7 +12,8 @@ class NetworkConfig:
     """A bidirectional pre-norm Transformer, as LLaDA-8B and Qwen3-like diffusion models are.
 
     vocab_size is the width of the logits (the embedding's height), head_size the width of one attention head
-    (n_heads * head_size need not equal d_model), max_length the number of positions the model was made for.
+    (n_heads * head_size need not equal d_model), max_length the number of positions the model was made for. shifted:
+    what stands at a position is predicted by the one before it, as in Dream (the first position predicts itself, too).
     """
 
     vocab_size: int
@@ -28,6 +29,7 @@ class NetworkConfig:
     tied: bool
     qkv_bias: bool = False
     qk_norm: bool = False
+    shifted: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):

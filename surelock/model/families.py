@@ -2,7 +2,6 @@
 
 A family is data: the keys of its configuration, the settings it must have for our forward to be its forward, and a
 table from our parameters to the checkpoint's tensors (several names are stacked along the rows, in order).
-A family whose logits are shifted by one position (Dream) would be one more flag here.
 """
 
 from __future__ import annotations
@@ -119,6 +118,16 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
 
 
 def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
+    return _read_qwen(config, qk_norm=True)
+
+
+def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
+    """Dream and DiffuCoder: the shape of Qwen2.5, whose next-token logits they kept."""
+    _refuse_unless(config, {"use_mrope": (False, None)})
+    return _read_qwen(config, qkv_bias=True, shifted=True)
+
+
+def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
     off = (False, None)
     _refuse_unless(
         config, {"hidden_act": ("silu",), "attention_bias": off, "use_sliding_window": off, "rope_scaling": (None,)}
@@ -140,7 +149,7 @@ def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
         rope_theta=_number(rope, "rope_theta", float),
         norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "tie_word_embeddings")),
-        qk_norm=True,
+        **flags,
     )
 
 
@@ -201,4 +210,13 @@ QWEN3 = Family(
     },
 )
 
-FAMILIES = (LLADA, QWEN3)
+DREAM = Family(
+    name="dream",
+    model_types=frozenset({"Dream"}),
+    architectures=frozenset({"DreamModel"}),
+    read_config=_read_dream,
+    tensors={name: tensors for name, tensors in QWEN3.tensors.items() if "q_norm" not in name and "k_norm" not in name}
+    | _block_tensors("model.layers.{i}", {"qkv.bias": "self_attn.q_proj self_attn.k_proj self_attn.v_proj"}),
+)
+
+FAMILIES = (LLADA, QWEN3, DREAM)

@@ -34,7 +34,7 @@ def load(
     dtype: torch.dtype | None = None,
     device_map: str | Mapping[str, Any] | None = None,
 ) -> LanguageModel:
-    """Load a masked diffusion language model in the LLaDA or the Qwen3 layout.
+    """Load a masked diffusion language model in the LLaDA, the Qwen3 or the Dream layout.
 
     name: "stories" (the embedded checkpoint), a local directory, or a hub id. device: CUDA if there is one, else the
     CPU. dtype: None is float32 on the CPU and the checkpoint's own elsewhere. device_map: "auto" spreads the blocks

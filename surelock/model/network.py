@@ -107,10 +107,14 @@ class Network(nn.Module):
         return self.logits(self.hidden(tokens))
 
     def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
-        """Hidden states after the last norm of the plain dense forward: [B, N] int64 -> [B, N, d_model].
+        """What the logits of each position come from, in the plain dense forward: [B, N] int64 -> [B, N, d_model].
 
+        These are the hidden states after the last norm, of the position before where the network is shifted.
         positions [B, C] int64: those alone, [B, C, d_model]; the last block then computes little more than them.
         """
+        if self.config.shifted:
+            every = torch.arange(tokens.shape[1]).expand(tokens.shape)
+            positions = ((every if positions is None else positions) - 1).clamp(min=0)
         gqa = self.config.n_heads != self.config.n_kv_heads
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -129,16 +133,17 @@ class Network(nn.Module):
         return self._run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
-        """How much one position attends to each, the mean over layers and heads of the plain dense forward.
+        """How much what predicts one position attends to each: the mean over layers and heads of the dense forward.
 
         tokens [1, N] int64 -> [N] float32 that sum to 1.
         """
+        row = max(0, position - self.config.shifted)
         groups = self.config.n_heads // self.config.n_kv_heads
         weights: list[Tensor] = []
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (x.transpose(1, 2) for x in (q, k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)))
-            scores = (q[0, :, position, None] @ k[0].mT).squeeze(1).float() / self.config.head_size**0.5
+            scores = (q[0, :, row, None] @ k[0].mT).squeeze(1).float() / self.config.head_size**0.5
             weights.append(scores.softmax(-1).mean(0).cpu())
             return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
 
@@ -151,9 +156,10 @@ class Network(nn.Module):
     def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
         """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
 
-        tokens [R] int64 -> hidden states after the last norm [R, d_model]. In each layer the rows' keys and values are
-        written into `cache` at the rows' own slots (rows that only probe write nothing), and each row attends to all
-        positions of its own sequence.
+        tokens [R] int64 -> what the rows' logits come from [R, d_model]: their hidden states after the last norm, or,
+        in a shifted network, those that the cache has of the positions before them. In each layer the rows' keys and
+        values are written into `cache` at the rows' own slots (rows that only probe write nothing), and each row
+        attends to all positions of its own sequence.
         """
 
         def rotary(device: torch.device) -> Rotary:
@@ -161,7 +167,8 @@ class Network(nn.Module):
             positions = rows.positions.to(device)
             return cos[positions], sin[positions]
 
-        return self._run(tokens, rotary, lambda layer: lambda q, k, v: cache.attend(layer, rows, q, k, v))
+        hidden = self._run(tokens, rotary, lambda layer: lambda q, k, v: cache.attend(layer, rows, q, k, v))
+        return cache.before(rows, hidden) if self.config.shifted else hidden
 
     def make_cache(self, slots: int) -> KVCache:
         """An empty key/value cache of `slots` positions, each layer's on its own device."""

@@ -46,6 +46,7 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
     ),
     "trace": (bool, False, "Give the run's trace in the last object: a file of it opens on the page and in replays."),
 }
+ABOUT = "Decode one prompt, step by step. An epsilon below 0 never locks."
 ANSWER = (
     "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
@@ -72,12 +73,12 @@ def told() -> dict[str, str]:
 def description() -> str:
     """What the endpoint's page says: the answer, and each parameter in a line."""
     lines = [f"{name}{_owner(name)}: {line}" for name, line in told().items()]
-    return "\n".join([f"Decode one prompt, step by step. {ANSWER}", *lines])
+    return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
 def docstring() -> str:
     """The same for what reads a function's docstring, as Gradio's tools do."""
-    return "\n".join([f"Decode one prompt. {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in told().items())])
+    return "\n".join([f"{ABOUT} {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in told().items())])
 
 
 def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
