@@ -28,7 +28,7 @@ CLOSED = (
     "gradio_api/process_recording", "gradio_api/dev/reload", "gradio_api/deep_link", "gradio_api/openapi.json",
     "gradio_api/custom_component/x/client/component/index.js", "gradio_api/runs", "gradio_api/vibe-code",
     "gradio_api/stream/a/b/1/playlist.m3u8", "gradio_api/proxy=https://example.org", "gradio_api/file=app.py",
-    "gradio_api/upload_progress", "gradio_api/app_id", "gradio_api/token", "login_check", "monitoring", "docs",
+    "gradio_api/upload_progress", "gradio_api/token", "login_check", "monitoring", "docs",
     "gradio_api/run/decode", "gradio_api/api/decode", "gradio_api/run/start", "gradio_api/call/start",
 )  # fmt: skip
 
@@ -61,7 +61,14 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
     body = {"data": ["x" * 10_000], "fn_index": 3, "session_hash": "a"}
     answer = small.post("/gradio_api/queue/join", json=body)
     assert answer.json() == {"got": len(answer.request.content)}
-    for path in ("", "config", "surelock/js/live.js", "gradio_api/info", "gradio_api/heartbeat/ab1"):
+    for path in (
+        "",
+        "config",
+        "surelock/js/live.js",
+        "gradio_api/info",
+        "gradio_api/app_id",
+        "gradio_api/heartbeat/ab1",
+    ):
         assert small.get(f"/{path}").status_code == 200
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"

@@ -26,7 +26,7 @@ TAKEN = {
     "GET": re.compile(
         r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/pwa_icon(/\d+)?"
         r"|/(assets|static|svelte|surelock)/.+"
-        rf"|{API}/(info/?|theme\.css|startup-events|queue/(data|status)|heartbeat/\w+|call/(v2/)?decode/\w+)"
+        rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)|heartbeat/\w+|call/(v2/)?decode/\w+)"
     ),
     "POST": re.compile(rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"),
 }

@@ -54,9 +54,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def serve(*arguments: str, log: Path | None = None) -> Iterator[App]:
-    """Run app.py with these arguments until the block ends."""
-    port = free_port()
+def serve(*arguments: str, log: Path | None = None, port: int = 0) -> Iterator[App]:
+    """Run app.py with these arguments until the block ends; 0: on any port."""
+    port = port or free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
     begun = time.monotonic()
