@@ -27,7 +27,7 @@ from surelock.ui import launch
 from surelock.ui.models import Models, NotReady
 
 CASES = {
-    "checkpoint": 150, "tokenizer": 40, "trace": 200, "settings": 500, "flags": 300, "cells": 300, "logs": 200,
+    "checkpoint": 200, "tokenizer": 200, "trace": 200, "settings": 500, "flags": 300, "cells": 300, "logs": 200,
 }  # fmt: skip
 
 

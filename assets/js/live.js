@@ -87,7 +87,9 @@ class Live {
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
     const again = back && kept.get(run);
     if (again)
-      this.stage.show(again, { label: again.interrupted ? "Interrupted by leaving the page or losing the connection:" : "As you left it:" });
+      this.stage.show(again, {
+        label: again.interrupted ? "Interrupted by leaving the page or losing the connection:" : "As you left it:",
+      });
     else if (this.recorded) this.#showRecorded(settings, view);
     else return this.stage.say("The recorded run could not be read; press Run to make one.");
     const own = again || this.#asksForRecorded(settings);

@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page
+from lesson_answers import Run, answer, holds
+from playwright.sync_api import Browser, Page
 
 from surelock.trace.lessons import LESSONS, read_lessons
 from surelock.trace.replay import embedded_json, replay_html
 from tests.browser.actions import until
+from tests.browser.hands import CARD, RANGE, Fingers, Hands, Keys, Mouse
 from tests.browser.server import ROOT, App
 
 RUNS = ROOT / "assets" / "runs"
 LESSONS_THERE = read_lessons()["lessons"]
-CARD = ".sl-lesson"
+SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}  # of a learner's own run: it is the same lesson
+CLOSE = {"%": 5, "steps": 1}
 
 
 def opened(page: Page, url: str, name: str, number: int = 1) -> None:
@@ -28,57 +31,104 @@ def card(page: Page) -> str:
 
 
 def press(page: Page, name: str) -> None:
-    page.click(f"{CARD} >> role=button[name='{name}']")
+    Mouse(page).press(name)
 
 
 def place(page: Page, number: int) -> None:
-    until(page, f"surelock.stage.lessons.page === {number - 1}")
+    until(page, f"surelock.stage.lessons.open && surelock.stage.lessons.page === {number - 1}", 60)
 
 
-def truth(page: Page, asked: dict[str, Any]) -> Any:
-    """What the page's own run answers."""
-    code = "async (asked) => (await import('surelock/answers.js')).answer(surelock.stage.lessons.trace, asked)"
-    return page.evaluate(code.replace("surelock/answers.js", answers_module(page)), asked)
+READ: dict[str, Run] = {}
 
 
-def answers_module(page: Page) -> str:
-    return "surelock/answers.js" if page.url.startswith("file:") else "./surelock/js/answers.js"
+def run_of(page: Page) -> Run:
+    """The run that the lesson is about, as the page exports it; each is read once."""
+    trace = "surelock.stage.lessons.trace"
+    key = page.evaluate(f"[{trace}.header.created, {trace}.reference.contestant.settings.seed].join()")
+    if key not in READ:
+        READ[key] = Run(page.evaluate(f"{trace}.toDocument()"))
+    return READ[key]
 
 
-def predict(page: Page, question: dict[str, Any], right: bool) -> None:
-    """Answer what the page asks, rightly or wrongly."""
-    found = truth(page, question["answer"])
+def in_unit(question: dict[str, Any], found: float) -> int | float:
+    """A number as the question asks for it."""
+    return round(100 * found) if question["unit"] == "%" else round(2 * found) / 2
+
+
+def prediction(page: Page, question: dict[str, Any], right: bool) -> Any:
+    """What to predict of the run on show, to be right or wrong about it."""
+    found = answer(run_of(page), question["answer"])
     if question["kind"] == "cells":
         last = page.evaluate("surelock.stage.trace.n")
-        cells = found[: question["count"]] if right else [last - 1 - i for i in range(question["count"])]
-        earlier = page.evaluate("surelock.stage.view.pins")
-        for cell in (*earlier, *cells):
-            page.evaluate("(cell) => surelock.stage.pin(cell)", cell)
-    elif question["kind"] == "value":
-        scale = 100 if question["unit"] == "%" else 1
+        return found[: question["count"]] if right else [last - 1 - i for i in range(question["count"])]
+    if question["kind"] == "value":
         low, high = question["low"], question["high"]
-        wrong = high if scale * found < (low + high) / 2 else low
-        page.locator(f"{CARD} input[type=range]").fill(str(round(scale * found) if right else wrong))
+        true = int(in_unit(question, found))
+        return true if right else high if true < (low + high) / 2 else low
+    return found if right else next(option["id"] for option in question["options"] if option["id"] != found)
+
+
+def predict(page: Page, hands: Hands, question: dict[str, Any], right: bool) -> Any:
+    """Answer what the page asks, rightly or wrongly; returns what was predicted, as far as the hands are exact."""
+    value = prediction(page, question, right)
+    if question["kind"] == "cells":
+        earlier = page.evaluate("surelock.stage.view.pins")
+        hands.pin([*earlier, *value])
+        assert f"{question['count']} of {question['count']} pinned" in card(page) and page.is_hidden(".sl-gauges")
+    elif question["kind"] == "value":
+        step = page.evaluate("surelock.stage.timeline.step")
+        hands.slide(value)
+        value = int(page.input_value(RANGE))
+        assert f"{value} {question['unit']}" in card(page) and page.evaluate("surelock.stage.timeline.step") == step
     else:
-        wrong = next(option["id"] for option in question["options"] if option["id"] != found)
-        page.check(f"{CARD} input[value='{found if right else wrong}']")
-    press(page, "This is my prediction")
+        hands.choose(value)
+    hands.press("This is my prediction")
+    return value
 
 
-def play(page: Page, lesson: dict[str, Any], right: bool) -> None:
-    """A lesson from its first page to its last on the run on show."""
+def is_right(question: dict[str, Any], predicted: Any, found: Any) -> bool:
+    if question["kind"] == "cells":
+        return set(predicted) <= set(found)
+    if question["kind"] == "value":
+        return abs(predicted - in_unit(question, found)) <= CLOSE[question["unit"]]
+    return predicted == found
+
+
+def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: bool = False) -> None:
+    """A lesson from its first page to its last, on the run on show or on the learner's own. What it says of a
+    prediction and of its claim is what Python makes of the run.
+    """
+    question, predicted = {}, None
     for number, told in enumerate(lesson["pages"], 1):
         place(page, number)
         assert f"Page {number} of {len(lesson['pages'])}" in card(page)
         if told["kind"] == "predict":
-            predict(page, told["question"], right)
+            question = told["question"]
+            predicted = predict(page, hands, question, right)
         elif told["kind"] == "run":
-            press(page, "Stay with this run")
+            live = page.url.startswith("http")  # an exported replay makes no runs
+            choices = lesson["run"].get("own", {}).get("options", []) if live else []
+            assert page.locator(f"{CARD} select option").count() == len(choices)
+            hands.press("Make my own run" if own else "Stay with this run")
         else:
-            if told["kind"] == "gap":
-                assert page.get_attribute(".sl-lesson-gap", "data-right") == str(right).lower(), card(page)
-            press(page, "End the lesson" if number == len(lesson["pages"]) else "Next")
+            if told["kind"] in ("gap", "why"):
+                check(page, lesson, question, predicted, told["kind"])
+            hands.press("End the lesson" if number == len(lesson["pages"]) else "Next")
     until(page, "!surelock.stage.lessons.open")
+
+
+def check(page: Page, lesson: dict[str, Any], question: dict[str, Any], predicted: Any, kind: str) -> None:
+    run = run_of(page)
+    assert (lesson["claim"]["otherwise"] in card(page)) == (not holds(run, lesson["claim"]))
+    if kind == "gap":
+        found = answer(run, question["answer"])
+        told = page.get_attribute(".sl-lesson-gap", "data-right")
+        assert told == str(is_right(question, predicted, found)).lower(), (predicted, found, card(page))
+        assert "You predicted: " in card(page)
+        if question["kind"] == "value":
+            assert f"On this run: {in_unit(question, found):g} " in card(page)
+        elif question["kind"] == "cells":
+            assert set(page.evaluate("surelock.stage.view.pins")) <= set(found)
 
 
 def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Path) -> None:
@@ -90,7 +140,7 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
         for lesson in [each for each in LESSONS_THERE if each["run"]["recorded"] == name]:
             for right in (True, False):
                 opened(page, path.as_uri(), lesson["name"])
-                play(page, lesson, right)
+                play(page, Mouse(page), lesson, right)
                 assert page.inner_text(".sl-status") == ""
     page.click("role=tab[name='Lessons']")
     assert "8 of 8 pages seen, 2 of 2 predictions made" in page.inner_text(".sl-lessons")
@@ -109,7 +159,7 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     """Predicted on the recorded run, checked against the learner's own; the address holds the page."""
     opened(page, f"{app.url}/", "too-early", 3)
     lesson = next(each for each in LESSONS_THERE if each["name"] == "too-early")
-    predict(page, lesson["pages"][2]["question"], True)
+    predict(page, Mouse(page), lesson["pages"][2]["question"], True)
     place(page, 4)
     assert "lesson=too-early" in page.url and "page=4" in page.url
     press(page, "Make my own run")
@@ -118,7 +168,7 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     seeds = page.evaluate(f"{traces}.map(({{ reference }}) => reference.contestant.settings.seed)")
     assert seeds[0] == seeds[1] != 11 and page.inner_text(".sl-run-label").startswith("Your run")
     assert page.get_attribute(".sl-stage", "data-step") == "31"
-    own = truth(page, lesson["pages"][2]["question"]["answer"])
+    own = answer(run_of(page), lesson["pages"][2]["question"]["answer"])
     assert page.get_attribute(".sl-lesson-gap", "data-right") == str(own == "letter").lower()
 
     page.evaluate("surelock.stage.lessons.lesson.claim.at_least = 1e9")  # as on a run that does not show the effect
@@ -130,45 +180,29 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
 
 
 def test_by_keyboard_alone(page: Page, app: App) -> None:
+    """All of them; what would give a prediction away is hidden meanwhile."""
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.stage.trace")
     page.focus("role=tab[name='Analysis']")
-    for key in ("ArrowRight", "ArrowRight", "Tab", "Enter"):
+    for key in ("ArrowRight", "ArrowRight", "Tab"):
         page.keyboard.press(key)
-    place(page, 1)
-    tab_to(page, "Next")
-    page.keyboard.press("Enter")
-    tab_to(page, "Stay with this run")
-    page.keyboard.press("Enter")
-    place(page, 3)
-    assert page.is_hidden(".sl-gauges") and page.evaluate("surelock.stage.timeline.step") == 19
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.matches('canvas.sl-grid')"):
-            break
-    for key in ("ArrowDown", "Enter", "ArrowDown", "Enter", "ArrowRight", "Enter"):
-        page.keyboard.press(key)
-    until(page, "surelock.stage.view.pins.length === 3")
-    assert "3 of 3 pinned" in card(page)
-    for _ in range(60):
-        page.keyboard.press("Shift+Tab")
-        if page.evaluate("document.activeElement.textContent === 'This is my prediction'"):
-            break
-    page.keyboard.press("Enter")
-    place(page, 4)
-    assert "You predicted:" in card(page) and len(page.evaluate("surelock.stage.view.pins")) == 3
-    tab_to(page, "Next")
-    page.keyboard.press("Enter")
-    place(page, 5)
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.matches('.sl-lesson input[type=range]')"):
-            break
-    page.keyboard.press("ArrowRight")
-    assert "51 %" in card(page) and page.evaluate("surelock.stage.timeline.step") != 20
-    tab_to(page, "This is my prediction")
-    page.keyboard.press("Enter")
-    place(page, 6)
+    for number, lesson in enumerate(LESSONS_THERE):
+        keys = Keys(page)
+        keys.to(f"now.getAttribute('aria-label')?.endsWith('lesson: {lesson['title']}')")
+        page.keyboard.press("Enter")
+        play(page, keys, lesson, right=number % 2 == 0)
+
+
+def test_every_lesson_on_runs_of_ones_own(page: Page, app: App) -> None:
+    page.goto(f"{app.url}/")
+    until(page, "window.surelock?.stage.trace")
+    for number, lesson in enumerate(LESSONS_THERE):
+        page.click("role=tab[name='Lessons']")
+        page.click(f"[aria-label$='lesson: {lesson['title']}']")
+        place(page, 1)
+        page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
+        play(page, Mouse(page), lesson, right=number % 2 == 1, own=True)
+        assert page.inner_text(".sl-run-label").startswith("Your run")
 
 
 def test_in_presenter_mode(page: Page, app: App) -> None:
@@ -182,30 +216,21 @@ def test_in_presenter_mode(page: Page, app: App) -> None:
     assert page.is_hidden(".sl-gauges") and page.is_hidden(".sl-narrator-box")
 
 
-def tab_to(page: Page, text: str) -> None:
-    for _ in range(20):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == text:
-            return
-    raise AssertionError(f"Tab does not come to {text!r}")
-
-
-def test_on_a_phone(browser: Any, app: App) -> None:
-    context: BrowserContext = browser.new_context(
-        viewport={"width": 390, "height": 844}, has_touch=True, reduced_motion="reduce"
-    )
+def test_on_a_phone(browser: Browser, app: App) -> None:
+    """All of them, by touch; the card is as wide as the screen at most."""
+    size = {"width": 390, "height": 844}
+    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
-    opened(page, f"{app.url}/", "better-rule", 2)
-    box = page.locator(CARD).bounding_box()
-    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.locator(f"{CARD} label").nth(1).tap()
-    page.locator(f"{CARD} >> role=button[name='This is my prediction']").tap()
-    place(page, 3)
-    assert page.locator(f"{CARD} select option").count() == 4
-    page.locator(f"{CARD} >> role=button[name='Stay with this run']").tap()
-    place(page, 4)
-    assert page.get_attribute(".sl-lesson-gap", "data-right") == "true"
+    page.goto(f"{app.url}/")
+    until(page, "window.surelock?.stage.trace")
+    page.tap("role=tab[name='Lessons']")
+    for number, lesson in enumerate(LESSONS_THERE):
+        page.tap(f"[aria-label$='lesson: {lesson['title']}']")
+        place(page, 1)
+        box = page.locator(CARD).bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        play(page, Fingers(page), lesson, right=number % 2 == 0)
     context.close()
 
 
@@ -223,7 +248,7 @@ def test_a_seventh_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     path.write_text(html, encoding="utf-8")
     opened(page, path.as_uri(), "seven")
     assert title in card(page)
-    play(page, seventh, True)
+    play(page, Mouse(page), seventh, True)
     page.click("role=tab[name='Lessons']")
     assert "The lesson 8.json is damaged at minutes:" in page.inner_text(".sl-lessons")
     assert page.locator(".sl-lesson-list li").count() == 1

@@ -1,0 +1,123 @@
+"""Three ways to use a lesson's card and the grids: a mouse, a keyboard alone, a finger on a touch screen."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from playwright.sync_api import Page
+
+from tests.browser.actions import until
+
+CARD = ".sl-lesson"
+RANGE = f"{CARD} input[type=range]"
+CELL = """([lane, cell]) => {
+  const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
+  const top = canvas.getBoundingClientRect().top + y;
+  scrollBy({ top: top - 240, behavior: "instant" });
+  const at = canvas.getBoundingClientRect();
+  return [at.left + x + w / 2, at.top + y + h / 2];
+}"""
+
+
+class Hands(Protocol):
+    """What a lesson asks of its reader."""
+
+    def press(self, name: str) -> None:
+        """A button of the card."""
+        ...
+
+    def choose(self, option: str) -> None:
+        """One of a question's options."""
+        ...
+
+    def slide(self, value: int) -> None:
+        """A slider to that value; near it where a hand is not exact."""
+        ...
+
+    def pin(self, cells: list[int]) -> None:
+        """Pin these positions; those that are pinned lose their pins."""
+        ...
+
+
+class Mouse:
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, name: str) -> None:
+        self.page.click(f"{CARD} >> role=button[name='{name}']")
+
+    def choose(self, option: str) -> None:
+        self.page.check(f"{CARD} input[value='{option}']")
+
+    def slide(self, value: int) -> None:
+        self.page.fill(RANGE, str(value))
+
+    def pin(self, cells: list[int]) -> None:
+        for cell in cells:
+            self.page.mouse.click(*self.page.evaluate(CELL, [1, cell]))
+        self.page.mouse.move(0, 0)
+
+
+class Keys:
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, name: str) -> None:
+        inside = self.page.evaluate(f"document.activeElement.closest('{CARD}') !== null")
+        self.to(f"now.textContent === '{name}'", "Tab" if inside else "Shift+Tab")
+        self.page.keyboard.press("Enter")
+
+    def choose(self, option: str) -> None:
+        self.to("now.type === 'radio'")
+        self.page.keyboard.press("Space")
+        while self.page.evaluate("document.activeElement.value") != option:
+            self.page.keyboard.press("ArrowDown")
+
+    def slide(self, value: int) -> None:
+        self.to("now.type === 'range'")
+        self.page.keyboard.press("Home")
+        self.page.keyboard.press("ArrowRight")  # an end where it stood already is no answer
+        self.page.keyboard.press("ArrowLeft")
+        while (left := value - int(self.page.evaluate("document.activeElement.value"))) > 0:
+            self.page.keyboard.press("PageUp" if left >= 25 else "ArrowRight")
+
+    def pin(self, cells: list[int]) -> None:
+        self.to("now.matches('canvas.sl-grid')")
+        columns = self.page.evaluate("surelock.stage.sides[0].grid.box.columns")
+        for cell in cells:
+            ways = ["Home", *["ArrowDown"] * (cell // columns), *["ArrowRight"] * (cell % columns), "Enter"]
+            for key in ways:
+                self.page.keyboard.press(key)
+
+    def to(self, condition: str, key: str = "Tab") -> None:
+        """Press Tab until the focus is on what fulfils it."""
+        for _ in range(90):
+            if self.page.evaluate(f"((now) => {condition})(document.activeElement)"):
+                return
+            self.page.keyboard.press(key)
+        raise AssertionError(f"{key} does not come to {condition}")
+
+
+class Fingers:
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, name: str) -> None:
+        self.page.tap(f"{CARD} >> role=button[name='{name}']")
+
+    def choose(self, option: str) -> None:
+        self.page.tap(f"{CARD} label:has(input[value='{option}'])")
+
+    def slide(self, value: int) -> None:
+        low, high, width = self.page.locator(RANGE).evaluate("(one) => [one.min, one.max, one.clientWidth].map(Number)")
+        share, knob = (value - low) / (high - low), 16
+        self.page.tap(RANGE, position={"x": knob / 2 + share * (width - knob), "y": 8})
+
+    def pin(self, cells: list[int]) -> None:
+        """The first tap shows a position, the second one pins it."""
+        for number, cell in enumerate(cells, 1):
+            for _ in range(2):
+                self.page.touchscreen.tap(*self.page.evaluate(CELL, [1, cell]))
+                self.page.wait_for_timeout(100)
+            until(self.page, f"surelock.stage.view.pins.length === {number}")
+        self.page.tap(".sl-sheet-close")
