@@ -92,7 +92,8 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
     [
         ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0),
         ("adam_rate", -1.0), ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0),
-        ("save_minutes", 0.0),
+        ("save_minutes", 0.0), ("pieces", 10**9), ("layers", 10**5), ("batch_tokens", 10**12), ("d_model", 10**6),
+        ("processes", 10**4), ("renamed", 10**9), ("max_length", 10**10),
     ],
 )  # fmt: skip
 def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
