@@ -102,6 +102,14 @@ def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
         TrainOptions(**given)
 
 
+def test_more_draws_than_can_be_computed_at_once_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("A fox ran.\n<|endoftext|>\n")
+    assert command_line(["evaluate", "--text", str(tmp_path / "text"), "--draws", "100000"]) == 2
+    assert "draws must be an even number from 2 to 4096" in capsys.readouterr().err
+
+
 def test_a_torn_log_is_mended_and_a_damaged_state_named(tmp_path: Path) -> None:
     state.log(tmp_path, {"step": 1})
     whole = (tmp_path / state.LOG).read_bytes()
