@@ -35,8 +35,8 @@ from surelock.training.trainer import MODEL, Trainer
 from surelock.ui import launch
 
 WORDS = (
-    "nan", "inf", "-inf", "-1", "0", "3", "5", "-0.5", "1e308", "1e-320", "99999999999999999999", "x", "", "\udcff",
-    "\uff11", "none", "true", "[]", "a b", "../x",
+    "nan", "inf", "-inf", "-1", "0", "3", "5", "-0.5", "1e308", "1e-320", "100000", "99999999999999999999", "x", "",
+    "\udcff", "\uff11", "none", "true", "[]", "a b", "../x",
 )  # fmt: skip
 STORY = "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft."
 SMALL: dict[str, Any] = {

@@ -92,13 +92,22 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
     [
         ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0),
         ("adam_rate", -1.0), ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0),
-        ("save_minutes", 0.0),
+        ("save_minutes", 0.0), ("pieces", 10**9), ("layers", 10**5), ("batch_tokens", 10**12), ("d_model", 10**6),
+        ("processes", 10**4), ("renamed", 10**9), ("max_length", 10**10),
     ],
 )  # fmt: skip
 def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
     given: dict[str, Any] = {"data": (), "valid": Path(), "out": Path(), "steps": 5, flag: value}
     with pytest.raises(ValueError, match=f"^{flag}: "):
         TrainOptions(**given)
+
+
+def test_more_draws_than_can_be_computed_at_once_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "text").write_text("A fox ran.\n<|endoftext|>\n")
+    assert command_line(["evaluate", "--text", str(tmp_path / "text"), "--draws", "100000"]) == 2
+    assert "draws must be an even number from 2 to 4096" in capsys.readouterr().err
 
 
 def test_a_torn_log_is_mended_and_a_damaged_state_named(tmp_path: Path) -> None:

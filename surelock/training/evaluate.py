@@ -13,6 +13,8 @@ from tqdm import tqdm
 from surelock.model.bound import conditional_bound
 from surelock.model.network import Network
 
+MOST_DRAWS = 4096  # computed at once
+
 
 @dataclass(frozen=True, slots=True)
 class Bound:
@@ -50,8 +52,8 @@ def evaluate(
     draws per window (even): two in each of draws / 2 strata of the number of masked tokens, whose difference gives the
     standard error. The masks depend on (seed, window's number) alone, so checkpoints with one tokenizer see the same.
     """
-    if draws < 2 or draws % 2:
-        raise ValueError(f"draws must be an even number of at least 2, not {draws}")
+    if not 2 <= draws <= MOST_DRAWS or draws % 2:
+        raise ValueError(f"draws must be an even number from 2 to {MOST_DRAWS}, not {draws}")
     windows = [part for story in stories for part in _split(np.array([*story, eos_id], dtype=np.int64), window)]
     total, variance = 0.0, 0.0
     for number, tokens in enumerate(tqdm(windows, desc="evaluating", unit="window", disable=not show_progress)):

@@ -13,6 +13,12 @@ _POSITIVE = (
     "heads", "ffn", "max_length", "muon_rate", "adam_rate", "evaluate_minutes", "save_minutes",
 )  # fmt: skip
 
+#: Beyond these nothing here could be allocated.
+_MOST = {
+    "pieces": 10**6, "layers": 1000, "max_length": 10**6, "batch_tokens": 10**8, "processes": 1024, "renamed": 1000,
+}  # fmt: skip
+_MOST_PARAMETERS = 10**10
+
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
@@ -79,6 +85,12 @@ class TrainOptions:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name}: must be positive, not {value}")
+        for name, most in _MOST.items():
+            if getattr(self, name) > most:
+                raise ValueError(f"{name}: must be at most {most}, not {getattr(self, name)}")
+        parameters = self.d_model * (self.pieces + self.layers * (4 * self.d_model + 3 * self.ffn))
+        if parameters > _MOST_PARAMETERS:
+            raise ValueError(f"d_model: makes a network of {parameters:.1e} parameters with these layers and ffn")
         if self.threads is not None:
             check_threads(self.threads)
         if not 0 <= self.weight_decay < math.inf:
