@@ -707,7 +707,9 @@ class Texts:
         own = [r for r in cells if asked.items() <= r["cell"].items()]
         scores = {r["cell"]["texts"]: r["result"] for r in records(f"frontier/{JUDGE}")}
         keys = [self._key(r) for r in own]
+        self.error = np.concatenate([r["result"]["error"] for r in own])
         self.characters = np.concatenate([r["result"]["characters"] for r in own]).astype(float)
+        self.bound = np.concatenate([r["result"]["nats"] for r in own])
         self.judge = np.concatenate([scores[key]["nats"] for key in keys])
 
     @staticmethod
@@ -726,6 +728,24 @@ class Texts:
 def judged_change(rule: str, compute: Record, setting: str = "page") -> Change:
     own, every = Texts(setting, rule, compute), Texts(setting, "every position", {"kind": "everything"})
     return own.bits(own.judge) - every.bits(every.judge)
+
+
+def agreement() -> tuple[int, list[float]]:
+    """How many thresholds of the page's settings and the whole canvas there are, and rank correlations over them:
+    commit error and own bound, commit error and judge, own bound and judge.
+    """
+    rows = []
+    for setting in BOTH:
+        every = Texts(setting, "every position", {"kind": "everything"})
+        cells = [r["cell"] for r in records("frontier")]
+        asked = [c for c in cells if (c["setting"], c["half"], c["skip"]) == (setting, "report", 48)]
+        for cell in asked:
+            if cell["rule"] != "every position":
+                own = Texts(setting, cell["rule"], cell["compute"])
+                changes = [own.bits(own.bound) - every.bits(every.bound), own.bits(own.judge) - every.bits(every.judge)]
+                rows.append((own.error.mean(), *(change.value for change in changes)))
+    columns = [ranks(column) for column in zip(*rows, strict=True)]
+    return len(rows), [float(np.corrcoef(a, b)[0, 1]) for a, b in combinations(columns, 2)]
 
 
 PAPER = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0, "visible_steps": 0}
@@ -761,6 +781,8 @@ def frontier() -> list[str]:
         f"By SmolLM2 the page's texts change at .56 by {judged_change(RULES[0], PAPER)} bits per character under the "
         f"paper's rule (ε 5e-4), by {judged_change('by age', {'kind': 'age', 'steps': 16})} by age (16), by "
         f"{judged_change('fixed budget', {'kind': 'budget', 'share': 0.55})} with the budget (.55)",
+        "Over {} thresholds, both settings, commit error and own bound have rank correlation {}, commit error and "
+        "judge {}, own bound and judge {}".format(agreement()[0], *map(two, agreement()[1])),
     ]
 
 
