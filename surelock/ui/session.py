@@ -85,7 +85,7 @@ class Run:
                 steps += 1
                 if self.state == RUNNING and self._spent() > self._most_seconds:
                     unsent.append(self._end("failed", too_long(self._most_seconds)))
-                if time.monotonic() >= due:
+                if time.monotonic() >= due or self.steps == self.recorder.header["steps"]:  # the errors take a while
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + SEND_SECONDS
             if self._wanted == ENDED and self.state == RUNNING:
