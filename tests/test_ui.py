@@ -221,6 +221,17 @@ def test_runs_stay_within_a_budget_whoever_asks(monkeypatch: pytest.MonkeyPatch)
     assert runs[-1].bytes == each.kept, "what has ended takes less"
 
 
+def test_what_a_run_takes_is_counted() -> None:
+    """By hand, of two contestants in a model of 2 layers, 32 wide, with 41 pieces, on 8 positions for 6 steps: keys and
+    values, two steps' logits, those of what is committed, 64 bytes for what is recorded of each position; and of all
+    that .15 more, which the allocator holds.
+    """
+    header = FakeRecorder().header | {"contestants": [{}, {}]}
+    live = 2 * (8 * 4 * (2 * 2 * 32) + 8 * 4 * (2 * 41) + 8 * 41 * 4)
+    assert weigh(header).live == pytest.approx(1.15 * live)
+    assert weigh(header).kept == pytest.approx(1.15 * 2 * 8 * 6 * 64)
+
+
 def test_a_run_ends_that_takes_too_long() -> None:
     sessions = Sessions(FakeDecoder(), limits=Limits(run_seconds=1e-9))  # type: ignore[arg-type]
     last = messages(open_run(FakeDecoder(), "a", sessions)[1].stream(-1))[-1]
@@ -827,6 +838,22 @@ def test_the_page_gets_its_modules_as_one_script() -> None:
         assert all(made.index(other) < made.index(name) for other in re.findall(r'"\./([\w-]+\.js)";', text)), name
     again = client.get("/surelock/js/all.js", headers={"if-none-match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+def test_bundled_modules_run_once_each_after_what_they_import(tmp_path: Path) -> None:
+    texts = {
+        "deep.js": "export const seen = [];\nexport async function later() {}\nexport class Kept {}",
+        "recorded.js": 'import { seen as all } from "./deep.js";\nall.push("recorded");\nexport const n = all.length;',
+        "live.js": 'import "./recorded.js";\nimport {\n  Kept,\n  seen,\n} from "./deep.js";\nseen.push("live");',
+    }
+    for name in {*ENTRIES, *texts}:
+        (tmp_path / name).write_text(texts.get(name, ""), "utf-8")
+    made = bundle(tmp_path)
+    assert 'const { seen: all } = modules["deep.js"];' in made
+    assert (
+        made.index('modules["deep.js"] =') < made.index('modules["recorded.js"] =') < made.index('modules["live.js"] =')
+    )
+    assert made.count("all.push") == 1 and "return { seen, later, Kept };" in made and "return { n };" in made
 
 
 @pytest.mark.parametrize(

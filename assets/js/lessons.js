@@ -88,9 +88,8 @@ export class Lessons {
   async begin(lesson, page = 0) {
     const { trace: now } = this.stage;
     const why = now ? misfit(now, lesson.run) : "There is no run.";
-    const trace = why ? await this.recorded(lesson.run.recorded) : now;
+    const trace = why ? (await this.recorded(lesson.run.recorded))?.asMade() : now;
     if (!trace || misfit(trace, lesson.run)) return this.stage.say(`${why} Its recorded run is not here either.`);
-    if (trace !== now) trace.reference = trace.ownReference; // whoever looked at it before may have chosen another
     if (!this.open) this.before = this.stage.view.byClock;
     Object.assign(this, { lesson, trace, own: null, awaiting: false });
     this.go(Number.isInteger(page) ? Math.max(0, Math.min(page, lesson.pages.length - 1)) : 0);

@@ -367,6 +367,11 @@ export class Trace {
     return this.lane(this.header.reference) ?? this.lanes[0];
   }
 
+  /** The same trace beside that lane, whichever somebody has chosen since. */
+  asMade() {
+    return Object.assign(this.withLanes(this.lanes), { reference: this.ownReference });
+  }
+
   lane(id) {
     return this.lanes.find((lane) => lane.id === id);
   }

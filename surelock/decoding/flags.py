@@ -60,7 +60,7 @@ def _add(group: Any, flat: str, each: FlatSetting) -> None:
     kind = int if setting.kind == "whole" else float
 
     def read(text: str) -> Any:
-        return None if setting.none and text.lower() == "none" else kind(text)
+        return None if setting.spells_none(text) else kind(text)
 
     read.__name__ = "whole number" if setting.kind == "whole" else "number"  # what argparse calls it
     group.add_argument(flag, type=read, metavar="N" if setting.kind == "whole" else "X", **how)

@@ -57,6 +57,10 @@ class Setting:
             return index(value) if self.kind == "whole" else float(value)
         raise ValueError(f"{name} must be {self.range}, not {value!r}")
 
+    def spells_none(self, value: Any) -> bool:
+        """Whether a text says that the setting is to be None, as on a command line."""
+        return bool(self.none) and isinstance(value, str) and value.lower() == "none"
+
     def _within(self, value: Any) -> bool:
         try:
             number = float(value)

@@ -44,5 +44,4 @@ def read_request(asked: Mapping[str, Any]) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     """None where it is spelled, as on the command line."""
     each = flat_settings().get(name)
-    spelled = isinstance(value, str) and value.lower() == "none"
-    return None if spelled and each is not None and each.setting.none else value
+    return None if each is not None and each.setting.spells_none(value) else value

@@ -82,14 +82,15 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool, trace: bool) -> I
     from surelock.trace.race import Errors, Facts  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
-    recorder = Recorder(make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label), lm.tokenizer)
-
+    recorder = None
+    if trace:
+        recorder = Recorder(make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label), lm.tokenizer)
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last = {}
     for (facts,) in decoder(job, False, errors):
-        if trace:
+        if recorder is not None:
             recorder.take([facts])
         if isinstance(facts, Errors):
             last["commit_error"] = _plain_errors(facts.commits)
@@ -111,7 +112,7 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool, trace: bool) -> I
             "computed": rows,
             **costs,
         }
-    if trace:
+    if recorder is not None:
         last["trace"] = recorder.document()
     yield {
         "done": True,

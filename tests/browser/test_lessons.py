@@ -179,6 +179,20 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     assert "lesson=" not in page.url and not page.is_visible(CARD)
 
 
+def test_a_lesson_begins_again_beside_its_own_reference(page: Page, app: App) -> None:
+    """Whatever was chosen as the reference of its recorded run in the meantime."""
+    opened(page, f"{app.url}/", "work", 1)
+    reference = "surelock.stage.trace.reference.id"
+    own = page.evaluate(reference)
+    page.evaluate("surelock.stage.refer(surelock.stage.trace.lanes[1])")
+    assert page.evaluate(reference) != own
+    press(page, "Leave the lesson")
+    page.click("role=tab[name='Lessons']")
+    page.click("[aria-label$='lesson: Where the work goes']")
+    place(page, 1)
+    assert page.evaluate(reference) == own and page.get_attribute(".sl-side", "data-reference") is not None
+
+
 def test_by_keyboard_alone(page: Page, app: App) -> None:
     """All of them; what would give a prediction away is hidden meanwhile."""
     page.goto(f"{app.url}/?race=steps")
