@@ -63,7 +63,9 @@ def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
 def test_observation_is_not_a_steps_time(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The KL takes 7 s, bringing the likely tokens over 100 s: the first counts where the rule needs it only."""
+    """KLs take 7 s, bringing the likely tokens over 100 s: the first count where the rule needs them only, which is the
+    prompt's and what has been written, apart from the masks'.
+    """
     compare, to_host = PosteriorReader._compare, posterior._to_host
 
     def slow_compare(*given: Any) -> torch.Tensor:
@@ -80,7 +82,7 @@ def test_observation_is_not_a_steps_time(
     for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
         steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
         assert [step.seconds for step in steps] == [seconds] * 3
-    assert clock.now == 2 * 3 * 107
+    assert clock.now == 3 * (7 + 100) + 3 * (7 + 7 + 100)
 
 
 # --- `runtime` and `selection`: E2E-TPS and Step-TPS ------------------------------------------------------------------
