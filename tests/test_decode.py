@@ -280,6 +280,35 @@ def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
         torch.testing.assert_close(a.kl, torch.where(a.kl.isnan(), a.kl, b.kl), rtol=1e-12, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "events"])
+def test_a_lean_run_is_the_same_run(lm: LanguageModel, name: str) -> None:
+    """With fewer posteriors: of what may be committed, and of what a rule or a policy compares or will compare."""
+    changes, choices = RUNS[name]
+    settings = DecodeSettings(gen_length=GEN, **changes)
+    made = {False: 0, True: 0}
+    for a, b in zip(run(lm, name), surelock.decode(lm, PROMPTS, settings, **choices, lean=True), strict=True):
+        assert same(a, b, but=("seconds", "kl", "confidence"))
+        for mine, theirs in ((a.kl, b.kl), (a.confidence, b.confidence)):
+            torch.testing.assert_close(torch.where(theirs.isnan(), theirs, mine), theirs, equal_nan=True)
+        assert not b.confidence[a.newly_unmasked].isnan().any()
+        assert torch.equal(a.kl.isnan(), b.kl.isnan())
+        made[False] += int((~a.confidence.isnan()).sum())
+        made[True] += int((~b.confidence.isnan()).sum())
+    rule, policy = choices.get("compute", Everything()), choices.get("unmask")
+    looks = (rule.needs_kl and rule.kl_from == 0) or rule.needs_confidence or bool(policy and policy.needs_kl)
+    every = looks or (
+        rule.needs_kl and rule.kl_from == 1 and settings.block_length is None
+    )  # what is written may lock, the rest is a choice
+    assert (made[True] == made[False]) == every, made
+
+
+def test_what_looks_closer_is_never_lean(lm: LanguageModel) -> None:
+    settings = DecodeSettings(gen_length=GEN)
+    for told in ({"observe": True}, {"top_k": 2}, {"events": [Event(1, "lock", 0)]}):
+        for step in surelock.decode(lm, PROMPTS, settings, **told, lean=True):
+            assert torch.equal(step.confidence.isnan(), ~step.computed)
+
+
 def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) -> None:
     first, second, *_ = surelock.decode(lm, [[5, 6]], DecodeSettings(gen_length=GEN), observe=True)
     assert torch.isposinf(first.kl).all()

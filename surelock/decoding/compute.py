@@ -41,8 +41,8 @@ class ComputeRule:
     """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
     needs_kl: it looks at the step-wise KL. kl_from: of rows whose token so many passes have seen, the present one
-    counted; 0 of all rows. locks: positions lock under it, so it can be combined with a rule that only chooses
-    (`LockRule() & SelectRule(0.8)`).
+    counted; 0 of all rows. needs_confidence: it looks at confidences of rows that the step could not commit. locks:
+    positions lock under it, so it can be combined with a rule that only chooses (`LockRule() & SelectRule(0.8)`).
     """
 
     __slots__ = ()
@@ -50,6 +50,7 @@ class ComputeRule:
     label: ClassVar[str]
     sentence: ClassVar[str]
     needs_kl: ClassVar[bool] = False
+    needs_confidence: ClassVar[bool] = False
     locks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -184,6 +185,7 @@ class BudgetRule(ComputeRule):
     kind: ClassVar[str] = "budget"
     label: ClassVar[str] = "Fixed budget"
     sentence: ClassVar[str] = "Computes the same share of the positions in every step: where most has just changed."
+    needs_confidence: ClassVar[bool] = True
 
     share: float = setting(
         "number",
@@ -262,6 +264,10 @@ class Both(ComputeRule):
     @property
     def needs_kl(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.lock.needs_kl or self.select.needs_kl
+
+    @property
+    def needs_confidence(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.lock.needs_confidence or self.select.needs_confidence
 
     @property
     def kl_from(self) -> int:

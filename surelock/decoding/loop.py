@@ -78,6 +78,7 @@ def decode(
     observe: bool = False,
     top_k: int = 0,
     keep_logits: bool = False,
+    lean: bool = False,
 ) -> Iterator[Step]:
     """Decode a batch of prompts step by step (Algorithm 1).
 
@@ -85,6 +86,8 @@ def decode(
     unmask: which masked positions it commits; None is `LowConfidence()`. events: what a person does to the run.
     observe: report the step-wise KL of all computed rows, whoever needs it. top_k: also report each row's most likely
     tokens. keep_logits: also report the logits of what is committed, for `surelock.commit_error`.
+    lean: make posteriors only of rows that somebody decides by, so that other rows have no confidence; it changes
+    nothing where all are looked at, by an observer or a rule, or where a run replays or has events.
     What one sequence does never depends on the others of its batch.
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
@@ -99,8 +102,10 @@ def decode(
     vocab_size, steps = lm.network.config.vocab_size, settings.total_steps
     if isinstance(unmask, Replay):
         unmask.check_against(canvas.batch, settings.gen_length, steps, vocab_size, lm.mask_id)
+    events = tuple(events)
     checked = Events(events, canvas, steps, vocab_size, unmask)
-    return _Run(lm, canvas, settings, compute, unmask, checked, observe, top_k, keep_logits).steps()
+    lean = lean and not (observe or top_k or events or compute.needs_confidence or isinstance(unmask, Replay))
+    return _Run(lm, canvas, settings, compute, unmask, checked, observe, top_k, keep_logits, lean).steps()
 
 
 def generate(
@@ -115,7 +120,7 @@ def generate(
     """Decode to the end and return the generated texts, each cut at its first EOS. Raises what `decode` raises."""
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
-    *_, final = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events)
+    *_, final = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events, lean=True)
     return [text_of(lm, ids[-settings.gen_length :]) for ids in final.tokens.tolist()]
 
 
@@ -143,6 +148,7 @@ class _Run:
         observe: bool,
         top_k: int,
         keep_logits: bool,
+        lean: bool,
     ) -> None:
         network = lm.network
         self.lm, self.canvas, self.settings = lm, canvas, settings
@@ -159,7 +165,7 @@ class _Run:
             lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
         self.cache = network.make_cache(canvas.total * self.passes)
-        self.top_k, self.keep_logits = top_k, keep_logits
+        self.top_k, self.keep_logits, self.lean = top_k, keep_logits, lean
         self.hidden = torch.empty(0)  # of the step's rows: [passes, R, d_model]
 
     def steps(self) -> Iterator[Step]:
@@ -213,6 +219,8 @@ class _Run:
         if self.kl_from is not None:
             seen = state.visible[slots] + ~canvas.masked[slots]  # after this step
             compared, kept = seen >= self.kl_from, seen + 1 >= self.kl_from
+            if self.lean:  # what cannot be committed now stays masked: its KL is not asked for in the next step
+                kept &= compared | choosing[slots] | ~canvas.masked[slots]
         return StepRows(slots, state.locked[slots], np.flatnonzero(choosing[slots]), compared, kept)
 
     @torch.inference_mode()
@@ -222,17 +230,22 @@ class _Run:
         visible = rows.slots[~(rows.probed | self.canvas.masked[rows.slots])]
         draws = self.policy.scores == "noise"
         noise = BatchNoise(self.canvas, self.schedule, self.settings, state.step, self.lm, draws)
-        repeats = self.chooser.repeats(state, rows)
+        which = rows.needed if self.lean else None
+        read = rows if which is None else rows.part(which)
+        repeats = self.chooser.repeats(state, read)
         if count:
             self.hidden = network.forward_rows(*self._pack(rows), self.cache).unflatten(0, (self.passes, count))
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
-            return self._logits(slice(start, stop), out)
+            chunk = slice(start, stop)
+            return self._logits(chunk if which is None else torch.from_numpy(which[chunk]).to(self.hidden.device), out)
 
         def choose(z: Tensor, p: Tensor, start: int) -> Tensor:
-            return self.chooser.choose(z, p, start, rows, repeats, noise)
+            return self.chooser.choose(z, p, start, read, repeats, noise)
 
-        reading = self.reader.read(logits, rows, choose)
+        reading = self.reader.read(logits, read, choose)
+        if which is not None:
+            reading = reading.spread(rows, which)
         if not reading.finite:
             raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {state.step}")
         if draws:

@@ -7,7 +7,7 @@ log-sum-exp: the previous posterior without loss, in half the memory of a float3
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -39,6 +39,18 @@ class StepRows:
     compared: NDArray[np.bool_]
     kept: NDArray[np.bool_]
 
+    @property
+    def needed(self) -> NDArray[np.int64]:
+        """The rows whose posteriors somebody decides by, now or later."""
+        needed = self.compared | self.kept
+        needed[self.choosers] = True
+        return np.flatnonzero(needed)
+
+    def part(self, which: NDArray[np.int64]) -> StepRows:
+        """Some of the rows [K], ascending, all choosers among them."""
+        choosers = np.searchsorted(which, self.choosers)
+        return StepRows(self.slots[which], self.probed[which], choosers, self.compared[which], self.kept[which])
+
 
 @dataclass(slots=True)
 class Reading:
@@ -61,6 +73,15 @@ class Reading:
     def uncertainty(self) -> NDArray:
         """u = 1 - max_v p (line 18)."""
         return 1 - self.confidence
+
+    def spread(self, rows: StepRows, which: NDArray[np.int64]) -> Reading:
+        """This reading of a part of the rows as one of all: of the others confidence and KL are NaN."""
+        confidence, kl = np.full((2, len(rows.slots)), np.nan)
+        confidence[which], kl[which] = self.confidence, self.kl
+        nothing = np.empty((len(rows.slots), 0))
+        return replace(
+            self, slots=rows.slots, probed=rows.probed, confidence=confidence, kl=kl, top_ids=nothing, top_probs=nothing
+        )
 
 
 def kl_divergence(

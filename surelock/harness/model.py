@@ -110,7 +110,7 @@ class SureLockLM(TextLM):
         seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
         told = replace(decoder, settings=replace(decoder.settings, seed=seeds))
         final = None
-        for final in decode(self.lm, prompts, **told.keywords()):
+        for final in decode(self.lm, prompts, **told.keywords(), lean=True):
             self._work.add(final)
         assert final is not None
         self._work.texts += len(prompts)
