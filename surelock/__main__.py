@@ -17,7 +17,11 @@ COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
     "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
-    "bench": {"decode": ("time the locked sampler beside the unlocked one", "experiments.bench:add_arguments")},
+    "bench": {
+        "decode": ("time the locked sampler beside the unlocked one", "experiments.bench.decode:add_arguments"),
+        "llada": ("time both beside LLaDA's own loop on plain code", "experiments.bench.llada:add_arguments"),
+        "table": ("time the rows of README's table, and write it", "experiments.bench.table:add_arguments"),
+    },
     "experiment": ("one of the experiments, resumable", "experiments.cli:add_arguments"),
     "train": ("train a small model in the LLaDA layout", "training.cli:add_train_arguments"),
     "evaluate": ("held-out bound in nats per token, bits per character", "training.cli:add_evaluate_arguments"),

@@ -199,8 +199,13 @@ class Rule:
     locking: LockRule | LockByAge | None = None
     choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
 
-    def needs_kl(self) -> bool:
-        return isinstance(self.locking, LockRule) or isinstance(self.choosing, SelectRule)
+    def kl_from(self) -> float:
+        """It looks at the KL of rows whose token so many passes have seen, the present one counted."""
+        if isinstance(self.choosing, SelectRule):
+            return 0
+        if not isinstance(self.locking, LockRule):
+            return math.inf
+        return 0 if self.locking.smoothing or self.locking.unlock else self.locking.visible_steps
 
 
 # --- which masked positions a step commits ----------------------------------------------------------------------------
@@ -300,14 +305,16 @@ class Plan:
     later_rules: Sequence[Rule] = ()  # those that events will bring: they may need the KL of the steps before them
     observe: bool = False
 
-    def needs_kl(self) -> bool:
-        by_rule = any(rule.needs_kl() for rule in (self.rule, *self.later_rules))
-        return by_rule or isinstance(self.policy, Klass) or self.observe
+    def kl_from(self) -> float:
+        by_rule = min(rule.kl_from() for rule in (self.rule, *self.later_rules))
+        return 0 if isinstance(self.policy, Klass) or self.observe else by_rule
 
 
 @dataclass
 class OracleStep:
-    """One step: arrays over the N positions, state after the step; kl and confidence NaN where not computed."""
+    """One step: arrays over the N positions, state after the step; kl and confidence NaN where not computed, kl also
+    where nobody looks at it.
+    """
 
     index: int
     tokens: np.ndarray
@@ -757,7 +764,8 @@ class Run:
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
 
-        network, passes, has_kl = self.network, 2 if self.plan.cfg_scale > 0 else 1, self.plan.needs_kl()
+        network, passes, kl_from = self.network, 2 if self.plan.cfg_scale > 0 else 1, self.plan.kl_from()
+        told = {i for i in computed if self.visible[i] >= kl_from}
         flops = len(computed) * row_flops(network, self.n) + len(probed) * row_flops(network, self.n, probed=True)
         step = OracleStep(
             index=t,
@@ -771,7 +779,7 @@ class Run:
             newly_unlocked=flags(freed),
             computed=flags(computed),
             probed=flags(probed),
-            kl=np.array([kl[i] if i in computed and has_kl else math.nan for i in range(self.n)]),
+            kl=np.array([kl[i] if i in told else math.nan for i in range(self.n)]),
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
             baseline_flops=0.0 if self.finished else passes * self.n * row_flops(network, self.n),

@@ -23,7 +23,8 @@ def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
 
 
-COMMANDS = [["page"], ["decode"], ["flops"], ["bench", "decode"], ["experiment"], ["train"], ["evaluate"]]
+BENCH = [["bench", name] for name in ("decode", "llada", "table")]
+COMMANDS = [["page"], ["decode"], ["flops"], *BENCH, ["experiment"], ["train"], ["evaluate"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -113,8 +114,11 @@ def test_bench_decode_records_a_schedule_and_replays_it_at_another_length(capsys
     result = last_json(out)
     assert status == 0
     assert {"efficiency", "flops_ratio", "baseline_step_ms", "locked_step_ms", "packed_over_dense"} <= set(result)
-    speedup = result["locked_tps"] / result["baseline_tps"]
-    assert result["efficiency"] == pytest.approx(speedup * result["flops_ratio"])
+    ratios = {"speedup", "forward_speedup", "commit_error_over_baseline", "efficiency"}
+    assert {result[name] for name in ratios} == {None}, "one repeat has no spread"
+    assert ratios <= set(result["refused"]) and "1 of the 3 repeats" in result["refused"]["speedup"]
+    assert (result["packed_over_dense"] is None) == ("packed_over_dense" in result["refused"]), "of ten repeats"
+    assert result["locked_tps"] > 0 and result["load"] >= 0 and result["processor"] and result["cores"] > 0
 
     tiny = ["--shape", "tiny", "--random-weights", "--replay-locks", str(locks)]
     status, out, _ = run(capsys, *shared, *tiny, "--gen-length", "48")

@@ -64,6 +64,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
     "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
     "smoothed": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, smoothing=0.5)}),
+    "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
     "events": ({}, {"events": EVENTS}),
 }
 LOCKS = [name for name, (_, choices) in RUNS.items() if choices.get("compute", Everything()).locks]
@@ -208,14 +209,14 @@ def test_shapes_and_types(lm: LanguageModel, name: str) -> None:
 def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
     steps, (_, choices) = run(lm, name), RUNS[name]
     rule, policy = choices.get("compute", Everything()), choices.get("unmask")
-    has_kl = rule.needs_kl or bool(policy and policy.needs_kl)
+    kl_from = 0 if policy and policy.needs_kl else rule.kl_from if rule.needs_kl else GEN + 1
     lengths = torch.tensor([len(ids) + GEN for ids in PROMPTS])
     pad = torch.arange(WIDTH) < (WIDTH - lengths)[:, None]
     masked = torch.arange(WIDTH).ge(WIDTH - GEN).repeat(3, 1)
     tokens = torch.full((3, WIDTH), MASK)
     for b, ids in enumerate(PROMPTS):
         tokens[b, WIDTH - GEN - len(ids) : WIDTH - GEN] = torch.tensor(ids)
-    tokens[pad], locked = lm.pad_id, torch.zeros_like(masked)
+    tokens[pad], locked, seen = lm.pad_id, torch.zeros_like(masked), torch.zeros_like(tokens)
     for step in steps:
         running = masked.any(1)
         assert torch.equal(step.newly_unmasked, masked & ~step.masked)
@@ -233,7 +234,8 @@ def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
             assert not (x & pad).any()
         assert (step.tokens[pad] == lm.pad_id).all()
         assert torch.equal(step.confidence.isnan(), ~step.computed)
-        assert torch.equal(step.kl.isnan(), ~step.computed if has_kl else torch.ones_like(pad))
+        seen += step.computed & ~masked
+        assert torch.equal(step.kl.isnan(), ~(step.computed & (seen >= kl_from)))
         assert (step.kl[~step.kl.isnan()] >= 0).all()
         assert ((step.confidence[step.computed] > 0) & (step.confidence[step.computed] <= 1)).all()
         assert torch.equal(step.flops > 0, running)
@@ -272,8 +274,10 @@ def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
         assert same(a, b, but=("seconds", "kl"))
         assert a.kl.isnan().all()
         assert torch.equal(b.kl.isnan(), ~b.computed)
-    locked = run(lm, "locked"), run(lm, "locked", observe=True)
-    assert all(map(same, *locked))
+    for a, b in zip(run(lm, "locked"), run(lm, "locked", observe=True), strict=True):
+        assert same(a, b, but=("seconds", "kl"))
+        assert torch.equal(b.kl.isnan(), ~b.computed)
+        torch.testing.assert_close(a.kl, torch.where(a.kl.isnan(), a.kl, b.kl), rtol=1e-12, atol=0, equal_nan=True)
 
 
 def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) -> None:

@@ -28,6 +28,7 @@ from tokenizers import Tokenizer
 
 import surelock
 from surelock.decoding.choices import Decoder
+from surelock.experiments.bench import speeds
 from surelock.experiments.judged import pairs_of, read_scores
 from surelock.experiments.lab import Lab
 
@@ -887,7 +888,7 @@ def since(cell: Record) -> Record:
 @pytest.mark.parametrize("name", ROWS)
 def test_the_cells_are_those_that_the_command_measures(name: str) -> None:
     asked, measured = import_module(f"surelock.experiments.{name}").GRIDS["stories"], [r["cell"] for r in records(name)]
-    if name in ("runtime", "selection"):  # measured before the samplers took turns in going first
+    if name in ("runtime", "selection"):  # measured once, before the samplers took turns in four repeats
         asked = [cell | {"repeats": 1} for cell in asked]
     if name == "arena":  # measured before two things were there, as the row says
         asked, measured = ([cell | {"contestants": since(cell)} for cell in cells] for cells in (asked, measured))
@@ -913,6 +914,72 @@ def test_the_judges_tables_are_of_its_scores(folder: Path, stories: surelock.Lan
     table = StringIO(experiment.judge_table(cells, scores).to_csv(index=False))
     # a line through the texts' changes is not solved to the last digit everywhere
     pd.testing.assert_frame_equal(pd.read_csv(folder / "table.csv"), pd.read_csv(table), rtol=1e-9, atol=1e-12)
+
+
+# --- the table of speeds ----------------------------------------------------------------------------------------------
+
+SPEEDS = RESULTS / "bench" / "cells.jsonl"
+BEFORE = "On two cores of an AMD EPYC (Zen 5), the embedded model as it was on 20 November 2026"
+
+
+def speed_lines(measured: list[Record]) -> list[str]:
+    """The table's rows, machine by machine, computed from the times of each row."""
+    found = []
+    for setup in {json.dumps(r["setup"]): r["setup"] for r in measured}.values():
+        own = [r for r in measured if r["setup"] == setup]
+        for r in sorted(own, key=lambda r: (r["cell"]["batch"], r["cell"]["gen_length"])):
+            cell, at = r["cell"], r["result"]
+            first, third = at["spread"]["speedup"]
+            ratio = at["locked_tps"] / at["baseline_tps"]
+            apart = third - first > abs(ratio - 1)
+            length = f"{cell['gen_length']}" + (f" in {cell['steps']} steps" if cell["steps"] else "")
+            words = (
+                f"{length}, {cell['batch']}",
+                f"{at['baseline_step_ms']:.3g} and {at['locked_step_ms']:.3g} ms",
+                f"{at['baseline_tps']:.3g} and {at['locked_tps']:.3g}",
+                f"{'refused' if apart else f'{ratio:.2f}x'} ({first:.2f} to {third:.2f})",
+                f"{at['flops_ratio']:.2f}x",
+                "" if apart else f"{ratio * at['flops_ratio']:.2f}",
+                f"{at['load']:.1f}",
+            )
+            found.append(f"| {' | '.join(words)} |")
+    return found
+
+
+def table_rows(markdown: str) -> list[str]:
+    return [line for line in markdown.splitlines() if re.match(r"\| \d", line)]
+
+
+def test_the_readmes_speeds_are_those_of_the_rows() -> None:
+    """Until rows are measured with spread and load, the table of before stands there, and says so."""
+    _, inside, _ = speeds.split(README)
+    if not SPEEDS.is_file():
+        assert words(inside).startswith(BEFORE) and "measured before spread and load were kept" in words(inside)
+        return
+    measured = [json.loads(line) for line in SPEEDS.read_text("utf-8").splitlines()]
+    assert table_rows(inside) == speed_lines(measured)
+    assert inside == speeds.render(measured) and BEFORE not in inside
+
+
+def test_the_commands_table_is_what_these_tests_compute() -> None:
+    """On made-up rows of two machines, one of them of a ratio that its repeats do not bear."""
+    times = {"baseline_step_ms": 21.345, "locked_step_ms": 11.7, "measured": "2026-11-22", "load": 0.04}
+    told = times | {"baseline_tps": 40.0, "locked_tps": 70.0, "flops_ratio": 0.53, "spread": {"speedup": [1.7, 1.8]}}
+    wide = told | {"spread": {"speedup": [1.1, 2.1]}, "speedup": None, "efficiency": None}
+    setup = dict.fromkeys(("model", "weights", "dtype", "device", "processor", "torch"), "x") | {
+        "cores": 2,
+        "threads": 2,
+    }
+    made = [
+        {"setup": setup | {"processor": chip}, "cell": {"gen_length": n, "batch": b, "steps": steps}, "result": result}
+        for chip in "xy"
+        for n, b, steps, result in (
+            (2048, 1, 256, told | {"speedup": 70 / 40, "efficiency": 70 / 40 * 0.53}),
+            (256, 4, None, wide),
+            (256, 1, None, told | {"speedup": 70 / 40, "efficiency": 70 / 40 * 0.53}),
+        )
+    ]
+    assert table_rows(speeds.render(made)) == speed_lines(made) and len(speed_lines(made)) == 6
 
 
 # --- the model card ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from surelock.model.config import NetworkConfig
 from surelock.model.network import Network
 
 VOCAB = 4096
+CPU = torch.device("cpu")
 
 
 def model(vocab_size: int = VOCAB, dtype: torch.dtype = torch.float32) -> LanguageModel:
@@ -40,9 +41,18 @@ class Reads:
         self.reader = PosteriorReader(lm, rows, remember=True, observe=False, top_k=3, watch=watch)
         self.chooser = Chooser(lm, self.settings, self.policy)
 
-    def read(self, logits: Tensor, slots: Sequence[int] | None = None, probed: Sequence[int] = ()) -> Reading:
+    def read(
+        self,
+        logits: Tensor,
+        slots: Sequence[int] | None = None,
+        probed: Sequence[int] = (),
+        compared: Sequence[int] | None = None,
+        kept: Sequence[int] | None = None,
+    ) -> Reading:
         slots = np.arange(self.canvas.total) if slots is None else np.array(slots)
-        rows = StepRows(slots, np.isin(slots, probed), np.flatnonzero((slots > 0) & ~np.isin(slots, probed)))
+        choosers = np.flatnonzero((slots > 0) & ~np.isin(slots, probed))
+        told = (np.isin(slots, slots if which is None else which) for which in (compared, kept))
+        rows = StepRows(slots, np.isin(slots, probed), choosers, *told)
         schedule = Schedule(self.canvas, self.settings, self.policy.early)
         noise = BatchNoise(self.canvas, schedule, self.settings, self.step, self.lm, self.policy.scores == "noise")
         self.step += 1
@@ -112,6 +122,20 @@ def test_the_last_posterior_is_that_of_the_last_computation() -> None:
     reads.reader.forget(np.array([1]))
     kl = reads.read(c).kl
     expected = [*true_kl(c[:1], b[:1]).tolist(), np.inf, *true_kl(c[2:], a[2:]).tolist()]
+    np.testing.assert_allclose(kl, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("observe", [False, True])
+def test_only_the_kl_that_somebody_decides_by_is_computed(observe: bool) -> None:
+    """Compared are the rows that are asked for, with what was kept of them; whoever observes sees all."""
+    a, b = torch.randn(2, 4, VOCAB, generator=torch.Generator().manual_seed(5))
+    reads = Reads(4, model())
+    reads.reader = PosteriorReader(reads.lm, 4, remember=True, observe=observe, top_k=0, watch=Stopwatch(CPU))
+    first = reads.read(a, compared=[], kept=[0, 1, 2])
+    assert np.isposinf(first.kl).all() if observe else np.isnan(first.kl).all()
+    exact = true_kl(b, a).numpy()
+    kl = reads.read(b, compared=[1, 2, 3], kept=[]).kl
+    expected = exact if observe else [np.nan, exact[1], exact[2], np.inf]
     np.testing.assert_allclose(kl, expected, rtol=1e-5)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +18,13 @@ from surelock.decoding import posterior, stopwatch
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.posterior import PosteriorReader
-from surelock.experiments import bench, roofline, runtime, selection, timing
-from surelock.experiments.bench import DecodeBench
+from surelock.experiments import machine, roofline, runtime, selection, timing
+from surelock.experiments.bench import decode as bench
+from surelock.experiments.bench import lockstep
+from surelock.experiments.bench.lockstep import DecodeBench
 from surelock.experiments.grid import grid
 from surelock.experiments.roofline import Roofline
+from surelock.experiments.spread import LEAST
 
 CPU = torch.device("cpu")
 
@@ -63,7 +67,9 @@ def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
 def test_observation_is_not_a_steps_time(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The KL takes 7 s, bringing the likely tokens over 100 s: the first counts where the rule needs it only."""
+    """KLs take 7 s, bringing the likely tokens over 100 s: the first count where the rule needs them only, which is the
+    prompt's and what has been written, apart from the masks'.
+    """
     compare, to_host = PosteriorReader._compare, posterior._to_host
 
     def slow_compare(*given: Any) -> torch.Tensor:
@@ -80,15 +86,15 @@ def test_observation_is_not_a_steps_time(
     for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
         steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
         assert [step.seconds for step in steps] == [seconds] * 3
-    assert clock.now == 2 * 3 * 107
+    assert clock.now == 3 * (7 + 100) + 3 * (7 + 7 + 100)
 
 
 # --- `runtime` and `selection`: E2E-TPS and Step-TPS ------------------------------------------------------------------
 
 
 class Scripted:
-    """Decoding whose time is written down: before the first step of a batch 0.5 s, then each step's, doubled in the
-    second repeat. Every step unmasks two tokens of each sequence and costs 30 FLOPs of 100.
+    """Decoding whose time is written down: before the first step of a batch 0.5 s, then each step's, doubled from the
+    second repeat on. Every step unmasks two tokens of each sequence and costs 30 FLOPs of 100.
     """
 
     seconds = {"baseline": (1.0, 3.0), "locked": (1.0, 1.0)}  # noqa: RUF012
@@ -120,26 +126,42 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
 ) -> None:
     scripted = Scripted(clock)
     monkeypatch.setattr(timing, "decode", scripted)
-    cell = grid(prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=2)[0]
+    monkeypatch.setattr(timing, "load", lambda: 0.25)
+    cell = grid(prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=4)[0]
     told = timing.compare_speed(IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]]), cell)
-    # seconds of a repeat, two batches each. baseline: 2 (.5 + 1 + 3), 2 (.5 + 2 + 6); locked: 2 (.5 + 1 + 1), 2 (4.5)
-    assert told["e2e_tps_base"] == pytest.approx(24 / (9 + 17))
-    assert told["e2e_tps"] == pytest.approx(24 / (5 + 9))
-    assert told["tps_ratio"] == pytest.approx(26 / 14)
-    assert told["tps_ratios"] == pytest.approx([9 / 5, 17 / 9])
+    # a repeat is two batches. baseline: 2 (.5 + 1 + 3) s, then 2 (.5 + 2 + 6); locked: 2 (.5 + 1 + 1), then 2 (4.5)
+    assert told["e2e_tps_base"] == pytest.approx(48 / (9 + 3 * 17))
+    assert told["e2e_tps"] == pytest.approx(48 / (5 + 3 * 9))
+    assert told["tps_ratio"] == pytest.approx(60 / 32)
+    assert told["tps_ratios"] == pytest.approx([9 / 5, *[17 / 9] * 3])
+    assert told["spread"]["tps_ratio"] == pytest.approx([9 / 5 + 0.75 * (17 / 9 - 9 / 5), 17 / 9])
+    assert told["spread"]["e2e_tps"] == pytest.approx([12 / 9, 12 / 9 + 0.25 * (12 / 5 - 12 / 9)])
+    assert (told["load"], told["refused"]) == (0.25, {})
     assert told["flops_ratio"] == pytest.approx(0.3)
     # tokens of a step, 3 x 2 in each repeat, over its seconds; what passes before a batch counts to its first step
-    assert told["step_tps_base"] == pytest.approx([12 / (2 * 1.5 + 2 * 2.5), 12 / (2 * 3 + 2 * 6)])
-    assert told["step_tps"] == pytest.approx([12 / (2 * 1.5 + 2 * 2.5), 12 / (2 * 1 + 2 * 2)])
+    assert told["step_tps_base"] == pytest.approx([24 / (2 * 1.5 + 6 * 2.5), 24 / (2 * 3 + 6 * 6)])
+    assert told["step_tps"] == pytest.approx([24 / (2 * 1.5 + 6 * 2.5), 24 / (2 * 1 + 6 * 2)])
     base, ours = ["baseline"] * 2, ["locked"] * 2
-    assert scripted.order[2:] == base + ours + ours + base
+    assert scripted.order[2:] == base + ours + ours + base + base + ours + ours + base
     assert (told["threads"], told["device"]) == (torch.get_num_threads(), "cpu")
+
+
+def test_two_repeats_tell_no_ratio_of_throughput(
+    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "decode", Scripted(clock))
+    cell = grid(prompts=2, batch=2, gen_length=4, steps=2, epsilon=0.1, repeats=2)[0]
+    told = timing.compare_speed(IdsLab(lm, ids=[[5, 6], [7]]), cell)
+    assert told["tps_ratio"] is None and told["refused"]["tps_ratio"].startswith("2 of the 3 repeats")
+    assert told["e2e_tps"] > 0 and len(told["tps_ratios"]) == 2
+    (row,) = runtime.table([{"cell": cell, "result": told}]).to_dict("records")
+    assert row["tps_ratio"] is row["efficiency"] is None
 
 
 @pytest.mark.parametrize("experiment", [runtime, selection])
 def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
     repeats = {cell["repeats"] for cells in experiment.GRIDS.values() for cell in cells}
-    assert all(count >= 2 and count % 2 == 0 for count in repeats)
+    assert all(count >= LEAST and count % 2 == 0 for count in repeats)
 
 
 def test_the_runtime_table_by_hand() -> None:
@@ -219,8 +241,8 @@ def test_bench_times_each_call_under_its_own_name(
         assert len(steps) == 3 and all(step.commit_logits is not None for step in steps)
         clock.now += 7.0
 
-    monkeypatch.setattr(bench, "decode", slow)
-    monkeypatch.setattr(bench, "commit_error", measure)
+    monkeypatch.setattr(lockstep, "decode", slow)
+    monkeypatch.setattr(lockstep, "commit_error", measure)
     monkeypatch.setattr(DecodeBench, "_forward_alone", forward)
     rule = LockRule(epsilon=5.0, percentile=None)
     made = DecodeBench(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
@@ -239,12 +261,12 @@ def test_bench_times_each_call_under_its_own_name(
 
 def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     benched.seconds = {
-        "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0]],
-        "baseline forward": [[4.0] * 4, [4.0] * 4, [9.0] * 4],
-        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
-        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 3,
+        "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],
+        "baseline forward": [[4.0] * 4, [4.0] * 4, [9.0] * 4, [4.0] * 4, [4.0] * 4],
+        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0], *[[4.0, 3.0, 2.0, 1.0]] * 2],
+        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 5,
     }
-    benched.commit_errors = [3.0, 8.0, 9.0]
+    benched.commit_errors = [3.0, 8.0, 9.0, 8.0, 8.0]
     told = benched.result()
     own = {name: float(sum(step.flops.sum() for step in steps)) for name, steps in benched.steps.items()}
     ratio = own["locked"] / own["baseline"]
@@ -262,6 +284,29 @@ def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     assert told["locked_other_share_p90"] == pytest.approx(0.2 + 0.7 * 0.2)
     computed = sum(int(step.computed.sum()) for step in benched.steps["locked"])
     assert told["active_ratio"] == pytest.approx(computed / (4 * 12))
+    # the repeats by themselves: 16, 20, 114, 20, 20 s beside 10, 10, 18, 10, 10
+    assert told["spread"]["speedup"] == pytest.approx([2.0, 2.0])
+    assert told["spread"]["baseline_step_ms"] == [5000, 5000] and told["spread"]["baseline_tps"] == [8 / 20, 8 / 20]
+    assert told["refused"] == {}
+
+
+def test_bench_refuses_a_ratio_that_its_repeats_do_not_bear(benched: DecodeBench) -> None:
+    """Of the repeats above only the first three: 1.6, 2.0, 6.3 times as fast, by the medians 2."""
+    benched.seconds = {
+        "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0]],
+        "baseline forward": [[4.0] * 4] * 3,
+        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
+        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 3,
+    }
+    benched.commit_errors = [3.0, 8.0, 9.0]
+    told = benched.result()
+    assert told["speedup"] is told["efficiency"] is None
+    assert told["spread"]["speedup"] == pytest.approx([1.8, (2 + 114 / 18) / 2])
+    assert told["refused"] == {
+        "speedup": "the quartiles, 1.8 and 4.17, lie further apart than 2 from 1",
+        "efficiency": "its speedup is refused",
+    }
+    assert told["baseline_step_ms"] == 5000 and told["forward_speedup"] == pytest.approx(16 / 6)
 
 
 def test_bench_rooflines(benched: DecodeBench) -> None:
@@ -303,6 +348,35 @@ def test_a_roofline_call_is_its_median(clock: HandClock) -> None:
     assert roofline._best(lambda: setattr(clock, "now", clock.now + next(takes)), CPU, repeats=5) == 3.0
 
 
-def test_the_packed_forward_is_compared_with_the_dense_one(lm: surelock.LanguageModel) -> None:
-    told = bench._dense_comparison(lm, 4, 2, 2)
-    assert told["packed_over_dense"] == pytest.approx(told["packed_ms"] / told["dense_ms"])
+def test_the_packed_forward_is_compared_with_the_dense_one(
+    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dense one takes 2 s, the packed one 3 s."""
+    forwards = {"forward": 2.0, "forward_rows": 3.0}
+    for name, seconds in forwards.items():
+        own = getattr(type(lm.network), name)
+
+        def slow(*given: Any, own: Any = own, seconds: float = seconds) -> torch.Tensor:
+            clock.now += seconds
+            return own(*given)
+
+        monkeypatch.setattr(type(lm.network), name, slow)
+    told = bench.dense_comparison(lm, 4, 2, 3)
+    assert (told["dense_ms"], told["packed_ms"], told["packed_over_dense"]) == (2000, 3000, 1.5)
+    assert told["spread"]["packed_over_dense"] == [1.5, 1.5]
+
+
+def test_the_load_is_that_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.os, "getloadavg", lambda: (3.0, 9.0, 9.0), raising=False)
+    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
+    assert machine.load() == 0.75
+    monkeypatch.delattr(machine.os, "getloadavg")
+    assert machine.load() is None
+
+
+def test_the_processor_is_named_by_linux_or_by_its_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = tmp_path / "cpuinfo"
+    monkeypatch.setattr(machine, "_CPUINFO", told)
+    assert machine.processor().startswith(f"{machine.platform.machine()} (")
+    told.write_text("processor : 0\nmodel name : Some Chip\nmodel name : Some Chip\n")
+    assert machine.processor().startswith("Some Chip (")

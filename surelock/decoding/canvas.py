@@ -101,6 +101,8 @@ class Canvas:
 
     def grid(self, values: NDArray, fill: object, slots: NDArray[np.int64] | slice = slice(None)) -> torch.Tensor:
         """Values of `slots` as a left-padded tensor [B, N, ...], `fill` at pads and everywhere else."""
+        if len(values) == self.batch * self._shape[1]:  # no pads, and all slots
+            return torch.from_numpy(values.reshape(*self._shape, *values.shape[1:]).copy())
         out = np.full((self.batch * self._shape[1], *values.shape[1:]), fill, dtype=values.dtype)
         out[self._cells[slots]] = values
         return torch.from_numpy(out.reshape(*self._shape, *values.shape[1:]))

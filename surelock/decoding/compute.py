@@ -40,8 +40,9 @@ class Changes:
 class ComputeRule:
     """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
-    needs_kl: it looks at the step-wise KL, or at confidences that only a computed row has. locks: positions lock under
-    it, so it can be combined with a rule that only chooses (`LockRule() & SelectRule(0.8)`).
+    needs_kl: it looks at the step-wise KL. kl_from: of rows whose token so many passes have seen, the present one
+    counted; 0 of all rows. locks: positions lock under it, so it can be combined with a rule that only chooses
+    (`LockRule() & SelectRule(0.8)`).
     """
 
     __slots__ = ()
@@ -53,6 +54,10 @@ class ComputeRule:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def kl_from(self) -> int:
+        return 0
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The slots that this step computes, ascending: all that are active, unless a rule knows better.
@@ -257,6 +262,10 @@ class Both(ComputeRule):
     @property
     def needs_kl(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.lock.needs_kl or self.select.needs_kl
+
+    @property
+    def kl_from(self) -> int:
+        return min(rule.kl_from for rule in (self.lock, self.select) if rule.needs_kl)
 
     @property
     def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -155,6 +155,11 @@ class LockRule(LockingRule):
     def wait(self) -> int:
         return self.visible_steps
 
+    @property
+    def kl_from(self) -> int:
+        """An average begins before a row may lock, and what is probed may drift at any time."""
+        return 0 if self.smoothing or self.unlock is not None else self.visible_steps
+
     def rows(self, state: State, active: Slots) -> Slots:
         """The active rows (line 6) and, where locks are not for good, those that are probed."""
         probes = self._probes(state)

@@ -39,10 +39,11 @@ class Step:
     probed: bool, after the step; False at pads. newly_unmasked: committed by the step; newly_masked, written: masked
     again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
-    computed and at pads. top_ids, top_probs: [B, N, top_k], None when top_k is 0. commit_logits: [K, V] raw logits
-    that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when not kept. flops,
-    baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row. seconds: the
-    step's own time, device synchronised, observation excluded.
+    computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does not
+    before a token has been seen). top_ids, top_probs: [B, N, top_k], None when top_k is 0. commit_logits: [K, V] raw
+    logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when not kept.
+    flops, baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row.
+    seconds: the step's own time, device synchronised, observation excluded.
     """
 
     index: int
@@ -82,8 +83,8 @@ def decode(
 
     prompts: texts or lists of token ids. compute: which rows a step computes; None is `Everything()`, LLaDA's sampler.
     unmask: which masked positions it commits; None is `LowConfidence()`. events: what a person does to the run.
-    observe: compute the step-wise KL where neither needs it, too. top_k: also report each row's most likely tokens.
-    keep_logits: also report the logits of what is committed, for `surelock.commit_error`.
+    observe: report the step-wise KL of all computed rows, whoever needs it. top_k: also report each row's most likely
+    tokens. keep_logits: also report the logits of what is committed, for `surelock.commit_error`.
     What one sequence does never depends on the others of its batch.
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
@@ -152,9 +153,10 @@ class _Run:
         self.guided = settings.cfg_scale > 0
         self.passes = 2 if self.guided else 1
         self.watch = Stopwatch(lm.device)
-        needs_kl = policy.needs_kl or any(rule.needs_kl for rule in (compute, *events.rules))
+        rules = [rule for rule in (compute, *events.rules) if rule.needs_kl]
+        self.kl_from = 0 if policy.needs_kl else min((rule.kl_from for rule in rules), default=None)
         self.reader = PosteriorReader(
-            lm, canvas.total, remember=needs_kl or observe, observe=not needs_kl, top_k=top_k, watch=self.watch
+            lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
         self.cache = network.make_cache(canvas.total * self.passes)
         self.top_k, self.keep_logits = top_k, keep_logits
@@ -207,7 +209,11 @@ class _Run:
             choosing[part] = canvas.masked[part]
             if schedule.last_step(b):
                 slots = np.union1d(slots, np.flatnonzero(canvas.masked[part]) + part.start)
-        return StepRows(slots, state.locked[slots], np.flatnonzero(choosing[slots]))
+        compared = kept = np.zeros(len(slots), dtype=bool)
+        if self.kl_from is not None:
+            seen = state.visible[slots] + ~canvas.masked[slots]  # after this step
+            compared, kept = seen >= self.kl_from, seen + 1 >= self.kl_from
+        return StepRows(slots, state.locked[slots], np.flatnonzero(choosing[slots]), compared, kept)
 
     @torch.inference_mode()
     def _forward(self, rows: StepRows) -> Reading:

@@ -28,11 +28,16 @@ _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large voc
 
 @dataclass(slots=True)
 class StepRows:
-    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed."""
+    """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed.
+
+    compared [R]: somebody decides by its step-wise KL. kept [R]: somebody will when it is computed next.
+    """
 
     slots: NDArray[np.int64]
     probed: NDArray[np.bool_]
     choosers: NDArray[np.int64]
+    compared: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -71,9 +76,9 @@ def kl_divergence(
 
 
 class PosteriorReader:
-    """Reads a run's posteriors step by step; with `remember`, each row's KL from the last time it was computed.
+    """Reads a run's posteriors step by step; with `remember`, also KLs from the last time that a row was computed.
 
-    observe: the KL is only looked at, so it does not count as the step's time; the top_k tokens never do.
+    observe: of all rows. What nobody decides by does not count as the step's time, nor do the top_k tokens.
     """
 
     def __init__(
@@ -87,10 +92,11 @@ class PosteriorReader:
         # A chunk's tables are made once: fresh memory for each costs more than the arithmetic on it (on the CPU).
         self._tables = torch.empty(3, self._chunk, vocab_size, dtype=self._wide, device=device)
         self._raw = torch.empty(self._chunk, vocab_size, dtype=network.dtype, device=device)
-        self._previous = torch.empty(slots if remember else 0, vocab_size, dtype=network.dtype, device=device)
+        stored = slots if remember or observe else 0
+        self._previous = torch.empty(stored, vocab_size, dtype=network.dtype, device=device)
         self._previous_lse = torch.empty(slots, dtype=self._wide, device=device)
         self._stored = np.zeros(slots, dtype=bool)
-        self._remember, self._observe, self._top_k, self._watch = remember, observe, top_k, watch
+        self._observe, self._top_k, self._watch = observe, top_k, watch
 
     def forget(self, slots: NDArray[np.int64]) -> None:
         """Drop the last posteriors of `slots`: their next KL is infinite."""
@@ -112,17 +118,18 @@ class PosteriorReader:
         edges = [count * chunk // chunks for chunk in range(chunks + 1)]  # even: a last chunk of a few rows is dear
         parts = [self._read_chunk(logits, rows, choose, *ends) for ends in pairwise(edges)]
         stats, choices, tops = zip(*parts, strict=True)
-        finite, confidence, kl = _to_host(torch.cat(stats, dim=1))
-        kl[~self._stored[rows.slots]] = np.inf if self._remember else np.nan
-        if self._remember:
-            self._stored[rows.slots[~rows.probed]] = True
+        total, confidence, kl = _to_host(torch.cat(stats, dim=1))
+        known = rows.compared | self._observe
+        kl[known & ~self._stored[rows.slots]] = np.inf
+        self._stored[rows.slots[(rows.kept | self._observe) & ~rows.probed]] = True
         tokens, score = _to_host(torch.cat(choices, dim=1))
         top_ids, top_probs = np.empty((2, count, 0))
         if self._top_k:
             with self._watch.excluded():
                 top_ids, top_probs = _to_host(torch.cat(tops, dim=1))
         top_ids, tokens = top_ids.astype(np.int64), tokens.astype(np.int64)
-        return Reading(rows.slots, rows.probed, bool(finite.all()), confidence, kl, top_ids, top_probs, tokens, score)
+        finite = bool(np.isfinite(total).all())
+        return Reading(rows.slots, rows.probed, finite, confidence, kl, top_ids, top_probs, tokens, score)
 
     def _read_chunk(
         self, logits: Logits, rows: StepRows, choose: Choose, start: int, stop: int
@@ -132,38 +139,51 @@ class PosteriorReader:
         z = raw.to(self._wide)
         torch.softmax(z, dim=-1, out=p)
         confidence = p.amax(dim=-1)
-        lse = z.amax(dim=-1) - confidence.log()
-        finite = z.sum(dim=-1).isfinite().to(self._wide)
-        kl = top = torch.full_like(lse, torch.nan)
-        if self._remember:
-            with self._watch.excluded(self._observe):
-                kl = self._compare(raw, z, lse, rows.slots[start:stop], rows.probed[start:stop])
+        lse, total = z.amax(dim=-1) - confidence.log(), z.sum(dim=-1)
+        kl, top = torch.full((2, stop - start), torch.nan, dtype=lse.dtype, device=lse.device)
+        compared, kept, active = rows.compared[start:stop], rows.kept[start:stop], ~rows.probed[start:stop]
+        slots = rows.slots[start:stop]
+        if compared.any():
+            self._compare(kl, z, lse, slots, compared)
+        if self._observe:
+            with self._watch.excluded():
+                self._compare(kl, z, lse, slots, ~compared)
+                self._keep(raw, lse, slots, ~kept & active)
+        self._keep(raw, lse, slots, kept & active)
         if self._top_k:
             with self._watch.excluded():
                 probs, ids = p.topk(self._top_k, dim=-1)
                 top = torch.stack((ids.to(torch.float64), probs.to(torch.float64)))
-        return torch.stack((finite, confidence, kl)), choose(z, p, start), top
+        return torch.stack((total, confidence, kl)), choose(z, p, start), top
 
-    def _compare(
-        self, raw: Tensor, z: Tensor, lse: Tensor, slots: NDArray[np.int64], probed: NDArray[np.bool_]
-    ) -> Tensor:
-        """KL of each row from its slot's last posterior, which it then replaces (a probe's does not)."""
+    def _compare(self, kl: Tensor, z: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]) -> None:
+        """Put into `kl` [R] that of the rows `which` from their slots' last posteriors, where there are any."""
+        which = which & self._stored[slots]
+        count = int(which.sum())
+        if not count:
+            return
         p, other, scratch = self._tables[:, : len(slots)]
-        target = torch.from_numpy(slots).to(raw.device)
-        if not self._stored[slots].any():
-            kl = torch.full_like(lse, torch.inf)
+        target = torch.from_numpy(slots[which]).to(z.device)
+        rows = slice(None) if count == len(slots) else torch.from_numpy(np.flatnonzero(which)).to(z.device)
+        if not isinstance(rows, slice):
+            p, z, lse = p[rows], torch.index_select(z, 0, rows, out=scratch[:count]), lse[rows]
+        other, scratch = other[:count], scratch[:count]
+        if other.dtype == self._previous.dtype:
+            torch.index_select(self._previous, 0, target, out=other)
         else:
-            if other.dtype == raw.dtype:
-                torch.index_select(self._previous, 0, target, out=other)
-            else:
-                other.copy_(self._previous.index_select(0, target))
-            kl = kl_divergence(p, z, lse, other, self._previous_lse[target], scratch)
-        if probed.any():
-            kept = torch.from_numpy(np.flatnonzero(~probed)).to(raw.device)
-            raw, lse, target = raw[kept], lse[kept], target[kept]
+            other.copy_(self._previous.index_select(0, target))
+        kl[rows] = kl_divergence(p, z, lse, other, self._previous_lse[target], scratch)
+
+    def _keep(self, raw: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]) -> None:
+        """The rows `which` become the last posteriors of their slots."""
+        if not which.any():
+            return
+        if not which.all():
+            rows = torch.from_numpy(np.flatnonzero(which)).to(raw.device)
+            raw, lse, slots = raw[rows], lse[rows], slots[which]
+        target = torch.from_numpy(slots).to(raw.device)
         self._previous.index_copy_(0, target, raw)
         self._previous_lse.index_copy_(0, target, lse)
-        return kl
 
 
 def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:

@@ -20,9 +20,10 @@ from surelock.experiments import estimates, judged
 from surelock.experiments.faults import clean, count_faults, shares
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
+from surelock.experiments.machine import device_name
 from surelock.experiments.prompts import Prompt
 from surelock.experiments.runner import Record
-from surelock.experiments.timing import Clock, device_name
+from surelock.experiments.timing import Clock
 
 TITLE = "The arena: any decoders on the same openings"
 NOTE = """\

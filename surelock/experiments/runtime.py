@@ -13,20 +13,20 @@ from surelock.experiments.timing import compare_speed
 TITLE = "Runtime (Experiment 4)"
 NOTE = """\
 E2E-TPS: unmasked tokens over the wall-clock time of all decoding calls, from before the first to after the last.
-tps_ratio_min, tps_ratio_max: of single repeats. step_ratio_first, step_ratio_last: ratio of Step-TPS over the first and
-the last eighth of the steps. efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run it in one
-process on a quiet machine."""
+tps_ratio_min, tps_ratio_max: of single repeats; tps_ratio is empty where their quartiles lie further apart than it lies
+from 1. step_ratio_first, step_ratio_last: ratio of Step-TPS over the first and the last eighth of the steps.
+efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run it in one process on a quiet machine."""
 GRIDS = {
-    "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=2),
+    "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=4),
     "paper": grid(
         **PAPER | {"batch": [1, 2, 4, 8]},
         source="mt_bench_subset",
         gen_length=[64, 256, 1024],
         epsilon=5e-3,
         prompts=32,
-        repeats=2,
+        repeats=4,
     ),
-    "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=2),
+    "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=4),
 }
 measure = compare_speed
 
@@ -41,7 +41,8 @@ def table(records: list[Record]) -> pd.DataFrame:
         row |= {name: result[name] for name in ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio")}
         row |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
         row |= {"step_ratio_first": sum(steps[:eighth]) / eighth, "step_ratio_last": sum(steps[-eighth:]) / eighth}
-        row |= {"efficiency": result["tps_ratio"] * result["flops_ratio"]}
+        ratio = result["tps_ratio"]
+        row |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
         rows.append(row | {"device": result["device"], "threads": result["threads"]})
     return pd.DataFrame(rows)
 

@@ -13,7 +13,9 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab, decoder_of
+from surelock.experiments.machine import device_name, load
 from surelock.experiments.runner import Record
+from surelock.experiments.spread import told
 
 Batches = Sequence[tuple[list[list[int]], Decoder]]
 
@@ -44,13 +46,13 @@ class Clock:
         return [second - first for first, second in pairs]
 
 
-def device_name(device: torch.device) -> str:
-    """The GPU's name, or "cpu"."""
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-
-
 def compare_speed(lab: Lab, cell: Cell) -> Record:
-    """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats."""
+    """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
+
+    Beside them what single repeats say (`tps_ratios`, `spread`) and the machine's load at the start. tps_ratio is None
+    where its spread is wider than its effect, and `refused` says so (`surelock.experiments.spread`).
+    """
+    load_at_start = load()
     plain = cell | {"epsilon": None, "select_fraction": 1.0}
     samplers = {name: list(lab.batches(c)) for name, c in (("baseline", plain), ("locked", cell))}
     for batches in samplers.values():  # what a first call costs is not throughput
@@ -60,20 +62,29 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     for repeat in range(cell["repeats"]):
         for name in sorted(samplers, reverse=repeat % 2 == 1):
             runs[name].append(_timed(lab, samplers[name], decoder_of(cell).settings.total_steps))
-    tps = {name: sum(r["tokens"] for r in rs) / sum(r["seconds"] for r in rs) for name, rs in runs.items()}
+
+    def throughput(repeats: Sequence[int]) -> Record:
+        tps = {
+            n: sum(rs[r]["tokens"] for r in repeats) / sum(rs[r]["seconds"] for r in repeats) for n, rs in runs.items()
+        }
+        return {
+            "e2e_tps_base": tps["baseline"],
+            "e2e_tps": tps["locked"],
+            "tps_ratio": tps["locked"] / tps["baseline"],
+        }
+
     step = {
         name: np.sum([r["unmasked"] for r in rs], axis=0) / np.sum([r["step_seconds"] for r in rs], axis=0)
         for name, rs in runs.items()
     }
     locked = runs["locked"][-1]
     return {
-        "e2e_tps_base": tps["baseline"],
-        "e2e_tps": tps["locked"],
-        "tps_ratio": tps["locked"] / tps["baseline"],
-        "tps_ratios": [b["seconds"] / a["seconds"] for a, b in zip(runs["locked"], runs["baseline"], strict=True)],
+        **told(throughput, cell["repeats"], ratios=("tps_ratio",)),
+        "tps_ratios": [throughput([repeat])["tps_ratio"] for repeat in range(cell["repeats"])],
         "flops_ratio": locked["flops"] / locked["baseline_flops"],
         "step_tps_base": step["baseline"].tolist(),
         "step_tps": step["locked"].tolist(),
+        "load": load_at_start,
         "threads": torch.get_num_threads(),
         "device": device_name(lab.lm.device),
     }

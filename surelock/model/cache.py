@@ -89,6 +89,6 @@ class KVCache:
         return self._hidden[own - (positions > 0).long()]
 
     def _attend_batch(self, q: Tensor, keys: Tensor, values: Tensor, batch: int) -> Tensor:
-        q, k, v = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in (q, keys, values))
+        q, k, v = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
         out = F.scaled_dot_product_attention(q, k, v, enable_gqa=self._gqa)
         return out.transpose(1, 2).flatten(0, 1)

@@ -32,9 +32,14 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.dtype in (torch.float32, torch.float64):
-            return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
-        return F.rms_norm(x.float(), self.weight.shape, None, self.eps).to(x.dtype) * self.weight
+        wide = x if x.dtype.itemsize >= 4 else x.float()
+        if x.device.type == "cpu":  # torch's own makes more passes there, of which a step on few rows consists
+            length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+            eps = _constant(self.eps, wide.dtype)
+            normed = wide * torch.addcmul(eps, length, length, value=1 / x.shape[-1]).rsqrt()
+        else:
+            normed = F.rms_norm(wide, self.weight.shape, None, self.eps)
+        return normed.to(x.dtype) * self.weight
 
 
 class Block(nn.Module):
@@ -59,20 +64,28 @@ class Block(nn.Module):
         q, k, v = self._project(self.attn_norm(x), rotary)
         if only is not None:
             x, q = only(x), only(q)
-        x = x + self.attn_out(attend(q, k, v).flatten(-2))
+        x = _add_product(x, attend(q, k, v).flatten(-2), self.attn_out)
         gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
-        return x + self.ff_out(F.silu(gate) * up)
+        gate = F.silu(gate)
+        return _add_product(x, gate * up if torch.is_grad_enabled() else gate.mul_(up), self.ff_out)
 
     def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
         query_heads, kv_heads, _ = self.heads
-        qkv = self.qkv(h).unflatten(-1, (sum(self.heads), self.head_size))
-        qk, v = qkv.split((query_heads + kv_heads, kv_heads), dim=-2)
+        qkv = self.qkv(h).view(*h.shape[:-1], -1, self.head_size)
+        qk, v = qkv.split_with_sizes((query_heads + kv_heads, kv_heads), dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = qk.split((query_heads, kv_heads), dim=-2)
             qk = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
-        q, k = rotate(qk, *rotary).split((query_heads, kv_heads), dim=-2)
+        q, k = rotate(qk, *rotary).split_with_sizes((query_heads, kv_heads), dim=-2)
         return q, k, v
+
+
+def _add_product(x: Tensor, y: Tensor, layer: nn.Linear) -> Tensor:
+    """x + layer(y) of a layer without bias; overwrites x where nobody differentiates or casts automatically."""
+    if torch.is_grad_enabled() or x.dtype != y.dtype:
+        return x + layer(y)
+    return x.flatten(0, -2).addmm_(y.flatten(0, -2), layer.weight.T).view_as(x)
 
 
 class Network(nn.Module):
@@ -194,6 +207,13 @@ class Network(nn.Module):
                 x, factors, device = x.to(here), rotary(here), here
             x = block(x, factors, attend(layer), only if block is layers[-1] else None)
         return self.norm(x.to(self.norm.weight.device))
+
+
+@lru_cache(maxsize=16)
+def _constant(value: float, dtype: torch.dtype) -> Tensor:
+    """The number as a tensor: made anew, as `x + 1e-5` makes it, it costs as much as the sum on a few rows."""
+    with torch.inference_mode(False):
+        return torch.tensor(value, dtype=dtype)
 
 
 @lru_cache(maxsize=16)

@@ -1,0 +1,401 @@
+"""What benchmarks are made of: spreads and refusals by hand, a step's parts, LLaDA's loop, the table of speeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from checkpoints import write_llada, write_qwen3
+
+import surelock
+from surelock import DecodeSettings, Everything, LockRule
+from surelock.__main__ import main
+from surelock.decoding.choices import Decoder
+from surelock.decoding.loop import decode
+from surelock.experiments.bench import llada, parts, speeds, step_profile, table
+from surelock.experiments.bench.llada_loop import llada_generate, transfers, with_noise
+from surelock.experiments.bench.parts import NAMES, Parts
+from surelock.experiments.bench.plain_llada import PlainLlada
+from surelock.experiments.bench.step_profile import SomeRows, profile
+from surelock.experiments.bench.subjects import with_room
+from surelock.experiments.spread import joined, quartiles, refusal, told
+from surelock.model import network as transformer
+from surelock.model.cache import KVCache
+
+CPU = torch.device("cpu")
+
+
+# --- spread -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ratio", "repeats", "why"),
+    [
+        (1.5, [1.4, 1.5, 1.6], None),
+        (0.5, [0.4, 0.5, 0.6], None),
+        (1.5, [1.0, 1.5, 2.1], "the quartiles, 1.25 and 1.8, lie further apart than 1.5 from 1"),
+        (0.75, [0.25, 0.75, 1.5], "the quartiles, 0.5 and 1.12, lie further apart than 0.75 from 1"),
+        (1.5, [1.0, 1.5, 2.0], None),  # as wide as the effect is not wider
+        (1.0, [1.0, 1.0, 1.0], None),
+        (1.02, [0.98, 1.02, 1.06], "the quartiles, 1 and 1.04, lie further apart than 1.02 from 1"),
+        (2.0, [2.0, 2.0], "2 of the 3 repeats that a spread takes"),
+        (2.0, [2.0, 2.0, 2.0, 2.0, 99.0], None),  # one disturbed repeat of five
+    ],
+)
+def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
+    ratio: float, repeats: list[float], why: str | None
+) -> None:
+    assert refusal(ratio, repeats) == why
+
+
+def test_figures_come_with_the_quartiles_of_the_single_repeats() -> None:
+    seconds = {"a": [4.0, 6.0, 8.0, 100.0], "b": [2.0, 3.0, 2.0, 50.0]}
+
+    def measure(chosen: Sequence[int]) -> dict[str, float]:
+        total = {name: sum(values[r] for r in chosen) for name, values in seconds.items()}
+        return {**total, "a_over_b": total["a"] / total["b"]}
+
+    assert quartiles([1.0, 2.0, 4.0]) == [1.5, 3.0]
+    figures = told(measure, 4, ratios=("a_over_b",))
+    assert figures == {
+        "a": 118.0,
+        "b": 57.0,
+        "a_over_b": pytest.approx(118 / 57),
+        "spread": {"a": [5.5, 31.0], "b": [2.0, 14.75], "a_over_b": [2.0, 2.5]},
+        "refused": {},
+    }
+    few = told(measure, 2, ratios=("a_over_b",))
+    assert (few["a"], few["a_over_b"], few["spread"], set(few["refused"])) == (10.0, None, {}, {"a_over_b"})
+    both = joined({"x": 1, "spread": {"x": [0, 2]}, "refused": {}}, {"y": None, "refused": {"y": "why"}})
+    assert both == {"x": 1, "y": None, "spread": {"x": [0, 2]}, "refused": {"y": "why"}}
+
+
+# --- a step's parts ---------------------------------------------------------------------------------------------------
+
+
+class HandClock:
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def test_a_parts_time_is_its_own_and_all_parts_are_the_step(
+    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = HandClock()
+    monkeypatch.setattr(parts, "time", clock)
+    clocked = Parts(lm.network, SomeRows)
+
+    def takes(seconds: float) -> None:
+        clock.now += seconds
+
+    head = clocked.wrapped("head", takes)
+
+    def read() -> None:
+        takes(1.0)
+        head(5.0)
+        head(6.0)
+        takes(2.0)
+
+    posterior = clocked.wrapped("posterior", read)
+
+    def step() -> None:
+        takes(0.25)
+        posterior()
+        head(10.0)
+        takes(0.5)
+
+    for _ in range(2):  # each step begins from zero
+        took, seconds = clocked.step(step)
+        assert took == 24.75 == sum(seconds.values())
+        assert {name: value for name, value in seconds.items() if value} == {"posterior": 3, "head": 21, "rest": 0.75}
+
+
+def test_every_part_of_a_real_step_is_seen_and_nothing_stays_wrapped(lm: surelock.LanguageModel) -> None:
+    owners = [transformer, KVCache, SomeRows, torch.nn.functional, *lm.network.modules()]
+    before = [dict(vars(owner)) for owner in owners]
+    assert not any("forward" in vars(module) for module in lm.network.modules()) and "after" not in vars(SomeRows)
+    run = decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6), compute=SomeRows(count=4))
+    plain = [step.tokens for step in decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6), compute=SomeRows(count=4))]
+    clocked = Parts(lm.network, SomeRows)
+    seen = []
+    for _ in range(6):
+        took, seconds = clocked.step(lambda: seen.append(next(run).tokens))
+        assert list(seconds) == list(NAMES) and min(seconds.values()) > 0
+        assert sum(seconds.values()) == pytest.approx(took)
+    assert torch.equal(torch.cat(seen), torch.cat(plain))
+    assert [dict(vars(owner)) for owner in owners] == before
+    with pytest.raises(ZeroDivisionError):
+        clocked.step(lambda: 1 / 0)
+    assert [dict(vars(owner)) for owner in owners] == before
+
+
+def test_the_profiled_rule_computes_as_many_rows_as_it_is_told_and_locks_none(lm: surelock.LanguageModel) -> None:
+    for count in (1, 4, 9):
+        rule = SomeRows(epsilon=9.0, percentile=None, count=count)
+        first, *rest = decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6, steps=6), compute=rule)
+        assert int(first.computed.sum()) == 9
+        assert [int(step.computed.sum()) for step in rest[:-1]] == [count] * 4
+        assert not any(bool(step.locked.any()) for step in (first, *rest))
+        before = [first, *rest]
+        for t, step in enumerate(rest[:-1]):
+            masked = before[t].masked
+            assert int((step.computed & masked).sum()) >= min((count + 1) // 2, int(masked.sum()))
+
+
+def test_the_profile_adds_up_to_the_steps_time(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Timed for real: each the best of six at most, since what else runs may hit either half of the steps."""
+    monkeypatch.setattr(step_profile, "ROWS", (8, 1000))
+    decoder = Decoder(settings=DecodeSettings(gen_length=26), compute=LockRule())
+    off: dict[str, float] = {}
+    for _ in range(6):
+        made = profile(stories, [5, 6, 7, 8], decoder, repeats=3)
+        for name, entry in made["profile"].items():
+            assert list(entry["parts_ms"]) == list(NAMES)
+            assert entry["sum_over_step"] == pytest.approx(sum(entry["parts_ms"].values()) / entry["step_ms"])
+            off[name] = min(off.get(name, 1.0), abs(entry["sum_over_step"] - 1))
+        if max(off.values()) < 0.06:
+            break
+    assert list(off) == ["8", "30", "unlocked"], "there are no 1000 rows"
+    assert max(off.values()) < 0.06
+    assert set(made["spread"]) == {*(f"step_ms {name}" for name in off), "of_unlocked 8", "of_unlocked 30"}
+    lines = step_profile.shown(made).splitlines()
+    assert lines[0] == "| ms | 8 | 30 | unlocked |" and [line.split(" | ")[0][2:] for line in lines[2:]] == [
+        "step",
+        *NAMES,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--batch", "2"], "--profile is of one sequence"), (["--steps", "3"], "--profile needs at least 4 steps, not 3")],
+)
+def test_what_cannot_be_profiled_is_told(capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
+    tiny = ["--shape", "tiny", "--random-weights", "--gen-length", "8", "--device", "cpu"]
+    assert main(["bench", "decode", "--profile", *tiny, *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+# --- LLaDA's own loop -------------------------------------------------------------------------------------------------
+
+
+def random_model(path: Path, **changed: Any) -> surelock.LanguageModel:
+    """float32 and random; its mask is never the likeliest token, which LLaDA's loop would commit."""
+    shape = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 61, "tied": False, "seed": 3}
+    write_llada(path, **{**shape, **changed})
+    lm = surelock.load(path, device="cpu", dtype=torch.float32)
+    with torch.inference_mode():
+        lm.network.head_weight[lm.mask_id] = 0
+    return lm
+
+
+PROMPTS = [[5, 6, 7, 8, 9], [10, 4, 3, 2, 11]]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"steps": 8}, {"block_length": 12}, {"block_length": 8, "steps": 15}],
+    ids=["one a step", "several a step", "blocks", "uneven shares"],
+)
+@pytest.mark.parametrize(
+    "changed", [{}, {"kv_heads": 4, "tied": True, "qkv_bias": True, "seed": 4}], ids=["gqa", "tied"]
+)
+def test_llada_writes_the_tokens_that_ours_does_unlocked(
+    tmp_path: Path, asked: dict[str, int], changed: dict[str, Any]
+) -> None:
+    lm = random_model(tmp_path, **changed)
+    settings = DecodeSettings(gen_length=24, **asked)
+    *_, last = decode(lm, PROMPTS, settings)
+    theirs = llada_generate(PlainLlada(lm.network), torch.tensor(PROMPTS), settings, lm.mask_id)
+    assert theirs.tolist() == last.tokens.tolist()
+    assert theirs[:, :5].tolist() == PROMPTS and len(set(theirs[0, 5:].tolist())) > 3
+    assert not (theirs == lm.mask_id).any()
+
+
+def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
+    lm = random_model(tmp_path, qkv_bias=True)
+    plain, tokens = PlainLlada(lm.network), torch.tensor(PROMPTS)
+    with torch.inference_mode():
+        torch.testing.assert_close(plain(tokens), lm.network(tokens), rtol=1e-4, atol=1e-4)
+        half = PlainLlada(lm.network.to(torch.bfloat16))
+        assert half(tokens).dtype == torch.bfloat16
+    packed = lm.network.layers[1].qkv.weight
+    assert half.blocks[1].k_proj.weight.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
+
+
+def test_other_layouts_are_refused(tmp_path: Path) -> None:
+    write_qwen3(tmp_path, layers=1, d_model=32, heads=2, kv_heads=2, head_dim=16, d_ff=32, vocab=41, tied=True, seed=1)
+    lm = surelock.load(tmp_path, device="cpu", dtype=torch.float32)
+    with pytest.raises(ValueError, match="needs a checkpoint in the LLaDA layout"):
+        PlainLlada(lm.network)
+
+
+def test_shares_and_noise_by_hand() -> None:
+    assert transfers(torch.tensor([7, 4]), 3).tolist() == [[3, 2, 2], [2, 1, 1]]
+    logits = torch.tensor([[0.5, -1.0, 2.0]])
+    assert with_noise(logits, 0.0) is logits
+    torch.manual_seed(5)
+    uniform = torch.rand(1, 3, dtype=torch.float64)
+    torch.manual_seed(5)
+    noisy = with_noise(logits, 0.5)
+    assert noisy.dtype == torch.float64
+    torch.testing.assert_close(noisy.log(), logits.double() - 0.5 * (-uniform.log()).log())
+
+
+def test_the_three_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lm = random_model(tmp_path)
+    bench = llada.LladaBench(lm, PROMPTS, DecodeSettings(gen_length=4), LockRule(epsilon=9.0, percentile=None))
+    order: list[str] = []
+    names = {call: name for name, call in bench._calls.items()}
+
+    def timed(_: torch.device, call: Any) -> tuple[float, torch.Tensor]:
+        order.append(names[call])
+        return {"llada": 8.0, "unlocked": 5.0, "locked": 2.0}[names[call]] + len(order) // 4, call()
+
+    monkeypatch.setattr(llada, "timed", timed)
+    for _ in range(4):
+        bench.repeat()
+    turns = [order[at : at + 3] for at in range(0, 12, 3)]
+    first = ["llada", "unlocked", "locked"]
+    assert turns == [first, [*first[1:], "llada"], ["locked", *first[:2]], first]
+    bench.seconds = {"llada": [8.0, 10.0, 9.0], "unlocked": [6.0, 5.0, 6.0], "locked": [2.0, 2.0, 3.0]}
+    figures = bench.result()
+    assert (figures["llada_seconds"], figures["unlocked_seconds"], figures["locked_seconds"]) == (9, 6, 2)
+    assert (figures["unlocked_over_llada"], figures["locked_over_llada"], figures["speedup"]) == (1.5, 4.5, 3)
+    assert figures["spread"]["unlocked_over_llada"] == pytest.approx([(8 / 6 + 1.5) / 2, 1.75])
+    assert figures["refused"] == {} and figures["tokens_equal"] is True
+    bench.tokens["unlocked"] = bench.tokens["unlocked"] + 1
+    assert bench.result()["tokens_equal"] is False
+    bench.temperature = 0.5
+    assert bench.result()["tokens_equal"] is None
+
+
+def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--gen-length", "12", "--repeats", "1", "--batch", "2", "--device", "cpu"]
+    assert main(["bench", "llada", *flags]) == 0
+    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
+    assert (made["gen_length"], made["batch"], made["steps"], made["temperature"]) == (12, 2, 12, 0.0)
+
+
+# --- the table of speeds ----------------------------------------------------------------------------------------------
+
+PAGE = f"# Speeds\n\n{speeds.BEGIN}\n\nnone yet\n\n{speeds.END}\n\nThe end.\n"
+
+
+def test_rows_are_measured_once_and_written_between_the_marks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = []
+
+    def measure(lm: surelock.LanguageModel, cell: dict[str, Any]) -> dict[str, Any]:
+        asked.append(cell["gen_length"])
+        return {**MEASURED, "locked_step_ms": 10.0 * len(asked)}
+
+    monkeypatch.setattr(table, "measure", measure)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    flags = ["bench", "table", "--device", "cpu", "--out", str(tmp_path / "rows"), "--write", str(page)]
+    assert main([*flags, "--row", "512x1"]) == 0
+    assert main([*flags, "--row", "128x1", "--row", "512x1"]) == 0
+    assert asked == [512, 128]
+    before, inside, behind = speeds.split(page.read_text())
+    assert (before, behind) == ("# Speeds\n\n", "\n\nThe end.\n")
+    assert [line.split(" | ")[0] for line in inside.splitlines()[4:]] == ["| 128, 1", "| 512, 1"]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 2
+    assert main(flags[:-2]) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
+    assert "| 2048 in 256 steps, 1 |" in capsys.readouterr().out, "without --write it is printed"
+
+
+MEASURED = {
+    "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,
+    "locked_tps": 49.96, "speedup": 1.998, "efficiency": 0.9, "flops_ratio": 0.456, "spread": {"speedup": [1.95, 2.05]},
+}  # fmt: skip
+
+
+def row(setup: dict[str, Any], gen_length: int, batch: int, **changed: Any) -> dict[str, Any]:
+    cell = {"gen_length": gen_length, "batch": batch, "steps": changed.pop("steps", None)}
+    return {"setup": setup, "cell": cell, "result": MEASURED | changed}
+
+
+SETUP = {
+    "model": "stories", "weights": "abc", "dtype": "float32", "device": "cpu", "processor": "A Chip (AVX2)", "cores": 2,
+    "threads": 1, "torch": "2.13.0",
+}  # fmt: skip
+
+
+def test_the_table_by_hand() -> None:
+    records = [
+        row(SETUP, 256, 4, speedup=None, efficiency=None, load=None, measured="2026-11-23"),
+        row(SETUP, 256, 1),
+        row(SETUP | {"device": "A GPU", "threads": 2}, 64, 1, steps=32, spread={}),
+    ]
+    assert speeds.render(records).splitlines() == [
+        "`stories` (weights abc, float32) on 2 cores of A Chip (AVX2), 1 thread, torch 2.13.0, 22 November 2026 to "
+        "23 November 2026:",
+        "",
+        "| gen_length, batch | step, unlocked and locked | tokens/s | speed-up | FLOPs | efficiency | load |",
+        "|---|---|---|---|---|---|---|",
+        "| 256, 1 | 40 and 20 ms | 25 and 50 | 2.00x (1.95 to 2.05) | 0.46x | 0.90 | 0.2 |",
+        "| 256, 4 | 40 and 20 ms | 25 and 50 | refused (1.95 to 2.05) | 0.46x |  |  |",
+        "",
+        "`stories` (weights abc, float32) on 2 cores of A GPU, A Chip (AVX2), 2 threads, torch 2.13.0, 22 November "
+        "2026:",
+        "",
+        "| gen_length, batch | step, unlocked and locked | tokens/s | speed-up | FLOPs | efficiency | load |",
+        "|---|---|---|---|---|---|---|",
+        "| 64 in 32 steps, 1 | 40 and 20 ms | 25 and 50 | 2.00x | 0.46x | 0.90 | 0.2 |",
+    ]
+
+
+@pytest.mark.parametrize("text", ["none", speeds.BEGIN, speeds.END + speeds.BEGIN, PAGE + PAGE, PAGE + speeds.END])
+def test_a_file_without_a_place_for_the_table_is_refused_before_the_work(
+    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text)
+    monkeypatch.setattr(table, "load", None)
+    assert main(["bench", "table", "--write", str(page)]) == 2
+    assert f"--write {page}: it must hold the mark" in capsys.readouterr().err
+
+
+def test_a_row_is_a_benchmark_of_that_size_with_room_for_it(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Bench:
+        def __init__(self, lm: surelock.LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
+            made.append((lm, prompts, locked))
+
+        def run(self, repeats: int) -> dict[str, Any]:
+            return {"repeats": repeats}
+
+    monkeypatch.setattr(table, "DecodeBench", Bench)
+    monkeypatch.setattr(table.machine, "load", lambda: 0.5)
+    result = table.measure(stories, table.ROWS["2048x1"] | {"batch": 5})
+    assert result == {"load": 0.5, "measured": result["measured"], "repeats": 3}
+    ((lm, prompts, locked),) = made
+    assert len(prompts) == 5 and prompts[0] == prompts[4] != prompts[1]
+    assert lm.network.config.max_length == max(map(len, prompts)) + 2048 and stories.network.config.max_length == 1024
+    assert locked == Decoder(settings=DecodeSettings(gen_length=2048, steps=256), compute=LockRule(epsilon=5e-4))
+
+
+def test_a_model_with_room_decodes_what_it_decodes_without(lm: surelock.LanguageModel) -> None:
+    longer = with_room(lm, 100)
+    assert with_room(lm, 10) is lm and lm.network.config.max_length == 64
+    settings = DecodeSettings(gen_length=8)
+    one, other = ([step.tokens.tolist() for step in decode(each, [[5, 6]], settings)] for each in (lm, longer))
+    assert one == other
+    far = replace(settings, gen_length=90, steps=2)
+    assert len(list(decode(longer, [[5, 6]], far, compute=Everything()))) == 2
+    with pytest.raises(ValueError, match="64"):
+        decode(lm, [[5, 6]], far)
