@@ -23,13 +23,15 @@ from surelock.decoding.posterior import PosteriorReader
 from surelock.model import network as transformer
 from surelock.model.cache import KVCache
 
-#: Functions by part. "cache" is writing keys and values, and the views that attention reads; "residuals" is what the
-#: blocks do beside the other parts, the gate's activation included.
+#: Functions by part. "cache" is writing keys and values, and the views that attention reads; "outputs" are the products
+#: of attention and feed-forward, added to the residual; "blocks" is what these do beside the other parts, the gate's
+#: activation included.
 FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
     "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
     "cache": ((KVCache, "attend"),),
     "attention": ((F, "scaled_dot_product_attention"),),
-    "residuals": ((transformer.Network, "forward_rows"),),
+    "outputs": ((transformer, "_add_product"),),
+    "blocks": ((transformer.Network, "forward_rows"),),
     "head": ((transformer.Network, "logits"),),
     "posterior": ((PosteriorReader, "read"),),
     "choosing": ((Chooser, "choose"), (Chooser, "repeats"), (Chooser, "late")),
@@ -40,14 +42,12 @@ FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
 MODULES: dict[str, tuple[str, ...]] = {
     "norms": ("attn_norm", "ff_norm", "q_norm", "k_norm"),
     "qkv": ("qkv",),
-    "attention out": ("attn_out",),
     "gate and up": ("gate_up",),
-    "ff out": ("ff_out",),
 }
 #: In the order of a step.
 NAMES: tuple[str, ...] = (
-    "embedding", "norms", "qkv", "rotary", "cache", "attention", "attention out", "gate and up", "ff out", "residuals",
-    "head", "posterior", "choosing", "unmasking", "rule", "report", "rest",
+    "embedding", "norms", "qkv", "rotary", "cache", "attention", "gate and up", "outputs", "blocks", "head",
+    "posterior", "choosing", "unmasking", "rule", "report", "rest",
 )  # fmt: skip
 
 
