@@ -37,7 +37,7 @@ from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.contestants import Contestant, beside_every_position
 from surelock.trace.frames import read_trace
-from surelock.trace.lanes import STATES, lanes_of
+from surelock.trace.lanes import ACTIVE, LOCKED, RESTING, STATES, lanes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header, tokens_of
@@ -205,11 +205,11 @@ def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
         for step in decode(lm, [PROMPT], **contestant.decoder.keywords(), observe=True):
             counter.add(step)
             masked, locked, computed = (getattr(step, name)[0].tolist() for name in ("masked", "locked", "computed"))
-            states = [
+            names = [
                 ("masked" if c else "waiting") if m else "locked" if own else "active" if c else "resting"
                 for m, own, c in zip(masked, locked, computed, strict=True)
             ]
-            assert [STATES[state] for state in lane.states[:, step.index]] == states
+            assert [STATES[state] for state in lane.states[:, step.index]] == names
             assert lane.locked[step.index] == sum(locked)
         totals = counter.totals()
         assert lane.states.shape == (16, totals.steps) and len(lane.locked) == totals.steps
@@ -217,6 +217,12 @@ def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
         own = [record["seconds"] for record in document["records"] if record["contestant"] == contestant.id]
         assert lane.seconds == pytest.approx(sum(own))
     assert {STATES[state] for lane in lanes for state in np.unique(lane.states)} == set(STATES)
+
+
+def test_an_unlocked_position_is_computed_or_rests() -> None:
+    first = {"unmasked": [[1, 5]], "locked": [0, 1], "computed": [0, 2]}
+    after = {"unmasked": [], "locked": [], "unlocked": [0, 1], "computed": [1, 1]}
+    assert states([first, after], 2, 1).tolist() == [[LOCKED, RESTING], [LOCKED, ACTIVE]]
 
 
 def test_a_lane_reads_as_far_as_it_has_come(document: dict[str, Any]) -> None:

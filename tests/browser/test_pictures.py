@@ -53,7 +53,7 @@ PALETTES = """async () => {
   return [light, palette(root)];
 }"""
 
-# What the centre of each cell of each raster of an image shows, as #rrggbb, a position at a time.
+# What each cell of each raster of an image shows near its lower right corner, as #rrggbb, a position at a time.
 CELLS = """async ([length, steps]) => {
   const image = document.querySelector("img");
   await image.decode();
@@ -63,8 +63,8 @@ CELLS = """async ([length, steps]) => {
   const hex = (x, y) => `#${Array.from(pen.getImageData(x, y, 1, 1).data.slice(0, 3), byte).join("")}`;
   return Array.from(document.querySelectorAll("rect[stroke][width='641']"), (frame) => {
     const { x, y, width, height } = frame.getBBox();
-    const across = (t) => Math.floor(x + 0.5 + (width - 1) * (t + 0.5) / steps);
-    const down = (p) => Math.floor(y + 0.5 + (height - 1) * (p + 0.5) / length);
+    const across = (t) => Math.floor(x + 0.5 + (width - 1) * (t + 0.8) / steps);
+    const down = (p) => Math.floor(y + 0.5 + (height - 1) * (p + 0.8) / length);
     const row = (p) => Array.from({ length: steps }, (_, t) => hex(across(t), down(p)));
     return Array.from({ length }, (_, p) => row(p));
   });
