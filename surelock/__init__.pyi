@@ -33,4 +33,5 @@ from .quality.judge import Judge as Judge
 from .quality.judge import Score as Score
 from .quality.judge import score as score
 from .trace.frames import read_trace as read_trace
+from .trace.picture import picture as picture
 from .trace.show import show as show

@@ -15,7 +15,7 @@ from typing import Any
 #: the command that is asked for is imported.
 COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
-    "decode": ("continue a prompt with any decoder", "decoding.cli:add_decode_arguments"),
+    "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
     "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
     "bench": {
         "decode": ("time the locked sampler beside the unlocked one", "experiments.bench.decode:add_arguments"),

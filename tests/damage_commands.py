@@ -31,6 +31,7 @@ from surelock.experiments.bench import llada as bench_llada
 from surelock.experiments.bench import lockstep, subjects
 from surelock.experiments.bench import table as bench_table
 from surelock.model.loading import load
+from surelock.trace import cli as tracing
 from surelock.training import cli as training
 from surelock.training.options import TrainOptions
 from surelock.training.state import LOG, STATE
@@ -49,7 +50,7 @@ SMALL: dict[str, Any] = {
 TRAIN = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value).strip("(,)"))]
 #: Each command in small: what its parser gets its flags from, and what it is told beside the damaged ones.
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
-    "decode": (decoding.add_decode_arguments, "'A fox' --gen-length 4"),
+    "decode": (tracing.add_decode_arguments, "'A fox' --gen-length 4"),
     "flops": (
         decoding.add_flops_arguments,
         "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 64 --steps 8",
@@ -119,7 +120,7 @@ def _without_work() -> Iterator[None]:
     """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
-        for module in (decoding, experiments, subjects, bench_table, training):
+        for module in (tracing, experiments, subjects, bench_table, training):
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(training.group, "run", lambda work, _, options: work(0, 1, options)))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))

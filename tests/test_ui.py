@@ -660,6 +660,14 @@ def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Any) -> Non
     assert "trace" not in without and without["tokens"] == last["tokens"]
 
 
+def test_the_endpoint_draws_the_run_where_it_is_asked_to(endpoint: Any) -> None:
+    *_, last = endpoint("Once upon a time", gen_length=6, picture=True, compute="age", commit_error=True)
+    assert "trace" not in last and f"{100 * last['active_ratio']:.0f} % of the rows computed" in last["picture"]
+    assert "Lock by age; most confident first" in last["picture"] and last["texts"][0].split()[0] in last["picture"]
+    *_, both = endpoint("Once upon a time", gen_length=6, picture=True, trace=True)
+    assert surelock.picture(both["trace"]) == both["picture"]
+
+
 def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     stories: surelock.LanguageModel, endpoint: Any
 ) -> None:

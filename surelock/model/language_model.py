@@ -41,10 +41,14 @@ class LanguageModel:
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template.
 
-        Text that spells a special token is text, except inside a chat template. Raises ValueError without a tokenizer
-        or, for chat, without a template.
+        Text that spells a special token is text, except inside a chat template. Raises ValueError without a tokenizer,
+        for half of a character and, for chat, without a template.
         """
         tokenizer = self._tokenizer()
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("prompt is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
         if not chat:
             return list(tokenizer(text, split_special_tokens=True)["input_ids"])
         if not tokenizer.chat_template:

@@ -50,6 +50,11 @@ def check_field(contestants: Sequence[Contestant]) -> None:
         raise ValueError(f"two contestants have the id {twice[0]!r}")
 
 
+def alone(decoder: Decoder) -> Contestant:
+    """A contestant that runs by itself, named after its choices."""
+    return Contestant(id="decode", name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}", decoder=decoder)
+
+
 def beside_every_position(name: str, decoder: Decoder) -> list[Contestant]:
     """The pair that shows what a rule does: the same decoder computing every position, and the decoder itself."""
     plain = replace(decoder, compute=Everything(), events=())

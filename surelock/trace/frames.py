@@ -46,7 +46,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
     field = contestants_of(header)
-    positions = [_positions(header, pieces, [r for r in records if r["contestant"] == c.id], c.id) for c in field]
+    positions = [positions_of(header, pieces, [r for r in records if r["contestant"] == c.id], c.id) for c in field]
     told = pd.DataFrame(
         {
             "contestant": [c.id for c in field],
@@ -58,7 +58,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
         }
     )
     values = _values(header["length"], records)
-    return Trace(header, told, _steps(records), pd.concat(positions, ignore_index=True), values)
+    return Trace(header, told, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
 def contestants_of(header: dict[str, Any]) -> list[Contestant]:
@@ -69,7 +69,8 @@ def contestants_of(header: dict[str, Any]) -> list[Contestant]:
         raise TraceError(f"The trace is damaged: {error}.") from error
 
 
-def _steps(records: list[dict[str, Any]]) -> pd.DataFrame:
+def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """`Trace.steps` of these records."""
     columns = ["contestant", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
@@ -79,9 +80,10 @@ def _steps(records: list[dict[str, Any]]) -> pd.DataFrame:
     return frame
 
 
-def _positions(
+def positions_of(
     header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], contestant: str
 ) -> pd.DataFrame:
+    """`Trace.positions` of a contestant with these records."""
     n, prompt = header["length"], header["prompt_tokens"]
     token: list[Any] = [*prompt, *[pd.NA] * (n - len(prompt))]
     unmasked: list[Any] = [pd.NA] * n

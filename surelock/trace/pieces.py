@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain, groupby, islice
 from typing import Any
 
 Piece = str | list[int]
+GAP = "▁"
+MOST_CHARACTERS = 100_000
 _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -47,3 +50,20 @@ class Pieces:
         if "\ufffd" in text and all(char in self._alphabet for char in name):
             return [self._alphabet[char] for char in name]
         return text
+
+
+def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
+    """The text of tokens, by a trace's ``pieces``, at most 100,000 characters of it. Below 0 is masked: such
+    neighbours show as one gap.
+    """
+    found = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
+    characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(found, key=type))
+    return "".join(islice(characters, MOST_CHARACTERS))
+
+
+def _characters(run: list[Any]) -> Iterable[str]:
+    """Of neighbours of one kind: masked, text, or bytes, which may form a character together."""
+    if run[0] is None:
+        return GAP
+    parts = chain.from_iterable(run)
+    return parts if isinstance(run[0], str) else bytes(islice(parts, MOST_CHARACTERS)).decode("utf-8", "replace")

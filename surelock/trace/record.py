@@ -17,6 +17,7 @@ from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.trace.contestants import Contestant, beside_every_position
+from surelock.trace.picture import picture
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
@@ -40,6 +41,14 @@ def record_run(
     return recorder.document(exact=exact)
 
 
+def plain_json(document: dict[str, Any]) -> str:
+    """A trace as text, as short as it can be."""
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
+
+
+FORMS = {".html": replay_html, ".svg": picture}
+
+
 def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Contestant]:
     """The named presets with the given settings; none: what is given beside every position.
 
@@ -56,13 +65,13 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, write the trace (.json) or the replay (.html)."""
+    """Parse the command line, run, write the trace (.json), the replay (.html) or the picture (.svg)."""
     parser = argparse.ArgumentParser(
-        prog="python -m surelock.trace.record", description="Record a race as a trace or a replay page."
+        prog="python -m surelock.trace.record", description="Record a race as a trace, a replay page or a picture."
     )
     add_model_flags(parser)
     parser.add_argument("--prompt", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a .json trace, or a .html replay")
+    parser.add_argument("--out", type=Path, required=True, help="a .json trace, a .html replay or a .svg picture")
     add = parser.add_argument
     add(
         "--contestant",
@@ -77,8 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     lm, out = load(options.model, device=options.device, dtype=told_dtype(options)), options.out
     field = field_of(lm, options.contestant, given_settings(options))
     document = record_run(lm, options.prompt, field, name=Path(options.model).name, exact=options.exact)
-    plain = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
-    out.write_text(replay_html(document) if out.suffix == ".html" else plain, encoding="utf-8")
+    out.write_text(FORMS.get(out.suffix, plain_json)(document), encoding="utf-8")
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")
 
 

@@ -20,7 +20,7 @@ from surelock.decoding.choices import (
     read_event,
 )
 from surelock.decoding.ends import text_of
-from surelock.trace.contestants import Contestant
+from surelock.trace.contestants import alone
 from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.fair import Readers
 from surelock.ui.limits import Limits, within
@@ -46,11 +46,10 @@ def make_endpoint(
         label = given["model"] or models.labels[0]
         try:
             lm = models.get(label)
-            own = Contestant(id="decode", name="/decode", decoder=_read(given))
-            job = read_job(
-                lm, label, given["prompt"], bool(given["chat"]), [own], min(most, lm.network.config.max_length)
-            )
-            steps = _steps(lm, job, decoder, bool(given["commit_error"]), bool(given["trace"]))
+            own, longest = alone(_read(given)), min(most, lm.network.config.max_length)
+            job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
+            beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
+            steps = _steps(lm, job, decoder, **beside)
             request = LocalContext.request.get(None)
             yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)
         except (NotReady, ValueError, ArithmeticError) as error:
@@ -78,18 +77,21 @@ def _read(given: Mapping[str, Any]) -> Decoder:
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))
 
 
-def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool, trace: bool) -> Iterator[dict[str, Any]]:
+def _steps(
+    lm: Any, job: Job, decoder: RunsJobs, *, commit_error: bool, trace: bool, picture: bool
+) -> Iterator[dict[str, Any]]:
+    from surelock.trace.picture import picture as drawn
     from surelock.trace.race import Errors, Facts  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
     recorder = None
-    if trace:
+    if trace or picture:
         recorder = Recorder(make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label), lm.tokenizer)
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last = {}
-    for (facts,) in decoder(job, False, errors):
+    for (facts,) in decoder(job, False, commit_error):
         if recorder is not None:
             recorder.take([facts])
         if isinstance(facts, Errors):
@@ -113,7 +115,9 @@ def _steps(lm: Any, job: Job, decoder: RunsJobs, errors: bool, trace: bool) -> I
             **costs,
         }
     if recorder is not None:
-        last["trace"] = recorder.document()
+        document = recorder.document()
+        last |= {"trace": document} if trace else {}
+        last |= {"picture": drawn(document)} if picture else {}
     yield {
         "done": True,
         "texts": [text_of(lm, canvas[len(job.tokens) :])] if lm.tokenizer is not None else [],

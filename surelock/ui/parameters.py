@@ -45,6 +45,12 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
         "Measure, when the run is over, what skipping rows changed; the last object then has it, position by position.",
     ),
     "trace": (bool, False, "Give the run's trace in the last object: a file of it opens on the page and in replays."),
+    "picture": (
+        bool,
+        False,
+        "Draw the run in the last object: the text of an SVG file that stands alone, with what every position was in "
+        "every step, the totals and the text.",
+    ),
 }
 ABOUT = "Decode one prompt, step by step. An epsilon below 0 never locks."
 ANSWER = (
@@ -57,7 +63,7 @@ ANSWER = (
 def parameters() -> list[inspect.Parameter]:
     """Of the function behind /decode, with their types and defaults."""
     late = [name for name in flat_settings() if name not in _FIRST]
-    names = ("prompt", *_FIRST, "compute", "unmask", "events", *late, "commit_error", "trace")
+    names = ("prompt", *_FIRST, "compute", "unmask", "events", *late, "commit_error", "trace", "picture")
     return [_parameter(name) for name in names]
 
 

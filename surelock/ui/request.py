@@ -77,8 +77,6 @@ def read_job(
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("prompt is empty: write a few words for the model to continue.")
-    if not prompt.isascii() and any("\ud800" <= char <= "\udfff" for char in prompt):
-        raise ValueError("prompt holds half of a character (a lone surrogate): it is no text.")
     if len(prompt) > MOST_CHARACTERS:
         raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
     job = Job(label, prompt, prompt_tokens(lm, prompt, chat), tuple(contestants))

@@ -1,0 +1,86 @@
+"""`python -m surelock decode`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from surelock.decoding.ends import text_of
+from surelock.decoding.flags import add_decoder_flags, given_settings
+from surelock.decoding.loop import decode
+from surelock.decoding.recommended import recommended
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.loading import load
+from surelock.trace.contestants import alone
+from surelock.trace.race import facts
+from surelock.trace.recorder import Recorder, make_header
+
+
+def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
+    add_model_flags(parser)
+    parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
+    parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
+    add_decoder_flags(parser)
+    parser.add_argument(
+        "--picture", type=Path, metavar="FILE.svg", help="draw the run into that file (default: do not)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
+    parser.set_defaults(run=run_decode)
+
+
+def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    target = _picture_file(arguments)
+    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), device_map=arguments.device_map)
+    decoder = recommended(lm.generation, given_settings(arguments))
+    prompt = lm.encode(arguments.prompt, chat=arguments.chat)
+    settings = decoder.settings
+    counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
+    own, step = alone(decoder), None
+    header = make_header(lm, arguments.prompt, prompt, [own], name=Path(arguments.model).name)
+    recorder = Recorder(header, lm.tokenizer) if target else None
+    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None)
+    with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
+        for step in progress:
+            counter.add(step)
+            if recorder:
+                recorder.record(facts(own.id, step))
+            progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
+    assert step is not None
+    ids = step.tokens[0, len(prompt) :].tolist()
+    text, totals = text_of(lm, ids), counter.totals()
+    print(arguments.prompt + text if not arguments.chat else text)
+    if recorder and target:
+        _draw(recorder, target)
+    if arguments.json:
+        asked = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
+        return {"model": lm.name, "prompt": arguments.prompt, "text": text, **asked, **asdict(totals)}
+    print(
+        f"{totals.steps} steps in {totals.seconds:.2f} s; {totals.flops_ratio:.0%} of the baseline's FLOPs, "
+        f"active ratio {totals.active_ratio:.3f}, {totals.locked:.0%} of the positions locked",
+        file=sys.stderr,
+    )
+    return None
+
+
+def _picture_file(arguments: argparse.Namespace) -> Path | None:
+    """Raises ValueError, before the run, where no picture could be written after it."""
+    path: Path | None = arguments.picture
+    if path and path.suffix.lower() != ".svg":
+        raise ValueError(f"--picture must be a file that ends in .svg, not {str(path)!r}")
+    if path and not path.parent.is_dir():
+        raise ValueError(f"--picture must lie in a folder that exists, not {str(path)!r}")
+    return path
+
+
+def _draw(recorder: Recorder, path: Path) -> None:
+    from surelock.trace.picture import picture  # pandas takes its time
+
+    path.write_text(picture(recorder.document(exact=False)), encoding="utf-8")
+    print(f"{path}: {path.stat().st_size} bytes", file=sys.stderr)

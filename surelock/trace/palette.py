@@ -1,0 +1,21 @@
+"""The page's colours, as its stylesheet names them: `assets/css/stage.css` is the one place for them."""
+
+from __future__ import annotations
+
+import re
+
+from surelock.places import ASSETS
+
+_RULE = re.compile(r"^([^\s{}][^{}\n]*) \{([^{}]*)\}", re.MULTILINE)  # not those inside a media query
+_COLOUR = re.compile(r"--sl-([\w-]+): (#[0-9a-f]{6});")
+
+
+def palette(*, dark: bool = False) -> dict[str, str]:
+    """{"ink": "#rrggbb", "raster-locked": ...}. Raises OSError if the stylesheet is missing."""
+    rules = _RULE.findall((ASSETS / "css" / "stage.css").read_text("utf-8"))
+    return {
+        name: colour
+        for selector, body in rules
+        if selector.startswith(".dark ") == dark
+        for name, colour in _COLOUR.findall(body)
+    }

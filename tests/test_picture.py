@@ -1,0 +1,186 @@
+"""The picture of a race: what stands in it, that it stands alone, and where it is offered."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+import surelock
+from surelock.__main__ import main
+from surelock.decoding.choices import COMPUTE, UNMASK, from_flat
+from surelock.places import ASSETS
+from surelock.trace.contestants import Contestant, alone
+from surelock.trace.format import FORMAT, VERSION, encode_bytes, to_runs
+from surelock.trace.lanes import STATES, lanes_of
+from surelock.trace.lettering import cut, ems, shown, wrap
+from surelock.trace.picture import LEGEND
+from surelock.trace.record import main as record
+
+SVG = "{http://www.w3.org/2000/svg}"
+MOST_BYTES = 1_000_000
+HOSTILE = ['"><script>alert(1)</script>', "\u202eabc\x00\x1b[31m", "&amp;{{x}}]]>", "W" * 80]
+
+
+def saved(name: str) -> dict[str, Any]:
+    return json.loads((ASSETS / "runs" / f"{name}.json").read_text("utf-8"))
+
+
+def hostile() -> dict[str, Any]:
+    document = saved("rules")
+    document["header"]["prompt"] = "".join(HOSTILE)
+    document["header"]["model"]["name"] = HOSTILE[0]
+    for contestant, name in zip(document["header"]["contestants"], HOSTILE, strict=True):
+        contestant["name"] = name
+    for number, token in enumerate(document["pieces"]):
+        document["pieces"][token] = [*HOSTILE, [0xC3]][number % 5]
+    return document
+
+
+def read(picture: str) -> ET.Element:
+    return ET.fromstring(picture)
+
+
+def words(root: ET.Element) -> list[str]:
+    return [each.text or "" for each in root.iter(f"{SVG}text")]
+
+
+def drawn(cells: ET.Element, shape: tuple[int, int]) -> np.ndarray:
+    """The states that a raster shows, each painted over those before; -1 where there is none."""
+    found = np.full(shape, -1)
+    for each in cells:
+        state = STATES.index(each.attrib["class"].removeprefix("raster-"))
+        if each.tag == f"{SVG}rect":
+            found[: int(each.attrib["height"]), : int(each.attrib["width"])] = state
+            continue
+        x = y = 0
+        for right, down, width in re.findall(r"m(-?\d+) (\d+)h(\d+)", each.attrib["d"]):
+            x, y = x + int(right), y + int(down)
+            found[y, x : x + int(width)] = state
+            x += int(width)
+    return found
+
+
+@pytest.mark.parametrize("document", [saved("stories"), saved("rules"), hostile()], ids=["two", "four", "hostile"])
+def test_every_lane_is_drawn_with_what_its_trace_says(document: dict[str, Any]) -> None:
+    root, lanes, frames = read(surelock.picture(document)), lanes_of(document), surelock.read_trace(saved("stories"))
+    rasters = [group for group in root.iter(f"{SVG}g") if group.get("shape-rendering")]
+    length, steps = document["header"]["length"], document["header"]["steps"]
+    for lane, cells in zip(lanes, rasters, strict=True):
+        expected = np.full((length, steps), -1)
+        expected[:, : lane.states.shape[1]] = lane.states
+        assert np.array_equal(drawn(cells, expected.shape), expected)
+    legend = {text for state, text in LEGEND.items() if any((lane.states == state).any() for lane in lanes)}
+    assert set(LEGEND.values()) & set(words(root)) == legend and "the prompt's positions" in words(root)
+    if len(lanes) > 2:
+        return
+    sums = frames.steps.groupby("contestant")[["seconds", "flops", "baseline_flops", "computed"]].sum()
+    for own, name in zip(frames.contestants.contestant, frames.contestants.name, strict=True):
+        each = sums.loc[own]
+        told = f"128 steps in {each.seconds:.2f} s, {100 * each.computed / (128 * length):.0f} % of the rows computed, "
+        told += f"{100 * (1 - each.flops / each.baseline_flops):.0f} % of the FLOPs saved"
+        assert {name, told} <= set(words(root))
+        assert f"“{name}”: {told}; of 142 positions " in root.findtext(f"{SVG}desc", "")
+    assert root.findtext(f"{SVG}title", "").startswith("SureLock: “Every position” and “SureLock” continue “Once upon")
+    assert document["header"]["prompt"] in words(root)
+    for lane in lanes:
+        assert " ".join(lane.text.split()) in " ".join(words(root))
+
+
+def test_a_lane_that_ends_early_leaves_the_rest_empty_and_one_that_never_began_says_so() -> None:
+    document = saved("stories")
+    document["records"] = [each for each in document["records"] if each["contestant"] == "everything"][:100]
+    root = read(surelock.picture(document))
+    one, none = (group for group in root.iter(f"{SVG}g") if group.get("shape-rendering"))
+    assert (drawn(one, (142, 128))[:, 100:] == -1).all() and (drawn(one, (142, 128))[:, :100] >= 0).all()
+    assert len(none) == 0 and {"no step yet", "no longer at work"} <= set(words(root))
+    assert "“SureLock” has taken no step." in root.findtext(f"{SVG}desc", "")
+
+
+def test_it_stands_alone_and_nothing_in_it_is_markup() -> None:
+    made = surelock.picture(hostile())
+    root = read(made)
+    tags = {each.tag.removeprefix(SVG) for each in root.iter()}
+    assert tags == {"svg", "title", "desc", "style", "rect", "g", "path", "text"}
+    names = {name for each in root.iter() for name in each.attrib}
+    assert not [name for name in names if name.startswith("on") or "href" in name]
+    assert made.count("http") == 1 and "url(" not in made and "@import" not in made  # the namespace alone
+    assert not re.search("[\x00-\x1f\u202e]", made)
+    assert HOSTILE[0] in words(root) and any("\u2039202E\u203aabc" in text for text in words(root))
+    assert len(made.encode()) < MOST_BYTES
+
+
+def test_four_lanes_of_256_positions_and_steps_stay_small_whatever_they_compute() -> None:
+    """The most that can be asked of it: rows that are computed in every other step, one after the other."""
+    ids, level = ["a", "b", "c", "d"], encode_bytes(np.zeros(128, dtype=np.uint8))
+    header = saved("rules")["header"] | {"length": 256, "steps": 256, "reference": "a", "prompt_tokens": [3] * 256}
+    header["contestants"] = [{**header["contestants"][0], "id": own, "parent": None} for own in ids]
+    records = [
+        {"contestant": own, "step": step, "unmasked": [], "locked": [], "kl": level, "confidence": level}
+        | {"computed": to_runs(np.arange(256) % 2 == step % 2), "seconds": 1, "flops": 1, "baseline_flops": 2}
+        for step in range(256)
+        for own in ids
+    ]
+    made = surelock.picture({"format": FORMAT, "version": VERSION, "header": header, "pieces": {}, "records": records})
+    assert 100_000 < len(made.encode()) < MOST_BYTES
+
+
+@pytest.mark.parametrize("text", ["a few words " * 30, "漢字" * 99, "W" * 200, "a\u0301" * 300, "\n\nx\r\ny\u2028z"])
+def test_lines_hold_all_of_a_text_and_no_more_than_fits(text: str) -> None:
+    lines = wrap(text, 20, 99)
+    assert "".join(lines).replace(" ", "") == "".join(text.split()) and max(map(ems, lines)) <= 20
+    assert wrap(text, 20, 2)[:1] == lines[:1] and len(wrap(text, 20, 2)) == min(2, len(lines))
+    assert wrap(text, 20, 2)[-1].endswith("…") == (len(lines) > 2)
+    short = cut(text, 20)
+    assert ems(short) <= 20 and short.endswith("…") == (ems(" ".join(text.split())) > 20)
+
+
+def test_what_xml_cannot_hold_is_told() -> None:
+    assert shown("a\x00\u202e\uffff é👩\u200d👧") == "a\u20390000\u203a\u2039202E\u203a\u2039FFFF\u203a é👩\u200d👧"
+
+
+def test_a_run_by_itself_is_named_after_its_choices() -> None:
+    for compute in (*COMPUTE, "lock+block_cache"):
+        for unmask in UNMASK:
+            own = alone(from_flat({"compute": compute, "unmask": unmask}))
+            assert Contestant.from_plain(own.to_plain()) == own
+    assert alone(surelock.Decoder()).name == "Every position; most confident first"
+
+
+def test_decode_draws_its_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "run.svg"
+    argv = ["decode", "Tom had a <red> ball. He", "--gen-length", "8", "--device", "cpu", "--json"]
+    assert main([*argv, "--picture", str(target)]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out.splitlines()[-1])
+    root = read(target.read_text("utf-8"))
+    totals = f"{100 * result['active_ratio']:.0f} % of the rows computed, {100 * (1 - result['flops_ratio']):.0f} % of"
+    assert any(text.startswith("8 steps in ") and totals in text for text in words(root))
+    assert {"Tom had a <red> ball. He", " ".join(result["text"].split())} <= set(words(root))
+    assert f"{target}: {target.stat().st_size} bytes" in err
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [("run.png", "--picture must be a file that ends in .svg"), ("none/run.svg", "in a folder that exists")],
+)
+def test_decode_refuses_what_cannot_be_drawn_into(tmp_path: Path, capsys: Any, file: str, said: str) -> None:
+    assert main(["decode", "Once", "--model", "no/such", "--picture", str(tmp_path / file)]) == 2
+    err = capsys.readouterr().err
+    assert said in err and err.count("\n") == 1
+
+
+def test_a_race_is_recorded_as_a_picture(tmp_path: Path) -> None:
+    target = tmp_path / "race.svg"
+    record(["--prompt", "Once", "--gen-length", "4", "--device", "cpu", "--out", str(target)])
+    assert {"Every position", "SureLock"} <= set(words(read(target.read_text("utf-8"))))
+
+
+def test_half_a_character_is_refused_by_every_caller(stories: surelock.LanguageModel) -> None:
+    with pytest.raises(ValueError, match="prompt is no UTF-8 text"):
+        surelock.generate(stories, ["a \ud800"])
