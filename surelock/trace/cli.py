@@ -45,7 +45,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     own, step = alone(decoder), None
     header = make_header(lm, arguments.prompt, prompt, [own], name=Path(arguments.model).name)
     recorder = Recorder(header, lm.tokenizer) if target else None
-    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None)
+    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None, lean=True)
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)
