@@ -529,3 +529,9 @@ def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: p
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
     assert [[facts.contestant for facts in step] for step in told] == [["all", "locks", "age"]] * 12
+
+
+def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:
+    told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, errors=True)]
+    ends = len(told) - len(FIELD)
+    assert told[ends - 1 :] == [[], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])

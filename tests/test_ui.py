@@ -82,6 +82,7 @@ class FakeDecoder:
                     raise self.error
                 self.computed += 1
                 yield [{"contestant": "own", "step": step}]
+            yield []
         finally:
             self.closed += 1
 
@@ -109,12 +110,15 @@ def test_a_run_streams_numbered_messages_to_its_end() -> None:
     assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
 
 
-def test_quick_steps_are_sent_together_the_first_and_the_last_at_once() -> None:
-    """What comes after the last, the commit errors, takes seconds: nobody waits for a step so long."""
-    decoder = FakeDecoder()
-    _, run = open_run(decoder)
+@pytest.mark.parametrize("steps", [6, 4, 1])
+def test_quick_steps_are_sent_together_the_first_and_the_last_at_once(steps: int) -> None:
+    """What comes after the last, the commit errors, takes seconds: nobody waits for a step so long, whether the
+    contestants take all of their steps or end early.
+    """
+    _, run = open_run(FakeDecoder(steps))
     batches = [[message["seq"] for message in json.loads(batch)] for batch in run.stream(-1)]
-    assert batches == [[0], [1], list(range(2, 7)), [7]]
+    together = [list(range(2, steps + 1))] if steps > 1 else []
+    assert batches == [[0], [1], *together, [steps + 1]]
 
 
 @pytest.mark.usefixtures("each_step_alone")

@@ -56,8 +56,8 @@ const hidden = new WeakSet();
 export const inView = (node) => !hidden.has(node);
 export function watchView(node, f) {
   new IntersectionObserver(
-    ([{ isIntersecting }]) => {
-      if (isIntersecting) {
+    (entries) => {
+      if (entries.at(-1).isIntersecting) {
         hidden.delete(node);
         f();
       } else hidden.add(node);

@@ -33,14 +33,15 @@ export class Grid {
     this.fits = new Map(); // label -> {lines, size} for the present cell width
   }
 
-  /** Fits the canvas to its width; call when width, theme, n or `whole` (see layout) changes. ratio: pixels to a CSS pixel. */
-  resize(n, width, colours, { whole = false, ratio = this.#screen() } = {}) {
+  /** Fits the canvas to its width; call when width, theme, n, `whole` (see layout) or `most` changes. ratio: pixels to a CSS pixel. most: a canvas need not be taller, since no more is seen at once. */
+  resize(n, width, colours, { whole = false, ratio = this.#screen(), most = Infinity } = {}) {
     const box = layout(n, width, whole);
     if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
-    Object.assign(this, { n, box, ratio, colours });
-    const [w, h] = [Math.round(width * ratio), Math.round(box.rows * box.h * ratio)];
+    const tall = Math.min(most, box.rows * box.h);
+    Object.assign(this, { n, box, ratio, colours, tall, offset: 0 });
+    const [w, h] = [Math.round(width * ratio), Math.round(tall * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
-    this.canvas.style.height = `${box.rows * box.h}px`;
+    this.canvas.style.height = `${tall}px`;
     this.sprites = new Map();
     this.shades = Array.from({ length: SHADES }, (_, i) => shade(colours.scale, i / (SHADES - 1)));
     this.looks = null;
@@ -51,19 +52,26 @@ export class Grid {
     return Math.min(window.devicePixelRatio || 1, 2) * (this.canvas.currentCSSZoom ?? 1);
   }
 
+  /** How much of the cells lies above the canvas, in CSS pixels. */
+  get top() {
+    return this.offset / this.ratio;
+  }
+
+  /** The cell at a point of the canvas. */
   cellAt(x, y) {
     const column = Math.floor(x / this.box.w);
-    const row = Math.floor(y / this.box.h);
+    const row = Math.floor((y + this.top) / this.box.h);
     const cell = row * this.box.columns + column;
     return column >= 0 && column < this.box.columns && row >= 0 && cell < this.n ? cell : -1;
   }
 
+  /** Where a cell is among all cells: `top` lower than on the canvas. */
   rect(cell) {
     const { columns, w, h, gap } = this.box;
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
@@ -73,6 +81,7 @@ export class Grid {
       Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
       pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
     }
+    this.#scroll(view.top ?? 0);
     for (let cell = first; cell < end; cell++) {
       const state = states[cell];
       const tone = values ? toneOf(values[cell]) : 0;
@@ -87,16 +96,33 @@ export class Grid {
     }
   }
 
+  /** Moves what is drawn, so that only the rows that come in are drawn anew. top: how much of the cells is to lie above the canvas. */
+  #scroll(top) {
+    const { pen, canvas, box, ratio, offset: before } = this;
+    const after = Math.round(Math.max(0, Math.min(top, box.rows * box.h - this.tall)) * ratio);
+    if (after === before) return;
+    this.offset = after;
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.globalCompositeOperation = "copy";
+    pen.drawImage(canvas, 0, before - after);
+    pen.globalCompositeOperation = "source-over";
+    const rowOf = (y) => y / ratio / box.h;
+    const first = Math.ceil(rowOf(Math.max(before, after) + 1)); // of the rows that were and are on the canvas whole
+    const end = Math.floor(rowOf(Math.min(before, after) + canvas.height - 1));
+    this.looks.fill(-1, 0, first * box.columns);
+    this.looks.fill(-1, Math.max(first, end) * box.columns);
+  }
+
   /** Draws one cell anew, and nothing outside of it. */
   #cell(cell, { state, tone, text, lit, differs, pin, hovered }) {
-    const { pen, ratio, colours } = this;
+    const { pen, ratio, colours, offset } = this;
     const { columns, w, h } = this.box;
     const [x, y] = this.rect(cell);
     const column = cell % columns;
     const row = Math.floor(cell / columns);
     const edge = (size, i) => Math.round(i * size * ratio);
     const [left, top] = [edge(w, column), edge(h, row)];
-    const region = [left, top, edge(w, column + 1) - left, edge(h, row + 1) - top];
+    const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
     const edged = lit || pin >= 0 || hovered || cell < this.promptLength + columns; // may draw lines at the cell's edge
     pen.setTransform(1, 0, 0, 1, 0, 0);
     if (edged) {
@@ -107,8 +133,8 @@ export class Grid {
     }
     pen.clearRect(...region);
     const bare = lit ? "" : text; // a word stands over the glow
-    pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio));
-    pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+    pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
+    pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
     this.#glow(cell, colours.freshLock, FADE[lit >> 2]);
     this.#glow(cell, colours.fresh, FADE[lit & 3]);
     if (text !== bare) this.#label(pen, this.rect(cell), text, this.#ink(state, tone));

@@ -1,6 +1,6 @@
 // Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
 
-import { h } from "./dom.js";
+import { h, perFrame } from "./dom.js";
 import { WHOLE_TOKENS } from "./grid.js";
 
 const MODES = [
@@ -18,12 +18,14 @@ export class LongText {
       { class: "sl-speed", onchange: () => this.#choose(this.select.value) },
       MODES.map(([mode, text]) => h("option", { value: mode }, text)),
     );
+    const fit = perFrame(() => this.windowed && this.boxes[0]?.clientHeight !== this.height && this.onLayout());
+    this.observer = new ResizeObserver(fit); // a lower or higher window shows more or fewer rows
     this.node = h("label", { class: "sl-choice", hidden: true }, "Long text ", this.select);
   }
 
-  /** The box that a lane's canvas stands in. */
+  /** The box that a lane's canvas stands in. The canvas stays in sight there; a second child gives the box what it scrolls. */
   around(canvas) {
-    const box = h("div", { class: "sl-window" }, canvas);
+    const box = h("div", { class: "sl-window" }, canvas, h("div"));
     const byHand = () => this.mode === "follow" && this.#choose("hand");
     box.addEventListener("scroll", () => this.#scrolled(box), { passive: true });
     box.addEventListener("wheel", byHand, { passive: true });
@@ -36,6 +38,8 @@ export class LongText {
   load(n, boxes) {
     Object.assign(this, { boxes, long: n > WHOLE_TOKENS, step: null });
     this.node.hidden = !this.long;
+    this.observer.disconnect();
+    if (boxes.length) this.observer.observe(boxes[0]);
     for (const box of boxes) box.classList.toggle("sl-window-long", this.long && !this.whole);
   }
 
@@ -44,6 +48,16 @@ export class LongText {
   }
   get windowed() {
     return this.long && !this.whole;
+  }
+
+  /** Makes room in a box for cells that are so tall. Gives how tall a canvas has to be to fill what is seen of it. */
+  room(box, tall) {
+    const [canvas, rest] = box.children;
+    canvas.style.height = "0px";
+    rest.style.height = `${tall}px`;
+    const height = this.windowed ? Math.min(tall, box.clientHeight + 1) : tall; // it may end within a pixel
+    rest.style.height = `${tall - height}px`;
+    return height;
   }
 
   /** After the cells have got their size. */

@@ -13,7 +13,7 @@ const ROOM = [1200, 675]; // what the stage needs to show a run of 140 positions
 const CALM = 0.15; // a window moves when the action comes this close to its upper or lower edge
 
 export class Presenter {
-  /** sides() are the stage's: {lane, canvas, node}; onChange is called when the mode begins and when it ends. */
+  /** sides() are the stage's: {lane, grid, box}; onChange is called when the mode begins and when it ends. */
   constructor({ root, sides, onChange }) {
     Object.assign(this, { root, sides, onChange });
     const told = { "aria-label": "Present", title: "Present on the full screen (F)" };
@@ -78,8 +78,7 @@ export class Presenter {
     if (this.on) for (const side of this.sides()) this.#reveal(side, cell);
   }
 
-  #reveal({ grid, canvas }, cell) {
-    const view = canvas.parentElement;
+  #reveal({ grid, box: view }, cell) {
     if (!grid.box || view.classList.contains("sl-window-long")) return; // a long text's own window follows by itself
     const [, top, , height] = grid.rect(cell);
     const room = view.clientHeight;

@@ -3,15 +3,15 @@
 import { Clock } from "./clock.js";
 import { choiceText, judgements, sentence } from "./described.js";
 import { h, setText, zoomOf } from "./dom.js";
-import { Grid } from "./grid.js";
+import { Grid, layout } from "./grid.js";
 import { gridKeys } from "./keys.js";
 import { prose, writeProse } from "./prose.js";
 import { Raster } from "./raster.js";
 import { gridName } from "./spoken.js";
 
 export class Side {
-  /** stage: what a side asks of the stage it stands on, and tells it. around(canvas) gives the box that the grid is seen in. */
-  constructor(lane, index, stage, around) {
+  /** stage: what a side asks of the stage it stands on, and tells it. */
+  constructor(lane, index, stage) {
     const { trace } = stage;
     Object.assign(this, { lane, stage, labels: { count: -2 } });
     this.canvas = h("canvas", {
@@ -23,7 +23,7 @@ export class Side {
       "data-lane": lane.id,
     });
     this.grid = new Grid(this.canvas);
-    this.box = around(this.canvas);
+    this.box = stage.long.around(this.canvas);
     this.clock = new Clock(lane);
     this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
     this.text = h("p", { class: "sl-text", dir: "auto" });
@@ -98,12 +98,16 @@ export class Side {
   place(cell) {
     const [, top, , height] = this.grid.rect(cell);
     const edge = this.canvas.getBoundingClientRect().top;
-    return { top: edge + top, bottom: edge + top + height };
+    const y = edge + top - this.grid.top;
+    return { top: y, bottom: y + height };
   }
 
   resize(n, colours, how) {
     const width = this.canvas.clientWidth;
-    if (width) this.grid.resize(n, width, colours, how);
+    if (width) {
+      const { rows, h: row } = layout(n, width, how.whole);
+      this.grid.resize(n, width, colours, { ...how, most: this.stage.long.room(this.box, rows * row) });
+    }
     this.labels.count = -2; // with words, or without
   }
 
@@ -116,13 +120,18 @@ export class Side {
     this.labels = { count: t, list, tokens };
   }
 
-  /** All of it at the cursor's step. view: what the grid is told beside its own. */
-  draw(trace, step, view) {
+  /** The grid. view: what it is told beside the lane's own. */
+  drawGrid(trace, view) {
     const { lane, labels } = this;
     const { list, tokens } = labels;
     this.grid.draw({ lane, tokens, labels: list, promptLength: trace.promptLength, ...view });
+  }
+
+  /** What is beside the grid, at the cursor's step. reads: the text, too. */
+  draw(trace, step, reads) {
+    const { lane } = this;
     setText(this.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
-    if (this.details.open) this.#write(trace, step);
+    if (reads && this.details.open) this.#write(trace, step);
     this.clock.draw(trace, step);
     this.raster.moveTo(step);
   }

@@ -22,6 +22,7 @@ import { forkOf } from "./prose.js";
 import { Runs } from "./runs.js";
 import { Share } from "./share.js";
 import { Side } from "./side.js";
+import { Sight } from "./sight.js";
 import { summary } from "./spoken.js";
 import { tabs } from "./tabs.js";
 import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
@@ -63,7 +64,7 @@ export class Stage {
     };
     this.gauges = new Gauges();
     this.timeline = new Timeline({
-      onMove: (step) => this.#draw(step),
+      onMove: (step, scrubbed) => this.#draw(step, scrubbed),
       onPlaying: () => this.#announce(),
       onSeek: () => this.onView(),
       onStepPastEnd: stepLive,
@@ -98,6 +99,7 @@ export class Stage {
         : null,
     });
     this.resize = perFrame(() => this.#resize());
+    this.sight = new Sight(() => this.redraw());
     const link = source.link && ((trace) => source.link(trace, this.view));
     this.handout = new Handout({ root, trace: () => this.trace, link });
     this.lessons = new Lessons({ stage: this, ...lessons });
@@ -107,6 +109,7 @@ export class Stage {
     this.label = h("p", { class: "sl-run-label" });
     this.narrator = h("p", { class: "sl-narrator" });
     this.narratorRoom = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
+    this.narratorBox = h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom);
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
     this.colouring = new ColourBy({
       onChange: () => {
@@ -138,7 +141,7 @@ export class Stage {
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
-      h("div", { class: "sl-narrator-box" }, this.narrator, this.narratorRoom),
+      this.narratorBox,
       this.lessons.card,
       this.gauges.node,
       h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node, this.label),
@@ -156,6 +159,7 @@ export class Stage {
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     watchView(this.grids, () => this.drawRasters());
+    this.sight.watch([this.narratorBox, this.gauges.node]);
     let wide = 0;
     this.observer = new ResizeObserver(([{ contentRect }]) => {
       if (contentRect.width === wide) return; // grids know no height
@@ -235,9 +239,10 @@ export class Stage {
   lanesChanged() {
     const { trace } = this;
     setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
-    this.sides = trace.lanes.map((lane, i) => new Side(lane, i, this, (canvas) => this.long.around(canvas)));
+    this.sides = trace.lanes.map((lane, i) => new Side(lane, i, this));
     this.grids.dataset.lanes = trace.lanes.length;
     this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.sight.watch(this.sides.flatMap(({ box, details }) => [box, details]));
     this.long.load(
       trace.n,
       this.sides.map(({ box }) => box),
@@ -435,30 +440,21 @@ export class Stage {
     this.redraw();
   }
 
-  /** Everything at one step. Cheap: a canvas a lane and a few text nodes. */
-  #draw(step) {
+  /** Everything at one step, or while the cursor is dragged what is in sight. Cheap: a canvas a lane and a few text nodes. */
+  #draw(step, scrubbed = false) {
     const { trace } = this;
     if (!trace || !this.sides.length || !this.sides.every(({ grid }) => grid.box)) return;
-    const lit = !(reducedMotion() && (this.timeline.playing || this.timeline.follow));
-    for (const side of this.sides) side.label(trace, step);
-    const base = this.sides.find(({ lane }) => lane === trace.reference);
+    const { sight } = this;
+    sight.begin(scrubbed);
     const { lane: last } = this.sides.at(-1);
     this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], this.sides[0].grid);
-    for (const side of this.sides) {
-      const t = trace.reached(side.lane, step);
-      side.draw(trace, step, {
-        step: t,
-        states: this.epsilon.states(side.lane, t),
-        values: this.colouring.values(side.lane, t),
-        seen: this.long.seen(side.grid),
-        other: side === base ? null : base.labels.tokens,
-        fresh: lit,
-        hover: this.hover,
-        pins: this.pins,
-      });
-    }
-    setText(this.narrator, narrate(trace, step, this.chapters));
-    this.gauges.draw(trace, step);
+    this.#drawGrids(
+      this.sides.filter(({ box }) => sight.has(box)),
+      step,
+    );
+    for (const side of this.sides) side.draw(trace, step, sight.has(side.details));
+    if (sight.has(this.narratorBox)) setText(this.narrator, narrate(trace, step, this.chapters));
+    if (sight.has(this.gauges.node)) this.gauges.draw(trace, step);
     this.curves.moveTo(trace.reached(subject(trace), step));
     this.epsilon.moveTo(trace.reached(this.epsilon.lane ?? subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
@@ -467,6 +463,28 @@ export class Stage {
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (!this.timeline.playing) this.announceLater();
+  }
+
+  #drawGrids(sides, step) {
+    if (!sides.length) return;
+    const { trace } = this;
+    const lit = !((this.timeline.playing || this.timeline.follow) && reducedMotion());
+    const base = this.sides.find(({ lane }) => lane === trace.reference);
+    for (const side of new Set([base, ...sides])) side.label(trace, step);
+    for (const side of sides) {
+      const t = trace.reached(side.lane, step);
+      side.drawGrid(trace, {
+        step: t,
+        states: this.epsilon.states(side.lane, t),
+        values: this.colouring.values(side.lane, t),
+        seen: this.long.seen(side.grid),
+        top: this.long.windowed ? this.long.top : 0,
+        other: side === base ? null : base.labels.tokens,
+        fresh: lit,
+        hover: this.hover,
+        pins: this.pins,
+      });
+    }
   }
 
   /** To the step in which the later of the two words at a fork is written; the inspector shows both distributions. */

@@ -24,7 +24,7 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** onMove(step) draws; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
+  /** onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
   constructor({ onMove, onPlaying, onSeek, onStepPastEnd, onLive, onRace }) {
     Object.assign(this, {
       onMove,
@@ -35,6 +35,7 @@ export class Timeline {
       onRace,
       byClock: true,
       step: -1,
+      scrubbed: false,
       playing: false,
       follow: true,
       trace: null,
@@ -60,7 +61,10 @@ export class Timeline {
       value: 0,
       class: "sl-scrubber",
       "aria-label": "Step",
-      oninput: () => this.seek(Number(this.scrubber.value)),
+      oninput: () => {
+        this.scrubbed = true;
+        this.seek(Number(this.scrubber.value));
+      },
     });
     this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
     this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
@@ -281,8 +285,9 @@ export class Timeline {
   }
 
   #show() {
+    this.onMove(this.step, this.scrubbed); // first, since it may scroll: that would lay out what the labels change
+    this.scrubbed = false;
     this.#labels();
-    this.onMove(this.step);
   }
 
   #labels() {

@@ -87,9 +87,9 @@ def race(
 ) -> Iterator[list[Told]]:
     """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
 
-    top: likely tokens, too. errors: when all have ended, the commit errors of each, one at a time. judge: then what it
-    makes of their texts. The contestants take turns in going first, so that none always finds the warmer machine.
-    `seconds` excludes what observing costs.
+    top: likely tokens, too. errors: when all have ended, an empty list, and after a while the commit errors of each,
+    one at a time. judge: then what it makes of their texts. The contestants take turns in going first, so that none
+    always finds the warmer machine. `seconds` excludes what observing costs.
     Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
     check_field(contestants)
@@ -109,6 +109,8 @@ def race(
         steps = {own: next(runs[own], None) for own in ids[first:] + ids[:first]}
         told = [facts(own, step) for own in ids if (step := steps[own]) is not None]
         if not told:
+            if errors:
+                yield []
             break
         yield [*told]
         for each in told:

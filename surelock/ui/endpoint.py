@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -91,7 +92,7 @@ def _steps(
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last = {}
-    for (facts,) in decoder(job, False, commit_error):
+    for facts in chain.from_iterable(decoder(job, False, commit_error)):
         if recorder is not None:
             recorder.take([facts])
         if isinstance(facts, Errors):

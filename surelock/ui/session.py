@@ -71,7 +71,8 @@ class Run:
 
     def stream(self, after: int, most: int | None = None) -> Iterator[str]:
         """Batches of messages: what the page has missed after number ``after``, then one message per step until the run
-        pauses or ends, or ``most`` steps. The first step is sent at once, then every SEND_SECONDS what there is.
+        pauses or ends, or ``most`` steps. The first step is sent at once, then every SEND_SECONDS what there is, the
+        last at once again.
         """
         self._wanted = None
         if self.log[after + 1 :]:
@@ -81,11 +82,13 @@ class Run:
         try:
             steps, unsent, due = 0, [], 0.0
             while self.state == RUNNING and self._wanted is None and (most is None or steps < most):
-                unsent.append(self._advance())
-                steps += 1
+                message = self._advance()
+                if message is not None:
+                    unsent.append(message)
+                    steps += 1
                 if self.state == RUNNING and self._spent() > self._most_seconds:
                     unsent.append(self._end("failed", too_long(self._most_seconds)))
-                if time.monotonic() >= due or self.steps == self.recorder.header["steps"]:  # the errors take a while
+                if unsent and (message is None or time.monotonic() >= due):  # the errors take a while
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + SEND_SECONDS
             if self._wanted == ENDED and self.state == RUNNING:
@@ -136,12 +139,14 @@ class Run:
                 if self._wanted == ENDED:
                     self._end("stopped")
 
-    def _advance(self) -> str:
-        """Compute one step of each contestant and return its message; after the steps come the commit errors, and the
-        last message says how the run ended.
+    def _advance(self) -> str | None:
+        """Compute one step of each contestant and return its message; after the steps comes None, then the commit
+        errors, and the last message says how the run ended.
         """
         self.touched = time.monotonic()
         told, problem = self._next()
+        if told == []:
+            return None
         self.steps += 1
         if told is None:
             return self._end("failed" if problem else "finished", problem)

@@ -168,6 +168,7 @@ def measure_scrubbing(page: Page, n: int, lanes: int) -> dict[str, float]:
     trace = json.dumps(big_trace(n, lanes)).encode()
     page.set_input_files("#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": trace})
     page.wait_for_function(f"surelock.stage.trace.n === {n}", timeout=60_000)
+    page.evaluate("surelock.stage.root.scrollIntoView()")  # the import has left the grids out of sight
     page.wait_for_timeout(3000)
     scrubbed = page.evaluate(SCRUB)
     named = {"fps": "fps", "p95": "frame_p95_ms", "draw": "draw_ms", "requests": "requests"}

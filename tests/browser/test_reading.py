@@ -120,6 +120,82 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_a_long_texts_canvas_is_as_tall_as_what_is_seen_and_drawn_right_wherever_it_is_scrolled(
+    page: Page, app: App
+) -> None:
+    """Scrolling moves what is drawn and paints the rows that come in; painting all anew must change no pixel."""
+    visit(page, app.url)
+    open_trace(page, 510)
+    page.evaluate("surelock.stage.grids.scrollIntoView()")
+    page.wait_for_timeout(300)
+    told = page.evaluate(
+        """async () => {
+          const { stage } = surelock, found = [], tops = [];
+          const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
+          stage.pin(60);
+          for (const [step, by] of [[0, 0], [40, 57], [493, 0], [400, -130], [250, 23], [252, 0], [5, 400], [120, 0]]) {
+            stage.timeline.seek(step);
+            stage.redraw();
+            stage.sides[0].box.scrollTop += by;
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
+            const before = stage.sides.map(pixels);
+            tops.push(stage.sides[1].grid.top);
+            for (const side of stage.sides) side.grid.looks = null;
+            stage.redraw();
+            stage.sides.map(pixels).forEach((now, i) => { if (now !== before[i]) found.push([step, i]); });
+          }
+          return { found, tops };
+        }"""
+    )
+    assert told["found"] == [] and len({round(top) for top in told["tops"]}) >= 5, "it was scrolled"
+    filled = """[...document.querySelectorAll('.sl-window')].map((box) => {
+        const canvas = box.firstChild.getBoundingClientRect(), seen = box.getBoundingClientRect();
+        return [Math.abs(canvas.top - seen.top) < 1, canvas.bottom - seen.bottom];
+    })"""
+    for height in (1000, 700):  # a lower window has lower boxes
+        page.set_viewport_size({"width": 1440, "height": height})
+        page.wait_for_function(f"{filled}.every(([top, past]) => top && past >= -0.5 && past < 2)")
+    page.evaluate("surelock.stage.sides[0].box.scrollTop = 1e6")
+    page.wait_for_function("surelock.stage.sides.every(({ grid }) => grid.looks[509] >= 0)")
+    at = """([x, up]) => {
+      const { canvas, grid } = surelock.stage.sides[1], edge = canvas.getBoundingClientRect();
+      const cell = surelock.stage.trace.n - 1, [left, top] = grid.rect(cell);
+      const hits = document.elementFromPoint(edge.left + left + x, edge.top + top - grid.top + up) === canvas;
+      return hits && grid.cellAt(left + x, top - grid.top + up) === cell;
+    }"""
+    page.evaluate("surelock.stage.sides[1].canvas.scrollIntoView({ block: 'center' })")
+    assert page.evaluate(at, [10, 8]), "the last cell is where it is drawn"
+
+
+def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: App) -> None:
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.pause()")
+    page.set_viewport_size({"width": 1440, "height": 500})
+    page.evaluate("document.querySelector('.sl-tabs').scrollIntoView()")
+    page.wait_for_function("surelock.stage.sides.every(({ node }) => node.getBoundingClientRect().bottom < -110)")
+    page.wait_for_timeout(400)
+    drawn, texts = page.evaluate(
+        """async () => {
+          const { stage } = surelock, drawn = (window.drawn = []);
+          const { grid, text } = stage.sides[1], draw = grid.draw.bind(grid), texts = new Set();
+          grid.draw = (view) => { drawn.push(view.step); draw(view); };
+          for (let step = 10; step < 70; step += 2) {
+            stage.timeline.scrubber.value = step;
+            stage.timeline.scrubber.dispatchEvent(new Event("input"));
+            await new Promise(requestAnimationFrame);
+            texts.add(text.textContent);
+          }
+          return [drawn.length, texts.size];
+        }"""
+    )
+    assert drawn <= 1 and texts <= 2, "not with each step"
+    page.wait_for_function("window.drawn.at(-1) === 68")
+    wanted = "surelock.stage.trace.pieces.text([...surelock.stage.trace.lanes[0].tokens(68)].slice(16, 20)).trim()"
+    page.wait_for_function(f"surelock.stage.sides[0].text.textContent.includes({wanted})")
+    gauge = page.inner_text(".sl-gauge-locked .sl-gauge-value")
+    assert gauge == str(page.evaluate("surelock.stage.trace.lanes[1].steps[68].lockedCount"))
+
+
 def test_terms_explain_themselves(page: Page, app: App) -> None:
     visit(page, app.url)
     tip = page.locator("[role=tooltip]")
