@@ -127,7 +127,7 @@ def _cells(
 GRIDS: dict[str, list[Cell]] = {
     "stories": [
         *_cells(["page"], (0, 48), (48, 48), 16),
-        *_cells(["whole canvas"], (0, 16), (48, 16), 16),
+        *_cells(["whole canvas"], (0, 32), (48, 32), 16),
         *_cells(["greedy", "temperature 1"], (0, 8), (48, 8), 8, FEW),
         *_cells(["256 tokens"], (0, 4), (48, 8), 8, FEW),
     ],
