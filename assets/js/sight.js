@@ -1,4 +1,4 @@
-// While somebody scrubs, only what is in sight is drawn with each step; the rest follows when the scrubbing rests.
+// While the cursor moves, dragged or by itself, only what is in sight is drawn with each step; the rest follows at rest.
 
 import { inView, watchView } from "./dom.js";
 
@@ -7,7 +7,7 @@ const REST_MS = 150;
 export class Sight {
   /** redraw() draws all that is shown. */
   constructor(redraw) {
-    Object.assign(this, { redraw, scrubbing: false, timer: null });
+    Object.assign(this, { redraw, moving: false, timer: null });
   }
 
   /** The parts that are drawn apart; what comes into sight is drawn then. */
@@ -16,14 +16,14 @@ export class Sight {
   }
 
   /** Before each drawing: whether it is one of many to come. */
-  begin(scrubbing) {
-    this.scrubbing = scrubbing;
+  begin(moving) {
+    this.moving = moving;
     clearTimeout(this.timer);
-    if (scrubbing) this.timer = setTimeout(() => this.redraw(), REST_MS);
+    if (moving) this.timer = setTimeout(() => this.redraw(), REST_MS);
   }
 
   /** Whether a part has to be drawn now. */
   has(part) {
-    return !this.scrubbing || inView(part);
+    return !this.moving || inView(part);
   }
 }

@@ -64,7 +64,7 @@ export class Stage {
     };
     this.gauges = new Gauges();
     this.timeline = new Timeline({
-      onMove: (step, scrubbed) => this.#draw(step, scrubbed),
+      onMove: (step, scrubbed) => this.#draw(step, scrubbed || this.timeline.moving),
       onPlaying: () => this.#announce(),
       onSeek: () => this.onView(),
       onStepPastEnd: stepLive,
@@ -440,12 +440,12 @@ export class Stage {
     this.redraw();
   }
 
-  /** Everything at one step, or while the cursor is dragged what is in sight. Cheap: a canvas a lane and a few text nodes. */
-  #draw(step, scrubbed = false) {
+  /** Everything at one step, or while the cursor moves what is in sight. Cheap: a canvas a lane and a few text nodes. */
+  #draw(step, moving = false) {
     const { trace } = this;
     if (!trace || !this.sides.length || !this.sides.every(({ grid }) => grid.box)) return;
     const { sight } = this;
-    sight.begin(scrubbed);
+    sight.begin(moving);
     const { lane: last } = this.sides.at(-1);
     this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], this.sides[0].grid);
     this.#drawGrids(

@@ -1,5 +1,5 @@
 // Notes when the page has loaded, when the stage first moves, when Run is pressed, when the first live step is there and when
-// the run has ended.
+// the last one: what the server measures after it is told apart.
 window.seen = {};
 addEventListener("load", () => {
   seen.load = performance.now();
@@ -18,12 +18,7 @@ addEventListener(
     if (!event.target.closest("#sl-run")) return;
     seen.run = performance.now();
     watch("step", () => window.surelock.live.run?.trace.count);
-    const { root } = window.surelock.stage;
-    const ended = new MutationObserver(() => {
-      if (root.dataset.state === "running") seen.end = undefined;
-      else seen.end ??= performance.now();
-    });
-    ended.observe(root, { attributeFilter: ["data-state"] });
+    watch("end", () => window.surelock.live.run?.trace.complete);
   },
   true,
 );
