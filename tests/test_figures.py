@@ -919,7 +919,6 @@ def test_the_judges_tables_are_of_its_scores(folder: Path, stories: surelock.Lan
 # --- the table of speeds ----------------------------------------------------------------------------------------------
 
 SPEEDS = RESULTS / "bench" / "cells.jsonl"
-BEFORE = "On two cores of an AMD EPYC (Zen 5), the embedded model as it was on 20 November 2026"
 
 
 def speed_lines(measured: list[Record]) -> list[str]:
@@ -951,14 +950,21 @@ def table_rows(markdown: str) -> list[str]:
 
 
 def test_the_readmes_speeds_are_those_of_the_rows() -> None:
-    """Until rows are measured with spread and load, the table of before stands there, and says so."""
-    _, inside, _ = speeds.split(README)
-    if not SPEEDS.is_file():
-        assert words(inside).startswith(BEFORE) and "measured before spread and load were kept" in words(inside)
-        return
+    _, inside, after = speeds.split(README)
     measured = [json.loads(line) for line in SPEEDS.read_text("utf-8").splitlines()]
     assert table_rows(inside) == speed_lines(measured)
-    assert inside == speeds.render(measured) and BEFORE not in inside
+    assert inside == speeds.render(measured)
+
+    def of(name: str) -> list[float]:
+        return [record["result"][name] for record in measured]
+
+    def shares(name: str) -> str:
+        return f"{100 * min(of(name)):.0f} to {100 * max(of(name)):.0f} % of"
+
+    *first, last = [f"{ratio:.2f}x" for ratio in of("forward_speedup")]
+    assert f"its forward alone gains {', '.join(first)} and {last} on these rows" in words(after)
+    beside = f"{shares('baseline_other_share')} an unlocked step, in a locked run {shares('locked_other_share')} one"
+    assert f"All that is beside the forward takes {beside}" in words(after)
 
 
 def test_the_commands_table_is_what_these_tests_compute() -> None:
