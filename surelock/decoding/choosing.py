@@ -27,9 +27,7 @@ def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform
     if uniform is not None:
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
     logits[:, banned] = -torch.inf
-    return logits.max(
-        dim=-1
-    ).indices  # on the CPU argmax takes three times as long for the same: the first among equals
+    return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
 
 
 def _entropy(p: Tensor) -> Tensor:

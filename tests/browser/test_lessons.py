@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ def run_of(page: Page) -> Run:
 
 
 def in_unit(question: dict[str, Any], found: float) -> int | float:
-    """A number as the question asks for it."""
-    return round(100 * found) if question["unit"] == "%" else round(2 * found) / 2
+    """A number as the question asks for it; halves go up, as in JavaScript."""
+    return floor(100 * found + 0.5) if question["unit"] == "%" else floor(2 * found + 0.5) / 2
 
 
 def prediction(page: Page, question: dict[str, Any], right: bool) -> Any:
