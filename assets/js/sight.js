@@ -10,9 +10,9 @@ export class Sight {
     Object.assign(this, { redraw, moving: false, timer: null });
   }
 
-  /** The parts that are drawn apart; what comes into sight is drawn then. */
+  /** The parts that are drawn apart; what comes into sight while the cursor moves is drawn then, at rest it has been. */
   watch(parts) {
-    for (const part of parts) watchView(part, () => this.redraw());
+    for (const part of parts) watchView(part, () => this.moving && this.redraw());
   }
 
   /** Before each drawing: whether it is one of many to come. */

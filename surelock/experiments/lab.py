@@ -40,11 +40,15 @@ class Lab:
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
         return {
             "model": Path(self.lm.name).name,
-            "weights": fingerprint(self.lm),
-            "dtype": str(self.lm.network.dtype).removeprefix("torch."),
+            **weights_of(self.lm),
             "data": hashes,
             "categories": list(self.categories),
         }
+
+
+def weights_of(lm: LanguageModel) -> dict[str, str]:
+    """What every result says of the weights that it is from."""
+    return {"weights": fingerprint(lm), "dtype": str(lm.network.dtype).removeprefix("torch.")}
 
 
 def fingerprint(lm: LanguageModel) -> str:

@@ -42,9 +42,10 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
     counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
-    own, step = alone(decoder), None
-    header = make_header(lm, arguments.prompt, prompt, [own], name=Path(arguments.model).name)
-    recorder = Recorder(header, lm.tokenizer) if target else None
+    own, step, recorder = alone(decoder), None, None
+    if target:
+        header = make_header(lm, arguments.prompt, prompt, [own], name=Path(arguments.model).name)
+        recorder = Recorder(header, lm.tokenizer)
     steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None, lean=True)
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:

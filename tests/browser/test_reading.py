@@ -196,6 +196,33 @@ def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: 
     assert gauge == str(page.evaluate("surelock.stage.trace.lanes[1].steps[68].lockedCount"))
 
 
+def test_what_is_out_of_sight_follows_when_a_replay_rests(page: Page, app: App) -> None:
+    """While it plays, texts that nobody sees are not written with each step."""
+    visit(page, app.url)
+    page.evaluate("surelock.stage.timeline.pause()")
+    page.set_viewport_size({"width": 1440, "height": 500})
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_function("surelock.stage.sides.every(({ details }) => details.getBoundingClientRect().top > 650)")
+    page.wait_for_timeout(400)
+    before, steps, texts = page.evaluate(
+        """async () => {
+          const { timeline, sides } = surelock.stage, steps = new Set(), texts = new Set();
+          timeline.seek(10);
+          const before = sides[0].text.textContent;
+          timeline.play();
+          while (timeline.step < 60) {
+            await new Promise(requestAnimationFrame);
+            steps.add(timeline.step);
+            texts.add(sides[0].text.textContent);
+          }
+          timeline.pause();
+          return [before, steps.size, texts.size];
+        }"""
+    )
+    assert steps > 20 and texts <= 3, "written before it, and when a busy machine lets it rest"
+    page.wait_for_function(f"surelock.stage.sides[0].text.textContent !== {json.dumps(before)}")
+
+
 def test_terms_explain_themselves(page: Page, app: App) -> None:
     visit(page, app.url)
     tip = page.locator("[role=tooltip]")

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from surelock.decoding.settings import DecodeSettings
-from surelock.experiments.lab import fingerprint
+from surelock.experiments.lab import weights_of
 from surelock.experiments.machine import machine
 from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
@@ -98,12 +98,7 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
 
 def setup_of(lm: LanguageModel) -> dict[str, Any]:
     """What every benchmark says of its model and its machine."""
-    return {
-        "model": lm.name,
-        "weights": fingerprint(lm),
-        "dtype": str(lm.network.dtype).removeprefix("torch."),
-        **machine(lm.device),
-    }
+    return {"model": lm.name, **weights_of(lm), **machine(lm.device)}
 
 
 def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> dict[str, Any]:
