@@ -302,6 +302,18 @@ def test_a_lean_run_is_the_same_run(lm: LanguageModel, name: str) -> None:
     assert (made[True] == made[False]) == every, made
 
 
+@pytest.mark.parametrize("scale", [0.0, 1.5])
+def test_a_lean_run_keeps_the_same_logits(lm: LanguageModel, scale: float) -> None:
+    """With guidance, too, where a row is read in both passes."""
+    settings = DecodeSettings(gen_length=GEN, block_length=4, cfg_scale=scale)
+    told = {"compute": LockRule(epsilon=5e-2), "keep_logits": True}
+    whole, lean = (surelock.decode(lm, PROMPTS, settings, **told, lean=lean) for lean in (False, True))
+    for a, b in zip(whole, lean, strict=True):
+        assert same(a, b, but=("seconds", "kl", "confidence", "commit_logits"))
+        assert a.commit_logits is not None and b.commit_logits is not None
+        torch.testing.assert_close(b.commit_logits, a.commit_logits, rtol=0, atol=1e-12)
+
+
 def test_what_looks_closer_is_never_lean(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=GEN)
     for told in ({"observe": True}, {"top_k": 2}, {"events": [Event(1, "lock", 0)]}):

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -149,8 +150,11 @@ class Packed:
         sequences: Sequence[Sequence[int]],
         positions: Sequence[Sequence[int]] | None = None,
         written: list[int] | None = None,
+        read: Sequence[Sequence[int]] | None = None,
     ) -> list[Tensor]:
-        """Logits of the chosen positions (default: all) of each sequence; written: rows that write, default all."""
+        """Logits of the chosen positions (default: all) of each sequence; written: rows that write, default all; read:
+        of each sequence's chosen positions, by their order, those that are read, default all.
+        """
         positions = positions or [range(n) for n in self.lengths]
         starts = [sum(self.lengths[:b]) for b in range(len(self.lengths))]
         rows = Rows(
@@ -159,10 +163,19 @@ class Packed:
             [len(chosen) for chosen in positions],
             self.lengths,
             None if written is None else torch.tensor(written, dtype=torch.int64),
+            *self._read(positions, read),
         )
         tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
         logits = self.network.logits(self.network.forward_rows(tokens, rows, self.cache))
-        return list(logits.split(rows.counts))
+        return list(logits.split(rows.read_counts))
+
+    @staticmethod
+    def _read(positions: Sequence[Sequence[int]], read: Sequence[Sequence[int]] | None) -> tuple:
+        if read is None:
+            return ()
+        starts = accumulate((len(chosen) for chosen in positions), initial=0)
+        rows = [start + i for start, chosen in zip(starts, read, strict=False) for i in chosen]
+        return torch.tensor(rows), [len(chosen) for chosen in read]
 
 
 @pytest.fixture(params=sorted(LAYOUTS))
@@ -191,6 +204,28 @@ def test_both_forwards_equal_the_dense_layout(layout) -> None:
         assert_near(part, dense(ids))
     for ids, part in zip(PROMPTS, ragged, strict=True):
         assert_near(part, dense(ids))
+
+
+@pytest.mark.parametrize("read", [[[2, 5], [0, 1, 2, 3, 4, 5, 6, 7], [7]], [[0], [3], [6]], [[], [4], []]])
+def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(layout, read: list[list[int]]) -> None:
+    """The rows that are read have the same logits, alone or not; what the others leave behind is the same."""
+    network, _ = layout
+    before, after = torch.randint(1, 37, (2, 3, 8), generator=torch.Generator().manual_seed(0)).tolist()
+    whole, part = Packed(network, [8, 8, 8]), Packed(network, [8, 8, 8])
+    seen: list[int] = []
+    hook = network.layers[-1].ff_norm.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    for sequences in (before, after):
+        expected, found = whole.run(sequences), part.run(sequences, read=read)
+        for b, chosen in enumerate(read):
+            assert_near(found[b], expected[b][chosen])
+    hook.remove()
+    assert seen == [24, 24 if network.config.shifted else sum(map(len, read))] * 2
+    for mine, theirs in ((part.cache.keys, whole.cache.keys), (part.cache.values, whole.cache.values)):
+        for a, b in zip(mine, theirs, strict=True):
+            assert_near(a, b)
+    changed = [[4, *ids[1:]] for ids in after]
+    for a, b in zip(part.run(changed, [[0], [0], [0]]), whole.run(changed, [[0], [0], [0]]), strict=True):
+        assert_near(a, b)
 
 
 def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:

@@ -93,6 +93,10 @@ class Canvas:
         edges = np.searchsorted(slots, np.append(self.starts, self.total))
         return [slice(a, b) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
 
+    def counts(self, slots: NDArray[np.int64]) -> list[int]:
+        """How many of ascending `slots` each sequence has."""
+        return [part.stop - part.start for part in self.split(slots)]
+
     def mark(self, slots: NDArray[np.int64]) -> NDArray[np.bool_]:
         """[total] bool, true at `slots`."""
         marked = np.zeros(self.total, dtype=bool)

@@ -166,7 +166,8 @@ class _Run:
         )
         self.cache = network.make_cache(canvas.total * self.passes)
         self.top_k, self.keep_logits, self.lean = top_k, keep_logits, lean
-        self.hidden = torch.empty(0)  # of the step's rows: [passes, R, d_model]
+        self.read: Slots = np.empty(0, dtype=np.int64)  # of the step's rows those whose outcome somebody wants: [K]
+        self.hidden = torch.empty(0)  # theirs: [passes, K, d_model]
 
     def steps(self) -> Iterator[Step]:
         for t in range(self.settings.total_steps):
@@ -226,19 +227,19 @@ class _Run:
     @torch.inference_mode()
     def _forward(self, rows: StepRows) -> Reading:
         """The packed forward of both passes, and what the posteriors say."""
-        network, state, count = self.lm.network, self.state, len(rows.slots)
+        network, state = self.lm.network, self.state
         visible = rows.slots[~(rows.probed | self.canvas.masked[rows.slots])]
         draws = self.policy.scores == "noise"
         noise = BatchNoise(self.canvas, self.schedule, self.settings, state.step, self.lm, draws)
         which = rows.needed if self.lean else None
         read = rows if which is None else rows.part(which)
         repeats = self.chooser.repeats(state, read)
-        if count:
-            self.hidden = network.forward_rows(*self._pack(rows), self.cache).unflatten(0, (self.passes, count))
+        self.read = read.slots
+        if len(rows.slots):
+            self.hidden = network.forward_rows(*self._pack(rows), self.cache).unflatten(0, (self.passes, -1))
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
-            chunk = slice(start, stop)
-            return self._logits(chunk if which is None else torch.from_numpy(which[chunk]).to(self.hidden.device), out)
+            return self._logits(slice(start, stop), out)
 
         def choose(z: Tensor, p: Tensor, start: int) -> Tensor:
             return self.chooser.choose(z, p, start, read, repeats, noise)
@@ -261,20 +262,22 @@ class _Run:
         return z
 
     @torch.inference_mode()
-    def _commit_logits(self, rows: StepRows, unmasked: Slots) -> Tensor | None:
+    def _commit_logits(self, unmasked: Slots) -> Tensor | None:
         """What the tokens of this step were chosen by."""
         if not self.keep_logits:
             return None
-        network, known = self.lm.network, np.isin(unmasked, rows.slots)  # a `Replay` may commit what was not computed
+        network, known = self.lm.network, np.isin(unmasked, self.read)  # a `Replay` may commit what was not computed
         found = torch.full((len(unmasked), network.config.vocab_size), torch.nan, dtype=network.dtype)
         if known.any():
             with self.watch.excluded():
-                at = torch.from_numpy(np.searchsorted(rows.slots, unmasked[known])).to(self.hidden.device)
+                at = torch.from_numpy(np.searchsorted(self.read, unmasked[known])).to(self.hidden.device)
                 found[torch.from_numpy(known)] = self._logits(at).cpu()
         return found
 
     def _pack(self, rows: StepRows) -> tuple[Tensor, Rows]:
-        """Tokens and places of the rows; with guidance a second time, behind, with every prompt token masked."""
+        """Tokens and places of the rows, and which of them are read; with guidance a second time, behind, with every
+        prompt token masked.
+        """
         canvas, device = self.canvas, self.lm.device
         tokens = [canvas.tokens[rows.slots]]
         if self.guided:
@@ -282,12 +285,16 @@ class _Run:
         offsets = canvas.total * np.arange(self.passes)[:, None]
         written = np.flatnonzero(np.tile(~rows.probed, self.passes)) if rows.probed.any() else None
         upload = (np.tile(canvas.position[rows.slots], self.passes), (rows.slots + offsets).ravel())
-        counts = [part.stop - part.start for part in canvas.split(rows.slots)]
+        read = None
+        if 0 < len(self.read) < len(rows.slots):
+            read = np.searchsorted(rows.slots, self.read) + len(rows.slots) * np.arange(self.passes)[:, None]
         return torch.from_numpy(np.concatenate(tokens)).to(device), Rows(
             *(torch.from_numpy(array).to(device) for array in upload),
-            counts=counts * self.passes,
+            counts=canvas.counts(rows.slots) * self.passes,
             lengths=canvas.lengths.tolist() * self.passes,
             written=None if written is None else torch.from_numpy(written).to(device),
+            read=None if read is None else torch.from_numpy(read.ravel()).to(device),
+            read_counts=None if read is None else canvas.counts(self.read) * self.passes,
         )
 
     def _unmask(self, rows: StepRows, reading: Reading) -> Slots:
@@ -358,7 +365,7 @@ class _Run:
             confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
             top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,
             top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if self.top_k else None,
-            commit_logits=self._commit_logits(rows, unmasked),
+            commit_logits=self._commit_logits(unmasked),
             flops=torch.from_numpy(flops),
             baseline_flops=torch.from_numpy(full),
             seconds=seconds,

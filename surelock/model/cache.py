@@ -19,7 +19,8 @@ class Rows:
 
     positions [R] int64: each row's position in its own sequence. slots [R] int64: its place on the flat axis.
     counts: rows of each sequence. lengths: slots of each sequence. written [W] int64: which of the R rows write their
-    keys and values, None for all (a probed row reads the cache but leaves it as it is).
+    keys and values, None for all (a probed row reads the cache but leaves it as it is). read [K] int64, ascending:
+    which of the R rows somebody wants the outcome of, None for all; read_counts: how many of each sequence.
     """
 
     def __init__(
@@ -29,13 +30,16 @@ class Rows:
         counts: Sequence[int],
         lengths: Sequence[int],
         written: Tensor | None = None,
+        read: Tensor | None = None,
+        read_counts: Sequence[int] | None = None,
     ) -> None:
         self.positions = positions
         self.slots = slots
         self.counts = list(counts)
         self.lengths = list(lengths)
         self.written = written
-        self.uniform = len(set(self.counts)) == 1 and len(set(self.lengths)) == 1
+        self.read = read
+        self.read_counts = self.counts if read_counts is None else list(read_counts)
         self._targets: dict[torch.device, tuple[Tensor | None, Tensor]] = {}
 
     def targets(self, device: torch.device) -> tuple[Tensor | None, Tensor]:
@@ -62,9 +66,9 @@ class KVCache:
         self._hidden: Tensor | None = None
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [R, n_heads, head_size] -> the same shape.
+        """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [Q, n_heads, head_size] -> the same shape.
 
-        Every row sees all slots of its own sequence, and no other.
+        q is of all rows, or of those that are read. Every row sees all slots of its own sequence, and no other.
         """
         keys, values = self.keys[layer], self.values[layer]
         written, slots = rows.targets(keys.device)
@@ -72,9 +76,10 @@ class KVCache:
             k, v = k[written], v[written]
         keys.index_copy_(0, slots, k)
         values.index_copy_(0, slots, v)
-        if rows.uniform:
+        counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
+        if len(set(counts)) == 1 and len(set(rows.lengths)) == 1:
             return self._attend_batch(q, keys, values, len(rows.lengths))
-        parts = zip(q.split(rows.counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
+        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
         return torch.cat([self._attend_batch(*part, 1) for part in parts if len(part[0])])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:

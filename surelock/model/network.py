@@ -169,10 +169,11 @@ class Network(nn.Module):
     def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
         """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
 
-        tokens [R] int64 -> what the rows' logits come from [R, d_model]: their hidden states after the last norm, or,
-        in a shifted network, those that the cache has of the positions before them. In each layer the rows' keys and
-        values are written into `cache` at the rows' own slots (rows that only probe write nothing), and each row
-        attends to all positions of its own sequence.
+        tokens [R] int64 -> what the logits of the rows that are read come from [K, d_model]: their hidden states after
+        the last norm, or, in a shifted network, those that the cache has of the positions before them. In each layer
+        the rows' keys and values are written into `cache` at the rows' own slots (rows that only probe write nothing),
+        and each row attends to all positions of its own sequence. Of rows that are not read the last block computes
+        little more than that.
         """
 
         def rotary(device: torch.device) -> Rotary:
@@ -180,8 +181,17 @@ class Network(nn.Module):
             positions = rows.positions.to(device)
             return cos[positions], sin[positions]
 
-        hidden = self._run(tokens, rotary, lambda layer: lambda q, k, v: cache.attend(layer, rows, q, k, v))
-        return cache.before(rows, hidden) if self.config.shifted else hidden
+        def pick(x: Tensor) -> Tensor:
+            assert rows.read is not None
+            return x[rows.read.to(x.device)]
+
+        def attend(layer: int) -> Attend:
+            return lambda q, k, v: cache.attend(layer, rows, q, k, v)
+
+        if not self.config.shifted:
+            return self._run(tokens, rotary, attend, None if rows.read is None else pick)
+        hidden = cache.before(rows, self._run(tokens, rotary, attend))
+        return hidden if rows.read is None else pick(hidden)
 
     def make_cache(self, slots: int) -> KVCache:
         """An empty key/value cache of `slots` positions, each layer's on its own device."""
