@@ -24,8 +24,9 @@ from surelock.experiments.cli import NAMES
 from surelock.experiments.faults import Faults, find_faults
 from surelock.experiments.grid import DEFAULTS, grid
 from surelock.experiments.judge_files import write_judge_files
-from surelock.experiments.lab import Lab, decode_cell, decoder_of
+from surelock.experiments.lab import Lab, decode_cell, decoder_of, fingerprint
 from surelock.experiments.prompts import Prompt, load_prompts, mt_bench_questions, read_records, wikitext_records
+from surelock.experiments.runner import key_of
 from surelock.experiments.text_quality import equal, repeated
 from surelock.model.bound import conditional_bound
 from surelock.training.evaluate import evaluate
@@ -73,6 +74,30 @@ def test_human_eval_gives_the_prompts_as_they_are(stories):
 def test_openings_ship_and_other_prompts_follow_the_first(stories):
     first, rest = (load_prompts(stories, DEFAULTS | {"prompts": 32, "skip": skip}, {}) for skip in (0, 64))
     assert len({prompt.text for prompt in first + rest}) == 64
+
+
+def test_a_cell_without_prompts_is_refused(stories):
+    """Categories may have fewer prompts than a cell asks for, but not none."""
+    with pytest.raises(ValueError, match="openings has only 0 prompts of coding after the first 9999, 4 are needed"):
+        load_prompts(stories, DEFAULTS | {"prompts": 4, "skip": 9999}, {}, ["coding"])
+
+
+def test_a_cell_depends_on_its_own_data_alone():
+    cells = [DEFAULTS | {"source": source} for source in ("wikitext", "mt_bench_subset", "humaneval")]
+    setup = {"model": "m", "data": {"wikitext": "a", "mt_bench": "b", "humaneval": "c"}, "categories": []}
+    fewer = setup | {"data": {"wikitext": "a"}, "categories": ["coding"]}
+    assert [key_of(setup, cell) == key_of(fewer, cell) for cell in cells] == [True, False, False]
+    assert key_of(setup, cells[1]) != key_of(setup | {"categories": ["coding"]}, cells[1])
+    assert key_of(setup, cells[2]) == key_of(setup | {"categories": ["coding"]}, cells[2])
+
+
+def test_a_fingerprint_sees_every_tensor(lm):
+    told = {fingerprint(lm)}
+    for name, _ in lm.network.named_parameters():
+        network = copy.deepcopy(lm.network)
+        network.get_parameter(name).data.view(-1)[0] += 1
+        told.add(fingerprint(replace(lm, network=network)))
+    assert len(told) == 1 + len(list(lm.network.parameters()))
 
 
 def test_every_experiment_has_a_grid_for_each_preset():
@@ -193,6 +218,7 @@ def test_the_arenas_table_is_paired_with_every_position():
 
     def runs(steps, rows, seconds, faults):
         sizes = {"steps": [steps] * 2, "rows": [rows] * 2, "flops": [10.0 * rows] * 2, "tokens": [8] * 2}
+        sizes["error"] = [0.0, 1 - rows / 100]
         return sizes | {"seconds": seconds, "texts": ["a"] * 2, "faults": faults}
 
     def record(seconds, faults):
@@ -203,6 +229,8 @@ def test_the_arenas_table_is_paired_with_every_position():
     first, mine = frame.loc["Every position"], frame.loc["Mine"]
     assert (first.speed, first.speed_se, first.rows, first.clean_change) == (1, 0, 1, 0)
     assert (mine.steps, mine.rows, mine.flops, mine.tokens_per_s) == (4, 0.3, 0.3, 8.0)
+    assert (first.error, first.error_se) == (0, 0)
+    assert (mine.error, mine.error_se) == pytest.approx((0.35, 0.35 / math.sqrt(3)))  # of four: 0, .7, 0, .7
     assert (mine.speed, mine.speed_se) == (2, 0)  # each opening was twice as fast, though they differ
     assert (mine.clean, mine.again, mine.clean_change) == (0.5, 0.5, -0.5)
     assert mine.clean_change_se == pytest.approx(mine.clean_se) == pytest.approx(math.sqrt(0.25 / 3))

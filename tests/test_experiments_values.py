@@ -244,6 +244,9 @@ def test_tables_of_comparisons_begin_with_what_was_varied(
 def test_estimates_beside_the_jackknife() -> None:
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(math.sqrt(2 * 1.5**2 / (3 * 2)))
+    alone = estimates.mean([None, 3.0, None])
+    assert alone.value == 3 and math.isnan(alone.error)
+    assert math.isnan(estimates.difference(alone, estimates.mean([1.0, 2.0, 3.0])).error)
     rng = np.random.default_rng(1)
     under = rng.integers(80, 120, 400).astype(float)
     over = under * rng.normal(0.5, 0.1, 400)

@@ -16,21 +16,24 @@ from surelock.decoding.ends import text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.presets import PRESETS, Preset
 from surelock.decoding.totals import TotalsCounter
-from surelock.experiments import estimates, judged
+from surelock.experiments import estimates, frontier, judged
 from surelock.experiments.faults import clean, count_faults, shares
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.machine import device_name
 from surelock.experiments.prompts import Prompt
 from surelock.experiments.runner import Record
-from surelock.experiments.timing import Clock
+from surelock.quality.commit_error import Shadow
 
 TITLE = "The arena: any decoders on the same openings"
 NOTE = """\
-rows, flops: share of what computing every position in every step costs, one token a step. speed: ratio of the total
-times, its error over openings; contestants take turns in going first. clean, again, strangers, stuck: shares of the
-continuations as in `sampler`, with their standard errors; clean_change: paired with the first contestant's. The table
-compares every row with the first: with so many, one or two differences of two standard errors are chance."""
+rows, flops: share of what computing every position in every step costs, one token a step, by the paper's count (which
+knows no rows that nobody reads). speed: ratio of the total times of the steps, its error over openings; contestants
+take turns in going first, and make posteriors only of what they decide by, as `generate` does. error: commit error,
+KL(shadow || run) in nats, of every other step, the mean over openings with its standard error; it knows nothing of
+writing many tokens at once. clean, again, strangers, stuck: shares of the continuations as in `sampler`, with their
+standard errors; clean_change: paired with the first contestant's. The table compares every row with the first:
+with so many, one or two differences of two standard errors are chance."""
 
 _EVERY = "Every position"
 _FAST_DLLM = {"unmask": "threshold", "compute": "block_cache"}
@@ -87,11 +90,13 @@ GRIDS: dict[str, list[Cell]] = {
 
 
 def measure(lab: Lab, cell: Cell) -> Record:
-    """Each contestant's steps, rows, FLOPs, seconds, text and faults for each of the cell's openings, in order."""
+    """Each contestant's steps, rows, FLOPs, seconds, commit error, text and faults for each of the cell's openings, in
+    order.
+    """
     field = {name: Decoder.from_plain(plain) for name, plain in cell["contestants"].items()}
     prompts, names = lab.prompts(cell), list(field)
     for name in names:  # what a first call costs is not the contestant's
-        next(decode(lab.lm, [prompts[0].ids], **field[name].keywords()))
+        next(decode(lab.lm, [prompts[0].ids], **field[name].keywords(), keep_logits=True, lean=True))
     told: dict[str, list[Record]] = {name: [] for name in names}
     for number, prompt in enumerate(prompts, start=cell["skip"]):
         first = number % len(names)
@@ -107,13 +112,12 @@ def measure(lab: Lab, cell: Cell) -> Record:
 
 def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
     lm, settings = lab.lm, replace(decoder.settings, seed=seed)
-    counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id)
-    clock = Clock(lm.device)
-    clock.mark()
-    last = None
-    for last in decode(lm, [prompt.ids], **replace(decoder, settings=settings).keywords()):
+    counter, shadow = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id), Shadow(lm, settings)
+    run, last = replace(decoder, settings=settings).keywords(), None
+    for last in decode(lm, [prompt.ids], **run, keep_logits=True, lean=True):
         counter.add(last)
-    clock.mark()
+        if last.index % frontier.LOOKED_AT == 0:
+            shadow.add(last)
     assert last is not None
     totals = counter.totals()
     generated = last.tokens[0, -settings.gen_length :].tolist()
@@ -121,7 +125,8 @@ def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
         "steps": totals.steps,
         "rows": int(counter.rows().computed.sum()),
         "flops": totals.flops,
-        "seconds": clock.seconds()[0],
+        "seconds": totals.seconds,
+        "error": float(shadow.result().error.mean()),
         "tokens": totals.tokens,
         "texts": text_of(lm, generated),
     }
@@ -147,6 +152,8 @@ def table(records: list[Record]) -> pd.DataFrame:
             "speed": speed.value,
             "speed_se": speed.error,
         }
+        error = estimates.mean(own["error"])
+        row |= {"error": error.value, "error_se": error.error}
         row |= shares(own["faults"])
         change = estimates.difference(*(estimates.mean(clean(each["faults"])) for each in (own, every)))
         rows.append(row | {"clean_change": change.value, "clean_change_se": change.error})

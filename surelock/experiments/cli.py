@@ -93,7 +93,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     cells = with_data(experiment.GRIDS["quick" if arguments.quick else arguments.preset], data)
     lm = load(arguments.model, device=arguments.device or processes.device, dtype=told_dtype(arguments))
     lab = Lab(lm, data, arguments.category)
-    for cell in {cell["source"]: cell for cell in cells}.values():
+    for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
     judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
     directory, setup = arguments.out / arguments.name, lab.setup()

@@ -18,12 +18,14 @@ class Estimate(NamedTuple):
 
 
 def mean(values: Sequence[float | None] | NDArray[np.float64]) -> Estimate:
-    """The mean; prompts without a value (None) do not count."""
+    """The mean; prompts without a value (None) do not count. The error of a single value is NaN."""
     x = np.asarray(values, dtype=float)
     present = ~np.isnan(x)
     if not present.any():
         return Estimate(np.nan, np.nan, np.zeros(len(x)))
     value = float(x[present].mean())
+    if present.sum() == 1:
+        return _estimate(value, np.where(present, np.nan, 0.0))
     return _estimate(value, np.where(present, (x - value) * len(x) / present.sum(), 0.0))
 
 

@@ -46,12 +46,15 @@ TARGETS = (0.52, 0.56, 0.60, 0.65)
 _PAPER, _AGE, _CHANCE, _EVERY = "the paper's rule", "by age", "by chance", "every position"
 _OTHERS = {"paper": _PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
-_LOOKED_AT = 2  # of so many steps the shadow looks at one
+LOOKED_AT = 2  # of so many steps the shadow looks at one
 
 
 @dataclass(frozen=True, slots=True)
 class LockByChance(LockingRule):
-    """A control of this experiment: each candidate locks with the same probability in each step."""
+    """A control of this experiment: each candidate locks with the same probability in each step.
+
+    Drawn by step and slot: every batch of the same lengths draws the same, another one does not.
+    """
 
     kind: ClassVar[str] = "chance"
 
@@ -88,7 +91,7 @@ RULES: dict[str, list[Record]] = {
 #: What is compared away from the page's settings: rule -> its thresholds.
 FEW: dict[str, list[Record]] = {
     _EVERY: RULES[_EVERY],
-    _PAPER: _lock(epsilon=[5e-5, 5e-4, 5e-2], percentile=20.0, visible_steps=0),
+    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-2], percentile=20.0, visible_steps=0),
     _AGE: [{"kind": "age", "steps": steps} for steps in (24, 12, 8)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
@@ -127,7 +130,7 @@ def _cells(
 GRIDS: dict[str, list[Cell]] = {
     "stories": [
         *_cells(["page"], (0, 48), (48, 48), 16),
-        *_cells(["whole canvas"], (0, 32), (48, 32), 16),
+        *_cells(["whole canvas"], (0, 48), (48, 48), 16),
         *_cells(["greedy", "temperature 1"], (0, 8), (48, 8), 8, FEW),
         *_cells(["256 tokens"], (0, 4), (48, 8), 8, FEW),
     ],
@@ -176,7 +179,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
     shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
     for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report):
         rows += (step.computed.sum(dim=1) + step.probed.sum(dim=1)).numpy()
-        if report and step.index % _LOOKED_AT == 0:
+        if report and step.index % LOOKED_AT == 0:
             shadow.add(step)
     assert step is not None
     length = decoder.settings.gen_length

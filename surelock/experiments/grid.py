@@ -7,6 +7,12 @@ from typing import Any
 
 Cell = dict[str, Any]
 
+
+def file_of(source: str) -> str:
+    """The name of a source's data: both MT-Bench sources read the same file."""
+    return "mt_bench" if source == "mt_bench_subset" else source
+
+
 #: What a grid does not name. epsilon None is the baseline; seed: of the first prompt, the next has the next.
 DEFAULTS: Cell = {
     "source": "openings",

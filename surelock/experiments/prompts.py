@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from surelock.experiments.grid import Cell
+from surelock.experiments.grid import Cell, file_of
 from surelock.model.language_model import LanguageModel
 
 OPENINGS = Path(__file__).with_name("openings.txt")
@@ -37,18 +37,20 @@ class Prompt(NamedTuple):
 def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path], categories: Sequence[str] = ()) -> list[Prompt]:
     """The first cell["prompts"] prompts of cell["source"], after cell["skip"] others.
 
-    Raises ValueError when the source's file is not given, cannot be read, or holds too few.
+    With categories there may be fewer. Raises ValueError when the source's file is not given, cannot be read, or holds
+    too few, or none.
     """
     source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
     prompts = _SOURCES[source](lm, data_file(source, data), categories)[skip : skip + count]
-    if len(prompts) < count and not categories:
-        raise ValueError(f"{source} has only {len(prompts)} prompts after the first {skip}, {count} are needed")
+    if not prompts or (len(prompts) < count and not categories):
+        chosen = f" of {', '.join(categories)}" if categories else ""
+        raise ValueError(f"{source} has only {len(prompts)} prompts{chosen} after the first {skip}, {count} are needed")
     return prompts
 
 
 def data_file(source: str, data: dict[str, Path]) -> Path | None:
-    """The file given for a source; both MT-Bench sources read the same one."""
-    name = "mt_bench" if source == "mt_bench_subset" else source
+    """The file given for a source."""
+    name = file_of(source)
     if name not in data and source in FILES:
         raise ValueError(f"--data {name}=FILE is needed: {FILES[source]}")
     return data.get(name)

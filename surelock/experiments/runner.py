@@ -15,17 +15,22 @@ from typing import Any
 
 from tqdm import tqdm
 
-from surelock.experiments.grid import Cell
+from surelock.experiments.grid import Cell, file_of
 
 Record = dict[str, Any]
 
 
 def key_of(setup: Record, cell: Cell) -> str:
-    """What makes two cells the same: their settings, and the setup (model, data) they ran with.
+    """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
 
-    The setup of older records names a judge. What was decoded never depended on it.
+    That is the data of their own source. The setup of older records names a judge, on which no decoding ever depended.
     """
-    return json.dumps([{name: value for name, value in setup.items() if name != "judge"}, cell], sort_keys=True)
+    own = {name: value for name, value in setup.items() if name != "judge"}
+    if "source" in cell and "data" in own:
+        file = file_of(cell["source"])
+        own["data"] = own["data"].get(file)
+        own["categories"] = own.get("categories") if file == "mt_bench" else []
+    return json.dumps([own, cell], sort_keys=True)
 
 
 def finished(directory: Path) -> dict[str, Record]:
@@ -113,7 +118,8 @@ def _size_of_whole_lines(file: Path) -> int:
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
-    """The finished cells in the grid's order, in one file; the records of other setups stay before them.
+    """The finished cells in the grid's order, in one file; the records of other setups and former grids stay
+    before them.
 
     Raises ValueError when a cell is missing.
     """
