@@ -388,7 +388,7 @@ class Run:
         self.still = [0] * self.n  # KLASS: passes in a row with a small KL
         self.last_computed, self.last_kl = [-1] * self.n, [math.inf] * self.n  # for selection
         self.last_confidence = [0.0] * self.n
-        self.read: list[int] | None = None  # the tokens that the budget's last step read
+        self.read, self.budget_at = list(self.tokens), -2  # the tokens that the budget's last step read, and that step
         self.owing = [0.0] * self.n  # for the budget
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
         self.blocks = plan.gen_length // plan.block_length
@@ -489,7 +489,9 @@ class Run:
     def budgeted(self, t: int, active: set[int], share: float) -> set[int]:
         """ceil(share N) rows: those whose token is new to them, up to a third of confident masks, the largest debts."""
         read_before, self.read = self.read, list(self.tokens)
-        if read_before is None:
+        last, self.budget_at = self.budget_at, t
+        if last != t - 1:
+            self.owing = [0.0] * self.n
             return active
         for i in range(self.n):
             if self.last_computed[i] == t - 1:

@@ -11,6 +11,8 @@ from conftest import TINY
 
 import surelock
 from surelock import (
+    BlockCache,
+    BudgetRule,
     DecodeSettings,
     Event,
     Everything,
@@ -52,6 +54,7 @@ def where(flags: torch.Tensor) -> list[int]:
         ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
         ({"step": 1, "kind": "rule", "position": 3, "compute": LOCKING}, "event position is given, but to 'rule'"),
         ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
+        ({"step": 1, "kind": "rule", "sequence": 1, "compute": LOCKING}, "event sequence is given, but a rule holds"),
         ({"step": 1, "kind": "jump", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
     ],
 )
@@ -158,6 +161,14 @@ def test_another_rule_from_here_on(lm: LanguageModel) -> None:
     assert where(back[-1].locked) == where(back[6].locked)  # locks that exist stay
     fewer = run(lm, Event(5, "rule", compute=SelectRule(0.5)))
     assert [int(step.computed.sum()) for step in fewer] == [N] * 5 + [8] * (GEN - 6) + [int(fewer[-1].computed.sum())]
+
+
+def test_a_budget_that_comes_back_begins_anew(lm: LanguageModel) -> None:
+    """What others computed meanwhile is not known to it: its first step computes all again."""
+    budget = BudgetRule(0.4)
+    rules = [Event(2, "rule", compute=budget), Event(4, "rule", compute=BlockCache()), Event(6, "rule", compute=budget)]
+    steps = run(lm, *rules)
+    assert [int(step.computed.sum()) for step in steps[2:8]] == [N, 6, GEN, GEN, N, 6]
 
 
 @pytest.mark.parametrize("compute", [Everything(), LOCKING, LOCKING & SelectRule(0.6)], ids=lambda rule: rule.kinds)

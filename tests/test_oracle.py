@@ -466,7 +466,8 @@ def cases(draw: st.DrawFn) -> Case:
     for first, second in pairwise(case.wishes):
         near = draw(st.sampled_from(["one place", "one place, at once", ""]))
         if near:
-            second.sequence, second.among = first.sequence, "former"
+            second.among = "former"
+            second.sequence = 0 if second.kind == "rule" else first.sequence
         if near == "one place, at once":
             second.step = first.step
     rules = {wish.step: wish for wish in case.wishes if wish.kind == "rule"}  # one a step

@@ -41,8 +41,9 @@ class ComputeRule:
     """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
     needs_kl: it looks at the step-wise KL. kl_from: of rows whose token so many passes have seen, the present one
-    counted; 0 of all rows. needs_confidence: it looks at confidences of rows that the step could not commit. locks:
-    positions lock under it, so it can be combined with a rule that only chooses (`LockRule() & SelectRule(0.8)`).
+    counted; 0 of all rows. needs_confidence: it looks at confidences of rows that the step could not commit and whose
+    KL it does not look at. locks: positions lock under it, so it can be combined with a rule that only chooses
+    (`LockRule() & SelectRule(0.8)`).
     """
 
     __slots__ = ()
@@ -179,7 +180,7 @@ class BudgetRule(ComputeRule):
     budget, the masked rows of the block that were most confident when last computed, so that there is something to
     commit; then those with the largest debt. Each token that changes adds 1 / (1 + distance) + 0.05 to the debt of
     every row, and a row's debt is paid when it is computed. Ties go to the lowest position; how far a posterior has
-    moved is not looked at. The first step under it computes all.
+    moved is not looked at. The first step under it computes all, also after other rules.
     """
 
     kind: ClassVar[str] = "budget"
@@ -201,11 +202,13 @@ class BudgetRule(ComputeRule):
 
     def rows(self, state: State, active: Slots) -> Slots:
         read, debt = state.kept("tokens of the last budget", -1), state.kept("debt", 0.0)
-        begins = read[0] == -1
+        last = state.kept("step of the last budget", -2)
+        begins = last[0] != state.step - 1
         debt[state.computed_at == state.step - 1] = 0
         changed = np.flatnonzero(read != state.tokens)
-        read[:] = state.tokens
-        if begins:
+        read[:], last[:] = state.tokens, state.step
+        if begins:  # in the run, or after other rules: nothing is owed
+            debt[:] = 0
             return active
         for slot in changed.tolist():
             own = state.canvas.slots_of(int(state.canvas.sequence[slot]))

@@ -54,6 +54,8 @@ class Event:
                 object.__setattr__(self, name, _WHOLE.checked(f"event {name}", value))
             elif value is not None:
                 raise ValueError(f"event {name} is given, but to {self.kind!r} there is none")
+        if self.kind == "rule" and self.sequence != 0:
+            raise ValueError("event sequence is given, but a rule holds for the whole batch")
         if (self.kind == "rule") != isinstance(self.compute, ComputeRule):
             raise ValueError(
                 f"event compute must be a rule for the kind 'rule', and nothing else, not {self.compute!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -40,8 +41,9 @@ class Step:
     again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
     computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does not
-    before a token has been seen). top_ids, top_probs: [B, N, top_k], None when top_k is 0. commit_logits: [K, V] raw
-    logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when not kept.
+    before a token has been seen), and in a lean run both where nobody does. top_ids, top_probs: [B, N, top_k], None
+    when top_k is 0. commit_logits: [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in
+    the network's dtype; None when not kept.
     flops, baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row.
     seconds: the step's own time, device synchronised, observation excluded.
     """
@@ -86,8 +88,9 @@ def decode(
     unmask: which masked positions it commits; None is `LowConfidence()`. events: what a person does to the run.
     observe: report the step-wise KL of all computed rows, whoever needs it. top_k: also report each row's most likely
     tokens. keep_logits: also report the logits of what is committed, for `surelock.commit_error`.
-    lean: make posteriors only of rows that somebody decides by, so that other rows have no confidence; it changes
-    nothing where all are looked at, by an observer or a rule, or where a run replays or has events.
+    lean: make posteriors only of rows that somebody decides by, so that other rows have no confidence, and compute of
+    the others nothing in the last block but keys and values (in a shifted network, all); it changes nothing where all
+    are looked at, by an observer or a rule, or where a run replays or has events.
     What one sequence does never depends on the others of its batch.
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
@@ -120,7 +123,8 @@ def generate(
     """Decode to the end and return the generated texts, each cut at its first EOS. Raises what `decode` raises."""
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
-    *_, final = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events, lean=True)
+    steps = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events, lean=True)
+    (final,) = deque(steps, maxlen=1)
     return [text_of(lm, ids[-settings.gen_length :]) for ids in final.tokens.tolist()]
 
 
@@ -269,9 +273,8 @@ class _Run:
         network, known = self.lm.network, np.isin(unmasked, self.read)  # a `Replay` may commit what was not computed
         found = torch.full((len(unmasked), network.config.vocab_size), torch.nan, dtype=network.dtype)
         if known.any():
-            with self.watch.excluded():
-                at = torch.from_numpy(np.searchsorted(self.read, unmasked[known])).to(self.hidden.device)
-                found[torch.from_numpy(known)] = self._logits(at).cpu()
+            at = torch.from_numpy(np.searchsorted(self.read, unmasked[known])).to(self.hidden.device)
+            found[torch.from_numpy(known)] = self._logits(at).cpu()
         return found
 
     def _pack(self, rows: StepRows) -> tuple[Tensor, Rows]:

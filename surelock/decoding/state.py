@@ -16,7 +16,7 @@ class State:
 
     step: the present one. tokens int64, masked bool: the canvas' own. locked bool. visible int: forward passes that had
     the slot's real token as input. computed_at int: the step that computed it last, -1 for never. kl, confidence
-    float64: of that computation, kl NaN where nobody goes by it. locked_at, unlocked_at, probed_at int: the step in
+    float64: of that computation, NaN where nobody goes by it. locked_at, unlocked_at, probed_at int: the step in
     which it last was, -1 for never. alive bool: of a sequence that has not ended.
     """
 

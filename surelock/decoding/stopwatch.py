@@ -25,12 +25,11 @@ class Stopwatch:
         self._start, self._excluded = self._now(), 0.0
 
     @contextmanager
-    def excluded(self, when: bool = True) -> Iterator[None]:
-        """What runs inside is not part of the step's time (when=False: it is)."""
-        before = self._now() if when else 0.0
+    def excluded(self) -> Iterator[None]:
+        """What runs inside is not part of the step's time."""
+        before = self._now()
         yield
-        if when:
-            self._excluded += self._now() - before
+        self._excluded += self._now() - before
 
     def seconds(self) -> float:
         return self._now() - self._start - self._excluded

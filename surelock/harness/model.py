@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -183,7 +183,7 @@ class SureLockLM(TextLM):
         """Whether LLaDA's sampler at temperature 0, one token per step, writes these tokens."""
         if not (self.check_greedy and context and continuation):
             return False
-        *_, final = decode(self.lm, [context], DecodeSettings(gen_length=len(continuation)))
+        (final,) = deque(decode(self.lm, [context], DecodeSettings(gen_length=len(continuation)), lean=True), maxlen=1)
         return final.tokens[0, len(context) :].tolist() == continuation
 
 

@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    if arguments.record_locks and not arguments.record_locks.parent.is_dir():
+        raise ValueError(f"--record-locks must lie in a folder that exists, not {str(arguments.record_locks)!r}")
     load_at_start = load()
     lm = subject(arguments)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)

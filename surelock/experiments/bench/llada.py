@@ -7,6 +7,7 @@ whether they were.
 from __future__ import annotations
 
 import argparse
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ class LladaBench:
 
         def ours(rule: ComputeRule) -> Callable[[], Tensor]:
             def decoded() -> Tensor:
-                *_, last = decode(lm, prompts, settings, compute=rule, lean=True)
+                (last,) = deque(decode(lm, prompts, settings, compute=rule, lean=True), maxlen=1)
                 return last.tokens
 
             return decoded

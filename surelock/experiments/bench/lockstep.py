@@ -60,6 +60,7 @@ class DecodeBench:
                 seconds[name].append(took)
                 steps[name].append(step)
                 seconds[f"{name} forward"].append(timed(self.lm.device, self._forward_alone(step))[0])
+        runs.clear()  # what they hold would count as memory of the run below
         self.steps = steps
         for name, values in seconds.items():
             self.seconds[name].append(values)
@@ -87,7 +88,7 @@ class DecodeBench:
         }
 
     def _memory(self) -> dict[str, int]:
-        """Peak device memory beyond weights and the two caches (the runs' and this benchmark's); CUDA only."""
+        """Peak device memory beyond weights and three caches (both runs' and this benchmark's); CUDA only."""
         if self.lm.device.type != "cuda":
             return {}
         weights = sum(p.numel() * p.element_size() for p in self.lm.network.parameters())

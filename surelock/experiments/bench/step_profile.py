@@ -67,7 +67,7 @@ def profile(lm: LanguageModel, prompt: list[int], locked: Decoder, repeats: int)
 
     `profile`: for each its median step_ms, of_unlocked (its ratio to the unlocked one's), parts_ms (means over the
     middle half of the profiled steps by their time), and sum_over_step (their sum to the plain step's time).
-    `spread` and `refused` as in `surelock.experiments.spread`. Raises ValueError for fewer than three steps.
+    `spread` and `refused` as in `surelock.experiments.spread`. Raises ValueError for fewer than four steps.
     """
     assert isinstance(locked.compute, LockRule)
     rule, positions = locked.compute, len(prompt) + locked.settings.gen_length
