@@ -170,7 +170,9 @@ def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, na
 
 
 def test_what_is_no_lesson_is_told(folder: Path) -> None:
-    (folder / "1-unmasking.json").write_text("{", encoding="utf-8")
+    for damaged in ("1" * 5000, "{"):  # more digits than Python reads
+        (folder / "1-unmasking.json").write_text(damaged, encoding="utf-8")
+        assert read_lessons(folder)["problems"] == ["The lesson 1-unmasking.json is not JSON."]
     shutil.copy(folder / "2-work.json", folder / "8-again.json")
     problems = read_lessons(folder)["problems"]
     assert problems == [

@@ -175,6 +175,24 @@ def test_decode_refuses_what_cannot_be_drawn_into(tmp_path: Path, capsys: Any, f
     assert said in err and err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--out", "none/run.json"], "--out must lie in a folder that exists"),
+        (["--out", "run.txt"], "--out must be a file that ends in .json or .html or .svg"),
+        (["--out", "run.json", "--contestant", "best"], "--contestant must be one of"),
+        (["--out", "run.json", "--gen-length", "8", "--block-length", "3"], "block_length"),
+    ],
+)
+def test_a_recording_that_cannot_be_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, flags: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        record(["--prompt", "Once", "--device", "cpu", *flags])
+    assert said in capsys.readouterr().err.splitlines()[-1] and not list(tmp_path.iterdir())
+
+
 def test_a_race_is_recorded_as_a_picture(tmp_path: Path) -> None:
     target = tmp_path / "race.svg"
     record(["--prompt", "Once", "--gen-length", "4", "--device", "cpu", "--out", str(target)])

@@ -36,7 +36,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.contestants import Contestant, beside_every_position
-from surelock.trace.frames import read_trace
+from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import ACTIVE, LOCKED, RESTING, STATES, lanes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
@@ -260,6 +260,13 @@ def test_locked_so_far_is_locks_less_unlocks() -> None:
     assert plain(trace.positions.lock_step) == [None, None, 1]
 
 
+def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
+    header = {"length": 3, "prompt_tokens": [5]}
+    first = {"step": 0, "unmasked": [[1, 7], [2, 8]], "commit_error": [0.1, 0.2], "locked": []}
+    positions = positions_of(header, {}, [first, {"step": 1, "unmasked": [], "written": [[1, 9]], "locked": []}], "own")
+    assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [None, 0, 0]
+
+
 def test_a_trace_of_version_1_opens() -> None:
     path = ROOT / "tests" / "traces" / "version-1.json"
     trace, old = read_trace(path), json.loads(path.read_text("utf-8"))
@@ -405,7 +412,7 @@ def test_damaged_traces_of_version_1_are_refused_in_one_sentence(part: str) -> N
         read_trace(document)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"hello"])
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"hello", b"1" * 5000])
 def test_files_that_are_no_json_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(content)

@@ -33,7 +33,7 @@ from surelock.trace.contestants import Contestant
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
-from surelock.ui import launch
+from surelock.ui import launch, limits, stage
 from surelock.ui import session as sessions_module
 from surelock.ui.bundle import ENTRIES, bundle
 from surelock.ui.device import make_decoder
@@ -47,6 +47,7 @@ from surelock.ui.parameters import description
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import page_head, routes
 from surelock.ui.session import ENDED, PAUSED, Sessions, keep_tidy, trim_memory
+from surelock.ui.stage import make_stage
 
 ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
@@ -564,6 +565,16 @@ def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits() -> None:
         assert (found["temperature"], found["gen_length"], found["block_length"]) == (0.5, length, block)
 
 
+def test_two_models_of_one_label_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder / "final").mkdir(parents=True)
+    first, second = str(tmp_path / "a" / "final"), str(tmp_path / "b" / "final")
+    with pytest.raises(ValueError, match="the page offers another model as 'final'; rename one of the two"):
+        Models([first, second])
+    monkeypatch.chdir(first)
+    assert Models([".", ".", "stories"]).labels == ["final", "stories"]
+
+
 def test_models_never_show_a_path(tmp_path: Path) -> None:
     (tmp_path / "my-model").mkdir()
     models = Models([str(tmp_path / "my-model"), "stories"])
@@ -598,6 +609,34 @@ def test_the_endpoint_gives_what_generate_gives(stories: surelock.LanguageModel,
     for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
         with pytest.raises(gr.Error):
             list(endpoint(**{"gen_length": 8, **bad}))
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory. Tried to\nallocate"), MemoryError()])
+def test_the_endpoint_tells_of_a_device_that_is_full(stories: surelock.LanguageModel, error: Exception) -> None:
+    def full(*_: Any) -> Any:
+        raise error
+
+    models = Models(["stories"])
+    models._loaded["stories"] = stories
+    with pytest.raises(gr.Error, match="The run stopped: the device ran out of memory; try a shorter run"):
+        list(make_endpoint(models, full, 512)("Once", gen_length=8))
+
+
+def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(100))
+    monkeypatch.setattr(limits.time, "monotonic", lambda: next(now))
+    assert list(limits.within(iter("abc"), 2.5)) == ["a", "b", "c"]
+    now = iter(range(100))
+    with pytest.raises(ValueError, match="stopped after 2 seconds"):
+        list(limits.within(iter("abcd"), 2.5))
+
+
+def test_one_thread_does_all_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage, "most_attended", lambda *_: threading.current_thread().name)
+    models = Models(["stories"])
+    with gr.Blocks():
+        functions = {each.__name__: each for each in make_stage(models, Sessions(make_decoder(models)), 64).server_fns}
+    assert functions["attended"]([]).startswith("decoder")
 
 
 def test_the_endpoints_former_call_works(stories: surelock.LanguageModel, endpoint: Any) -> None:

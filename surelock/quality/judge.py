@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 
 from surelock.model.errors import first_line
 
@@ -61,7 +62,7 @@ class Judge:
             tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
-        except (OSError, ValueError, KeyError, ImportError) as error:
+        except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
             raise _refused(name, first_line(error)) from error
         model, told = loaded
         if told["missing_keys"]:

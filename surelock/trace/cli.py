@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    target = _picture_file(arguments)
+    target = arguments.picture and target_file("--picture", arguments.picture, (".svg",))
     lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), device_map=arguments.device_map)
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
@@ -70,13 +71,12 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     return None
 
 
-def _picture_file(arguments: argparse.Namespace) -> Path | None:
-    """Raises ValueError, before the run, where no picture could be written after it."""
-    path: Path | None = arguments.picture
-    if path and path.suffix.lower() != ".svg":
-        raise ValueError(f"--picture must be a file that ends in .svg, not {str(path)!r}")
-    if path and not path.parent.is_dir():
-        raise ValueError(f"--picture must lie in a folder that exists, not {str(path)!r}")
+def target_file(flag: str, path: Path, suffixes: Sequence[str]) -> Path:
+    """The path, checked before the work is done that is to be written there. Raises ValueError."""
+    if path.suffix.lower() not in suffixes:
+        raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"{flag} must lie in a folder that exists, not {str(path)!r}")
     return path
 
 

@@ -98,7 +98,7 @@ def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
     if isinstance(source, str | Path):
         try:
             document = json.loads(Path(source).read_bytes())
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise TraceError("This file is not JSON, so it is not a trace.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError("This file is not a SureLock trace.")

@@ -94,7 +94,7 @@ def positions_of(
             token[position] = unmasked[position] = error[position] = pd.NA
         for position, identity in (*record.get("written", ()), *record["unmasked"]):
             unmasked[position] = record["step"] if token[position] is pd.NA else unmasked[position]
-            token[position] = identity
+            token[position], error[position] = identity, pd.NA
         for (position, _), nats in zip(record["unmasked"], record.get("commit_error", ()), strict=False):
             error[position] = pd.NA if nats is None else nats
         for position in record.get("unlocked", ()):

@@ -28,7 +28,7 @@ def read_lesson(path: Path) -> dict[str, Any]:
     """One lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
     try:
         lesson = json.loads(path.read_bytes())
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise LessonError(f"The lesson {path.name} is not JSON.") from error
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]

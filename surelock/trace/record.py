@@ -16,6 +16,7 @@ from surelock.decoding.recommended import recommended
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
+from surelock.trace.cli import target_file
 from surelock.trace.contestants import Contestant, beside_every_position
 from surelock.trace.picture import picture
 from surelock.trace.race import race
@@ -46,7 +47,7 @@ def plain_json(document: dict[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-FORMS = {".html": replay_html, ".svg": picture}
+FORMS = {".json": plain_json, ".html": replay_html, ".svg": picture}
 
 
 def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Contestant]:
@@ -83,10 +84,14 @@ def main(arguments: list[str] | None = None) -> None:
     add_decoder_flags(parser)
     parser.add_argument("--exact", action="store_true", help="full precision instead of bytes")
     options = parser.parse_args(arguments)
-    lm, out = load(options.model, device=options.device, dtype=told_dtype(options)), options.out
-    field = field_of(lm, options.contestant, given_settings(options))
-    document = record_run(lm, options.prompt, field, name=Path(options.model).name, exact=options.exact)
-    out.write_text(FORMS.get(out.suffix, plain_json)(document), encoding="utf-8")
+    try:
+        out = target_file("--out", options.out, tuple(FORMS))
+        lm = load(options.model, device=options.device, dtype=told_dtype(options))
+        field = field_of(lm, options.contestant, given_settings(options))
+        document = record_run(lm, options.prompt, field, name=Path(options.model).name, exact=options.exact)
+        out.write_text(FORMS[out.suffix.lower()](document), encoding="utf-8")
+    except (ValueError, ArithmeticError, OSError) as error:
+        parser.error(str(error))
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")
 
 

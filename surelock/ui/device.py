@@ -3,7 +3,7 @@
 There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
 cross. So it takes settings and yields facts, which are plain data, here as well as there.
 
-Here all decoding is done by one thread. OpenMP keeps a team of threads for every thread that ever computed; once the
+Here one thread does all that computes. OpenMP keeps a team of threads for every thread that ever computed; once the
 teams outnumber the cores it no longer lets them spin at a barrier, and every step takes twice as long as soon as
 anything else (the browser of the visitor) runs on the machine.
 """
@@ -14,7 +14,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from surelock.ui.models import Models
 from surelock.ui.request import Job
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from surelock.trace.race import Told
 
 Decoder = Callable[[Job, bool, bool], Iterator[list["Told"]]]
+Value = TypeVar("Value")
+_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 
 
 def on_zero_gpu() -> bool:
@@ -45,14 +47,18 @@ def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
 
     if on_zero_gpu():
         return on_gpu(decode_facts, models)
-    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
-    return lambda job, top, errors: _advanced_by(thread, decode_facts(job, top, errors))
+    return lambda job, top, errors: _advanced(decode_facts(job, top, errors))
 
 
-def _advanced_by(thread: ThreadPoolExecutor, items: Generator[list[Told]]) -> Iterator[list[Told]]:
-    """The same items, each of them computed in that thread."""
+def computed(call: Callable[[], Value]) -> Value:
+    """What the call returns, computed by the one thread, after the step that it is at."""
+    return _THREAD.submit(call).result()
+
+
+def _advanced(items: Generator[list[Told]]) -> Iterator[list[Told]]:
+    """The same items, each of them computed by the one thread."""
     try:
-        while (item := thread.submit(next, items, None).result()) is not None:
+        while (item := computed(lambda: next(items, None))) is not None:
             yield item
     finally:
-        thread.submit(items.close).result()
+        computed(items.close)

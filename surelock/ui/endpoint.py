@@ -21,6 +21,7 @@ from surelock.decoding.choices import (
     read_event,
 )
 from surelock.decoding.ends import text_of
+from surelock.model.errors import reason_of
 from surelock.trace.contestants import alone
 from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.fair import Readers
@@ -55,6 +56,8 @@ def make_endpoint(
             yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
+        except (RuntimeError, MemoryError) as error:  # torch's, out of memory on a GPU among them
+            raise gr.Error(f"The run stopped: {reason_of(error)}.", print_exception=False) from error
 
     decode.__doc__ = docstring()
     decode.__signature__ = signature  # type: ignore[attr-defined]

@@ -204,7 +204,7 @@ class Form:
         tokens, most = self._tokens(label, prompt, chat)
         if tokens is None:
             return ""
-        fits = tokens + LEAST <= most
+        fits = tokens + 2 * LEAST <= most
         return f"{tokens} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
 
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:

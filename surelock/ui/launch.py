@@ -107,9 +107,9 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
+        models = Models(given.model, given.device_map)
     except ValueError as error:
         refuse(str(error))
-    models = Models(given.model, given.device_map)
     judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
         models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits

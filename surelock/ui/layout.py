@@ -143,8 +143,8 @@ def _connect(
         examples = examples_for(label)
         if lost := form.lanes_lost(label, link.lanes):
             link.problems.append(f"{lost} of its {len(link.lanes)} contestants cannot be read (left out)")
-        *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0])
-        link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], True)))
+        *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0], link.chat)
+        link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], link.chat)))
         return [
             title(models, label),
             notice(link.sentence) if link.problems else gr.skip(),

@@ -51,12 +51,14 @@ def weigh(header: Mapping[str, Any]) -> Weight:
 
 
 def within(items: Iterator[Item], seconds: float) -> Iterator[Item]:
-    """The same items, until they took too long. Raises ValueError."""
+    """The same items, until one came too late: that one, and ValueError where others would follow."""
     until = time.monotonic() + seconds
+    late = False
     for item in items:
-        yield item
-        if time.monotonic() > until:
+        if late:
             raise ValueError(too_long(seconds))
+        yield item
+        late = time.monotonic() > until
 
 
 def too_long(seconds: float) -> str:

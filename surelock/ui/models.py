@@ -32,12 +32,17 @@ class Models:
     """Models by the label the page shows. Only what the command line named can be asked for.
 
     A label is the name itself, or the last part of a path: the page never shows a path of this machine.
-    ``device_map``: as in ``surelock.load``.
+    ``device_map``: as in ``surelock.load``. Raises ValueError for two of the same label.
     """
 
     def __init__(self, names: list[str], device_map: str | None = None) -> None:
         self._device_map = device_map
-        self._names = {Path(name).name if Path(name).is_dir() else name: name for name in names}
+        self._names: dict[str, str] = {}
+        for name in dict.fromkeys(names):
+            label = Path(name).resolve().name if Path(name).is_dir() else name
+            if label in self._names:
+                raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
+            self._names[label] = name
         self._loaded: dict[str, LanguageModel] = {}
         self._failed: dict[str, str] = {}
         self._started: dict[str, float] = {}

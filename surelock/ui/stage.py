@@ -9,6 +9,7 @@ import gradio as gr
 from surelock.places import ASSETS
 from surelock.trace.replay import replay_shell
 from surelock.ui.attended import most_attended
+from surelock.ui.device import computed
 from surelock.ui.models import Models
 from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
@@ -63,7 +64,7 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
         return models.state(label) if label in models.labels else "This page does not offer that model."
 
     def attended(arguments: list[Any]) -> list[list[float]] | None:
-        return most_attended(models, arguments, most)
+        return computed(lambda: most_attended(models, arguments, most))
 
     def token(arguments: list[Any]) -> dict[str, Any]:
         """The one token that a text is for a model, or why it is none."""
