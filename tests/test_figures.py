@@ -424,8 +424,8 @@ def contraction() -> list[str]:
     prompts = {record["cell"]["prompts"] for record in records("contraction")}
     return [
         f"at temperatures 0 and 1 it falls by {span((100 * f for f in falls), lambda f: dot(f, 1))} % a step and "
-        f"scatters by {span(scatter, percent)} % around that: it rises in {span(rises, percent)} % of the steps, as a line with "
-        f"such scatter would ({percent(expected[0])} %)",
+        f"scatters by {span(scatter, percent)} % around that: it rises in {span(rises, percent)} % of the steps, as a "
+        f"line with such scatter would ({percent(expected[0])} %)",
         f"Single positions rise in {span((r['rises'] for r in where('contraction')), percent)} %, and "
         f"{span((100 * r['positions_ok'] for r in where('contraction')), lambda f: dot(f, 1))} % of them never do",
         f"the scatter is mostly that of {prompts.pop()} prompts",
