@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import status, until
+from tests.browser.actions import seek, status, until
 from tests.browser.server import App
 
 SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")
@@ -95,3 +95,48 @@ def test_one_run_waits_at_a_time(stage: Page) -> None:
     stage.evaluate("send({ run: 'branch', seq: 1, end: 'failed', problem: 'It cannot.' })")
     assert stage.evaluate("surelock.stage.trace === surelock.live.recorded") and status(stage) == "It cannot."
     assert runs(stage) == [["recorded", 128]]
+
+
+def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
+    seek(stage, 5)
+    cell = stage.evaluate("surelock.stage.trace.lanes[1].tokens(5).indexOf(-1)")
+    x, y, w, h = stage.evaluate("(cell) => surelock.stage.sides[1].grid.rect(cell)", cell)
+    grid = stage.locator("canvas.sl-grid").nth(1)
+    grid.hover(position={"x": x + w / 2, "y": y + h / 2})
+    tip, spoken = stage.locator(".sl-tip"), stage.locator(".sl-spoken")
+    expect(tip).to_have_text(f"Position {cell}: masked")
+    seek(stage, 127)
+    described = f"surelock.stage.inspector.describe(surelock.stage.trace.lanes[1], {cell}, 127)"
+    assert tip.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.tip.hidden")
+    stage.mouse.move(0, 0)
+
+    seek(stage, 5)
+    grid.focus()
+    stage.keyboard.press("ArrowRight")
+    stage.keyboard.press("ArrowLeft")
+    expect(spoken).to_have_text(f"Position {cell}: masked")
+    while not stage.evaluate("surelock.stage.timeline.atEnd"):
+        stage.keyboard.press("n")
+    until(stage, "Number(surelock.stage.root.dataset.step) === 127")
+    assert spoken.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    live = "(label) => label.matches('output, [role=status], [aria-live]')"
+    assert not stage.locator(".sl-step-label").evaluate(live), "it changes thirty times a second"
+
+
+def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:
+    seek(stage, 5)
+    offered = stage.evaluate("""() => {
+      const { whatIf, trace } = surelock.stage, [first, second] = trace.lanes;
+      for (const lane of trace.lanes) lane.tops = []; // the server has them
+      whatIf.node.open = true;
+      const cell = first.tokens(5).indexOf(-1);
+      whatIf.offer(first, cell, 5, [[500, 0.5]]);
+      whatIf.offer(second, cell, 5, [[501, 0.5], [502, 0.25]]);
+      return [first, second, first].map((lane) => {
+        whatIf.turnTo(lane);
+        whatIf.draw(cell, 5);
+        return whatIf.likely.childElementCount;
+      });
+    }""")
+    assert offered == [1, 2, 1]
