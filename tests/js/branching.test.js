@@ -24,7 +24,7 @@ test("a branch stands beside its parent; of four lanes the parent and the refere
   const four = branchOf(shown, child, {}, 1, "Third").trace;
   const last = branchOf(four, child, { parent: null }, 0, "From the start");
   assert.deepEqual(last.trace.lanes, [trace.lane("a"), child, last.child]);
-  assert.deepEqual([last.child.count, last.child.contestant.parent], [0, null]);
+  assert.deepEqual([last.child.id, last.child.count, last.child.contestant.parent], ["what-if-3", 0, null]);
 });
 
 test("branches of branches have ids of their own, and a document speaks of no lane that made room", () => {
