@@ -120,6 +120,8 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
         stage.keyboard.press("n")
     until(stage, "Number(surelock.stage.root.dataset.step) === 127")
     assert spoken.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    grid.hover(position={"x": w / 2, "y": h / 2})
+    assert tip.text_content() != spoken.text_content() == stage.evaluate(described), "a pointer is not spoken of"
     live = "(label) => label.matches('output, [role=status], [aria-live]')"
     assert not stage.locator(".sl-step-label").evaluate(live), "it changes thirty times a second"
 
