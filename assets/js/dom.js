@@ -83,11 +83,10 @@ export function download(name, type, content) {
 export const count = (n, noun) => `${n} ${noun}${n === 1 ? "" : "s"}`;
 
 /** What two texts share, in words. */
-export function sameText({ words, whole }) {
+export function sameText({ words, whole, open }) {
   if (whole) return "the same text";
-  return words
-    ? `the same text for the first ${words === 1 ? "word" : count(words, "word")}`
-    : "another text from the first word";
+  if (words) return `the same text for the first ${words === 1 ? "word" : count(words, "word")}`;
+  return open ? "nothing to compare yet" : "another text from the first word";
 }
 /** A number in so many digits, not as a power of ten where it need not be: 0.0123. */
 export const short = (x, digits = 2) =>

@@ -13,7 +13,7 @@ const HELP =
   "Drag the ε on the line, or focus it and use the arrow keys: the grid shows what would have locked by now.";
 
 export class Epsilon {
-  /** onChange() when the grids are to be drawn anew; race(lane, epsilon) makes a contestant of it, null where none can run. */
+  /** onChange() when the grids are to be drawn anew; race(lane, epsilon) makes a contestant of it or gives a sentence why not, null where none can run. */
   constructor({ curves, onChange, race }) {
     Object.assign(this, { curves, onChange, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
@@ -31,7 +31,12 @@ export class Epsilon {
     );
     this.said = h("p", { class: "sl-hint", role: "status" });
     const act = (text, onclick) => h("button", { type: "button", class: "sl-small", onclick }, text);
-    this.race = race && act("Race it", () => race(this.lane, this.value));
+    this.race =
+      race &&
+      act("Race it", () => {
+        const why = race(this.lane, this.value);
+        if (why) setText(this.said, why); // until the estimate is another
+      });
     this.back = act("Put it back", () => this.put(null));
     this.actions = h("span", { class: "sl-epsilon-actions", hidden: true }, this.race, this.back);
     this.node = h("div", { class: "sl-epsilon-row", hidden: true }, this.said, this.actions);

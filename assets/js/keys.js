@@ -5,8 +5,8 @@ const TYPING =
 
 const RUN = "#sl-run, #sl-run *";
 
-/** Space, arrows, Home and End work on the page as long as no field, button or grid needs them. On Run, where the focus is
- * after a click, Space plays and pauses too: it never starts another run. */
+/** Space, arrows, Home and End work on the page as long as no field, button, grid or box that scrolls needs them. On Run,
+ * where the focus is after a click, Space plays and pauses too: it never starts another run. */
 export function timelineKeys(timeline) {
   const keys = {
     " ": () => timeline.toggle(),
@@ -21,6 +21,7 @@ export function timelineKeys(timeline) {
     if (target.matches?.(TYPING)) return;
     const own = target === timeline.scrubber;
     if (!own && target.matches?.("input, [role=slider], [role=tab], [role=listbox] *, [role=option]")) return;
+    if (event.key !== " " && target.matches?.("[role=region][tabindex]")) return; // it is scrolled with them
     const run = event.key === " " && target.matches?.(RUN);
     if (!run && event.key === " " && target.matches?.("button, a, summary, [role=button]")) return;
     event.preventDefault();

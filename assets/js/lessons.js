@@ -24,7 +24,7 @@ const runOf = ({ header, reference }) => `${header.created}/${reference.contesta
 
 export class Lessons {
   /** stage: what it shows and offers everyone. recorded(name) -> Promise of a trace or null, race(trace, contestants) starts
-   * a run like that trace's: null where there is none. onPlace(name or null, page) is told where the learner is. */
+   * a run like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
   constructor({ stage, recorded = async () => null, race = null, onPlace = () => {}, found = brought() }) {
     Object.assign(this, { stage, recorded, race, onPlace, lessons: found.lessons, book: new AnswerBook() });
     this.lesson = this.trace = this.own = null;
@@ -248,12 +248,10 @@ export class Lessons {
       ...(chosen && each.id === run.own.lane ? chosen : {}),
       settings: { ...each.settings, ...run.settings, seed },
     }));
-    this.awaiting = true;
-    setText(
-      this.progress,
-      "Your run begins as soon as the device is free. You can stay with the recorded one meanwhile.",
-    );
-    this.race(base, contestants);
+    const why = this.race(base, contestants);
+    this.awaiting = !why;
+    const begins = "Your run begins as soon as the device is free. You can stay with the recorded one meanwhile.";
+    setText(this.progress, why || begins);
   }
 
   /** The stage shows another trace. */

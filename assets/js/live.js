@@ -1,6 +1,7 @@
 // The stage inside the Gradio page: the stream of a run comes in as the component's value, the buttons' wishes go out.
 
 import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "./address.js";
+import { branchOf, cursorBefore, withEvent } from "./branching.js";
 import { listen, tell } from "./bus.js";
 import { closeSidebarIfNarrow, openSidebar, pressRun } from "./controls.js";
 import { number } from "./described.js";
@@ -12,11 +13,12 @@ import { readRun, recorded } from "./recorded.js";
 import { addSkipLink } from "./skip.js";
 import { Stage } from "./stage.js";
 import { Store } from "./store.js";
-import { MOST_LANES, Trace, TraceError } from "./trace.js";
+import { Trace, TraceError } from "./trace.js";
 import { Waiting } from "./waiting.js";
 
 const LOOP_PAUSE_MS = 5000;
 const ASK_MS = 120;
+const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
 
 /** A link that reopens the page with what is looked at in this run. */
 const linkTo = (trace, view) =>
@@ -29,7 +31,7 @@ function replaceQuery(query) {
 
 class Live {
   constructor({ root, server, trigger, base }) {
-    Object.assign(this, { server, trigger, base, run: null, presets: [] });
+    Object.assign(this, { server, trigger, base, run: null, branching: null, presets: [] });
     listen("presets", (presets) => {
       this.presets = presets;
     });
@@ -65,6 +67,7 @@ class Live {
     addEventListener("pagehide", () => this.#leave());
     this.waiting = new Waiting({
       say: (text, kind) => this.stage.say(text, kind),
+      refused: (why) => this.#refused(why),
       seconds: (place) => server.wait(place),
     });
     embed(root);
@@ -220,8 +223,9 @@ class Live {
   #message(message) {
     if (message.notice) return this.#tell(message.notice);
     if (message.open && this.cancelled) return this.server.stop(message.run); // its turn came all the same
+    const waited = this.waiting.on;
     if (message.refused || message.open) this.waiting.end();
-    if (message.refused) return this.#refused(message.refused);
+    if (message.refused) return this.#refused(message.refused, waited);
     if (message.open) return this.#open(message);
     const { run } = this;
     if (!run || message.run !== run.id || message.seq <= run.seq) return;
@@ -255,9 +259,10 @@ class Live {
     run.grown = true;
   }
 
-  #refused(why) {
-    this.branching?.undo();
-    this.branching = null;
+  /** What was asked for will not come; where nothing waited, it was how the run on its way goes on. */
+  #refused(why, waited = true) {
+    if (!waited && this.run && this.run.state !== "idle") return this.#end({ end: "stopped", problem: why });
+    this.#undo(this.branching);
     this.#state("idle");
     this.stage.say(why, "error");
   }
@@ -268,10 +273,11 @@ class Live {
     trace.growing = open.header.contestants.map(({ id: own }) => trace.lane(own));
     for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
     this.run = { id, seq, trace, pausable, state: "running", behind: 1, branching };
-    if (branching) {
+    const step = branching ? cursorBefore(branching) : -1;
+    if (this.stage.trace === trace) {
       trace.live = true;
-      this.stage.timeline.load(trace, { live: true, step: branching.from - 1 });
-    } else this.stage.show(trace, { live: true, label: "Your run:" });
+      this.stage.timeline.load(trace, { live: true, step });
+    } else this.stage.show(trace, { live: true, label: branching ? "What if:" : "Your run:", step });
     this.branching = null;
     this.edited = null;
     this.stage.say("");
@@ -289,10 +295,10 @@ class Live {
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
     let told = problem ?? (end === "stopped" ? `Stopped after step ${trace.count}.` : "");
-    if (this.stage.trace === trace) {
-      if (inVain) branching.undo();
-      else this.stage.finish();
-      if (this.wanted?.step !== undefined && !inVain) told ||= this.stage.look(this.wanted);
+    if (inVain) this.#undo(branching);
+    else if (this.stage.trace === trace) {
+      this.stage.finish();
+      if (this.wanted?.step !== undefined) told ||= this.stage.look(this.wanted);
     }
     this.wanted = null;
     if (!this.waiting.on) this.stage.say(told, problem ? "error" : "note"); // else it is the next one's
@@ -310,23 +316,24 @@ class Live {
     this.stage.say("Starting …");
   }
 
-  /** Starts a contestant that is a lane with another epsilon. */
+  /** Starts a contestant that is a lane with another epsilon. Gives a sentence where it cannot. */
   race(lane, epsilon) {
     const { compute } = lane.contestant;
     const rule = { ...(compute.lock ?? compute), epsilon };
     const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
     const name = lane.name.replace(/, ε [^,]+/, "");
-    this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
+    return this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`);
   }
 
-  /** Starts a run of its own with the prompt of another one. */
+  /** Starts a run of its own with the prompt of another one. Gives a sentence where it cannot. */
   raceLike(trace, contestants) {
-    this.branching = null;
+    if (this.waiting.on) return ONE_WAITS;
     this.#started();
     this.#apply(
       trace,
       contestants.map((contestant) => ({ ...contestant, skip: 0 })),
     );
+    return "";
   }
 
   /** Asks for a run of these contestants with a trace's prompt; `skip`: so many steps of one are known already. */
@@ -344,34 +351,47 @@ class Live {
 
   /** Starts a contestant that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
   branch(parent, event, name) {
-    return this.branchOff(parent, { events: [...(parent.contestant.events ?? []), event] }, event.step, name);
+    const events = withEvent(parent.contestant.events ?? [], event);
+    return this.branchOff(parent, { events }, event.step, name);
   }
 
-  /** Starts a contestant that is `parent` with something changed from a step on. */
+  /** Starts a contestant that is `parent` with something changed from a step on. Gives a sentence where it cannot. */
   branchOff(parent, changed, from, name) {
-    const { trace } = this.stage;
-    const before = this.run?.trace === trace && this.run.state !== "idle" ? this.run : null;
-    if (before) this.server.stop(before.id); // its unfinished contestants go on in the new run
-    const shown = this.#roomFor(trace, parent);
-    const taken = new Set(shown.lanes.map(({ id }) => id));
-    const id = Array.from({ length: 99 }, (_, i) => `what-if-${i + 1}`).find((own) => !taken.has(own));
-    const unfinished = before ? shown.lanes.filter((lane) => !lane.endsAt(lane.count - 1)) : [];
-    const child = shown.branch({ ...parent.contestant, parent: parent.id, ...changed, id, name }, from);
+    if (this.waiting.on) return ONE_WAITS;
+    const { trace: before } = this.stage;
+    const cut = this.#leaveRun(before);
+    const { trace, child } = branchOf(before, parent, changed, from, name);
+    this.branching = { trace, child, from, before, cut };
+    const unfinished = cut ? trace.lanes.filter((lane) => lane !== child && !lane.endsAt(lane.count - 1)) : [];
     const lanes = [...unfinished, child].map((lane) => ({ ...lane.contestant, skip: lane.count }));
-    this.branching = { trace: shown, child, from, undo: () => this.stage.show(trace) };
-    this.run = null;
-    this.stage.show(shown, { label: "What if:", step: from - 1 });
+    this.stage.show(trace, { label: "What if:", step: cursorBefore(this.branching) });
     this.#wait();
     this.#apply(trace, lanes);
     return "";
   }
 
-  /** The trace with room for one lane more: where four race, the parent and the reference stay. */
-  #roomFor(trace, parent) {
-    const kept = trace.lanes.filter(
-      (lane) => trace.lanes.length < MOST_LANES || lane === parent || lane === trace.reference,
-    );
-    return trace.withLanes(kept);
+  /** Leaves the run on its way, if there is one. Says whether it is that trace's: what it has not finished goes on in the next one. */
+  #leaveRun(trace) {
+    const { run } = this;
+    const going = Boolean(run) && run.state !== "idle";
+    const cut = going && run.trace === trace;
+    if (going) this.server.stop(run.id);
+    if (going && !cut) this.#end({ end: "stopped" }); // its last message will find it gone
+    this.#wish(null);
+    this.#state("idle");
+    this.run = null;
+    return cut;
+  }
+
+  /** Takes back a branch that nothing came of, if there is one; the run that it cut short stays in the table. */
+  #undo(branching) {
+    if (!branching) return;
+    const { trace, before, cut } = branching;
+    this.branching = null;
+    if (this.stage.trace === trace) this.stage.show(before);
+    if (!cut) return;
+    before.live = false;
+    if (before.count) this.stage.add(before, "stopped");
   }
 
   async pause() {
@@ -419,8 +439,7 @@ class Live {
     this.cancelled = true;
     this.waiting.end();
     this.trigger("clear");
-    this.branching?.undo();
-    this.branching = null;
+    this.#undo(this.branching);
     this.stage.say("Cancelled: nothing waits for the device any more.");
   }
 

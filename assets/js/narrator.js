@@ -83,7 +83,7 @@ function beside(trace, lane, step) {
   const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${fast}.`;
   const text = same.whole
     ? "They wrote the same text."
-    : `It wrote ${sameText(same)}${same.words ? ", then another" : ""}.`;
+    : `It wrote ${sameText(same)}${same.words && !same.open ? ", then another" : ""}.`;
   return `${told} ${text}${damaged(damage)}`;
 }
 

@@ -100,13 +100,14 @@ export class Field {
   }
 }
 
-/** What is said while the lanes stand at these steps. */
-function told(trace, steps) {
+/** What is said while the lanes stand at these steps of their own. */
+export function told(trace, steps) {
   const over = trace.lanes.map((lane, i) => steps[i] >= lane.count - 1);
   if (over.every(Boolean)) return verdict(trace);
   const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
-  if (!done.length) return narrate(trace, steps[trace.lanes.indexOf(subject(trace))]);
-  return stillWorking(done, rest);
+  if (done.length) return stillWorking(done, rest);
+  const stepByStep = Object.assign(trace.withLanes(trace.lanes), { byClock: false }); // the cursor's step is the lane's
+  return narrate(stepByStep, steps[trace.lanes.indexOf(subject(trace))]);
 }
 
 export class Poster {

@@ -65,9 +65,15 @@ export function align(a, b) {
   return shared;
 }
 
-/** Which of a lane's words is the first that differs from the other's, -1 where none is: a word still to be written is no difference. */
-const forkAmong = (own, other) =>
-  own.findIndex((word, i) => word.text !== other[i]?.text && !word.masked && !other[i]?.masked);
+/** Whether the word at i of a list may go on to be the other's: what follows it is still to be written. */
+const begun = (list, other, i) => list[i + 1]?.masked && other[i]?.text.startsWith(list[i].text);
+
+/** Which of a lane's words is the first that differs from the other's, -1 where none is, or where something is still to be written before it: nobody knows how many words that will be. */
+function forkAmong(own, other) {
+  const at = own.findIndex(({ text, masked }, i) => masked || text !== other[i]?.text);
+  const open = own[at]?.masked || other[at]?.masked || begun(own, other, at) || begun(other, own, at);
+  return open ? -1 : at;
+}
 
 /** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
 export function forkOf(trace, lane, step) {

@@ -238,6 +238,7 @@ export class Stage {
   /** The trace on show has other lanes, or another reference, than before. */
   lanesChanged() {
     const { trace } = this;
+    this.tip.hidden = true; // it speaks of a grid that goes
     setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
     this.sides = trace.lanes.map((lane, i) => new Side(lane, i, this));
     this.grids.dataset.lanes = trace.lanes.length;
@@ -399,30 +400,40 @@ export class Stage {
 
   /** The pointer is on a cell of a side, or on none. */
   point(side, cell, event) {
-    if (cell < 0) {
-      this.tip.hidden = true;
-      return;
-    }
-    setText(this.tip, this.inspector.describe(side.lane, cell, this.timeline.step));
+    this.tip.hidden = cell < 0;
+    if (cell < 0) return;
+    const other = cell !== this.hover || side !== this.pointed?.side;
+    this.pointed = { side, cell };
+    this.#writeTip(this.timeline.step);
     const box = this.root.getBoundingClientRect();
-    this.tip.hidden = false;
     const zoom = zoomOf(this.root);
     const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
     this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
-    if (cell !== this.hover || side !== this.pointed) {
-      Object.assign(this, { hover: cell, pointed: side });
-      this.whatIf?.turnTo(side.lane);
-      this.redraw();
-    }
+    if (!other) return;
+    Object.assign(this, { hover: cell, led: null });
+    this.whatIf?.turnTo(side.lane);
+    this.redraw();
+  }
+
+  #writeTip(step) {
+    if (this.tip.hidden) return;
+    const { side, cell } = this.pointed;
+    setText(this.tip, this.inspector.describe(side.lane, cell, step));
   }
 
   focusCell(side, cell) {
-    this.hover = cell;
+    Object.assign(this, { hover: cell, led: side });
     this.long.reveal(cell, side.grid);
     this.whatIf?.turnTo(side.lane);
-    setText(this.spoken, this.inspector.describe(side.lane, cell, this.timeline.step));
     this.redraw();
     this.presenter.reveal(cell);
+  }
+
+  /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
+  #speak(step) {
+    const { led, hover } = this;
+    if (hover < 0 || !led || led.canvas !== document.activeElement) return;
+    setText(this.spoken, this.inspector.describe(led.lane, hover, step));
   }
 
   #theme() {
@@ -459,6 +470,8 @@ export class Stage {
     this.epsilon.moveTo(trace.reached(this.epsilon.lane ?? subject(trace), step));
     this.inspector.draw(this.hover, step, this.pins);
     this.whatIf?.draw(this.hover, step);
+    this.#writeTip(step);
+    if (!moving) this.#speak(step);
     this.presenter.follow((lane) => trace.reached(lane, step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;

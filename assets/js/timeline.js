@@ -69,7 +69,7 @@ export class Timeline {
     this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
     this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("output", { class: "sl-step-label" }, "–");
+    this.label = h("span", { class: "sl-step-label" }, "–"); // an output would be spoken with each step
     this.speed = h(
       "select",
       { class: "sl-speed", "aria-label": "Speed" },

@@ -376,11 +376,12 @@ export class Trace {
     return this.lanes.find((lane) => lane.id === id);
   }
 
-  /** A new lane that begins as a copy of its parent's first steps, if it has a parent. */
+  /** A new lane that begins as a copy of its parent's first steps, if it has a parent. It holds likely tokens of all its steps or of none: those of the copy would pass for those of later steps. */
   branch(contestant, steps) {
     const parent = this.lane(contestant.parent);
     const lane = new Lane(this.header, contestant);
-    for (const record of parent?.records.slice(0, steps) ?? []) lane.append({ ...record, contestant: lane.id });
+    for (const { top: _, ...record } of parent?.records.slice(0, steps) ?? [])
+      lane.append({ ...record, contestant: lane.id });
     this.lanes.push(lane);
     this.header = { ...this.header, contestants: [...this.header.contestants, contestant] };
     return lane;
@@ -392,7 +393,11 @@ export class Trace {
     const records = [];
     for (let t = 0; t < this.count; t++)
       for (const { id, records: own } of lists) if (own[t]) records.push({ ...own[t], contestant: id });
-    const header = { ...this.header, reference: this.reference.id };
+    const contestants = this.lanes.map(({ contestant }) => ({
+      ...contestant,
+      parent: this.lane(contestant.parent)?.id ?? null, // it may have made room for another lane
+    }));
+    const header = { ...this.header, contestants, reference: this.reference.id };
     const all = { ...Object.fromEntries(this.pieces.map), ...pieces };
     const scores = {};
     for (const { id, judged } of this.lanes)
@@ -474,7 +479,7 @@ export class Trace {
     return pacemaker.doneBy(Math.min(...running.map(({ seconds }) => seconds)));
   }
 
-  /** The words that the texts of two lanes at the cursor's step begin with alike, and whether nothing else follows in either. */
+  /** The words that the texts of two lanes at the cursor's step begin with alike, whether nothing else follows in either, and whether it is open how they go on. */
   sameText(a, b, step) {
     const [mineAt, theirsAt] = [this.reached(a, step), this.reached(b, step)];
     const tokens = [];
@@ -488,7 +493,7 @@ export class Trace {
     const whole = mine >= 0 && mine === theirs;
     const next = [mine, theirs].filter((token) => !whole && token >= 0).map((token) => this.pieces.text([token]));
     const cut = next.some((text) => /^[\p{L}\p{N}]/u.test(text)); // the last word goes on, in one of them at least
-    return { words: words.length - (cut && words.length ? 1 : 0), whole };
+    return { words: words.length - (cut && words.length ? 1 : 0), whole, open: mine < 0 || theirs < 0 };
   }
 
   /** A lane's totals at the cursor's step, beside the reference's after as many of its steps, for gauges, tables and the summary; null before its first. */

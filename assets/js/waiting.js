@@ -15,9 +15,9 @@ export function about(seconds) {
 }
 
 export class Waiting {
-  /** say(text, kind) tells the visitor; seconds(place) asks the server how long that is. */
-  constructor({ say, seconds }) {
-    Object.assign(this, { say, seconds, on: false });
+  /** say(text) tells the visitor; refused(why): it will not come; seconds(place) asks the server how long that is. */
+  constructor({ say, refused, seconds }) {
+    Object.assign(this, { say, refused, seconds, on: false });
   }
 
   begin() {
@@ -39,7 +39,7 @@ export class Waiting {
     const said = document.getElementById("sl-queue")?.textContent ?? "";
     if (/error/i.test(said)) {
       this.end();
-      return this.say("The server refused this run; its message is in the corner of the page.", "error");
+      return this.refused("The server refused this run; its message is in the corner of the page.");
     }
     const place = Number(said.match(/queue:\s*(\d+)\s*\/\s*\d+/)?.[1] ?? 0);
     if (!place) return;

@@ -43,7 +43,7 @@ export class WhatIf {
   }
 
   load(trace) {
-    this.trace = trace;
+    Object.assign(this, { trace, asked: "", fetched: {} });
     const chosen = trace.lanes.at(-1).id;
     this.lanes.replaceChildren(
       ...trace.lanes.map(({ id, name }) => h("option", { value: id, selected: id === chosen }, name)),
@@ -96,7 +96,7 @@ export class WhatIf {
     );
     this.write.hidden = prompt;
     const present = lane.token(cell, t);
-    const words = (lane.top(cell, t) ?? this.fetched?.[key] ?? []).filter(([id]) => id !== present);
+    const words = (lane.top(cell, t) ?? this.fetched[key] ?? []).filter(([id]) => id !== present);
     this.likely.replaceChildren(
       ...words.map(([id]) => {
         const word = this.trace.pieces.name(id);
@@ -108,7 +108,7 @@ export class WhatIf {
 
   /** Likely tokens that came from the server: [[id, p], ...]. */
   offer(lane, cell, step, list) {
-    this.fetched = { [`${lane.id}/${cell}/${lane.clamp(step)}/false`]: list };
+    this.fetched[`${lane.id}/${cell}/${lane.clamp(step)}/false`] = list;
     if (lane.id === this.lanes.value) {
       this.asked = "";
       this.#buttons();

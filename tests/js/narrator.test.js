@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { narrate, subject, verdict } from "../../assets/js/narrator.js";
+import { stepsAfter, told } from "../../assets/js/poster.js";
 import { Trace } from "../../assets/js/trace.js";
 import { byHand, contestant, record, small } from "./small.js";
 
@@ -55,6 +56,19 @@ test("the verdict has both subjects, and says when it was slower", () => {
   assert.equal(narrate(trace, 2), verdict(trace));
   trace.lanes[1].source = { run: "another" };
   assert.match(verdict(trace), /did 80 % of the work of “All”; they were not timed side by side\./);
+});
+
+test("of a run that was stopped the verdict does not say how the texts go on", () => {
+  const stopped = raced({ records: small().records.filter(({ step }) => step === 0) });
+  assert.match(verdict(stopped), /It wrote the same text for the first word\.$/);
+});
+
+test("a picture tells of the steps that it shows, whatever the clock of the page says", () => {
+  const trace = raced();
+  trace.byClock = true;
+  assert.deepEqual(stepsAfter(trace, 1.2), [0, 1]);
+  assert.match(told(trace, [0, 1]), /^Step 2: “=Locks” writes/);
+  assert.equal(told(trace, [1, 2]), "“=Locks” has finished; “All” still works.");
 });
 
 test("a lane alone is told beside computing everything", () => {

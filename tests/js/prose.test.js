@@ -56,3 +56,15 @@ test("what is still masked in either is no fork", () => {
   assert.deepEqual(told(texts([1, -1, 6], [1, 5, 6])), ["same:a", "other: dog", "same: ran"]);
   assert.deepEqual(told(texts([-1, -1], [-1, -1])), ["same:▁"]);
 });
+
+test("nothing parts after what is still to be written: it may become any number of words", () => {
+  const forks = (...lists) => told(texts(...lists)).filter((part) => part.startsWith("fork"));
+  assert.deepEqual(forks([1, -1, -1], [1, 2, 5]), []);
+  assert.deepEqual(forks([1, -1, -1, 6], [1, -1, 5, 6]), []);
+  assert.deepEqual(forks([1, 2, 5, 6], [1, -1, 6, 6]), []);
+  assert.deepEqual(forks([1, 2, -1, 6], [1, 2, 3, 6]), [], "a cat may become cats");
+  assert.deepEqual(forks([1, 2, 3, 6], [1, 2, -1, 6]), []);
+  assert.deepEqual(forks([1, 2, -1, 6], [1, 5, -1, 6]), ["fork: dog"]);
+  assert.deepEqual(forks([1, 0, 0], [1, 2, -1]), ["fork: cat"], "the other text is at its end");
+  assert.deepEqual(forks([1, 2, 0], [1, 0, 0]), [], "and nothing of this one stands there");
+});

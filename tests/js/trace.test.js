@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 
+import { sameText } from "../../assets/js/dom.js";
 import { Trace, TraceError } from "../../assets/js/trace.js";
 import { CHECK, make } from "./make-check.js";
 import { base64, byHand, contestant, record, small } from "./small.js";
@@ -76,7 +77,7 @@ test("totals are beside the reference", () => {
     against: 3,
     speed: 1.5,
     damage: null,
-    same: { words: 1, whole: false },
+    same: { words: 1, whole: false, open: false },
   };
   assert.deepEqual([trace.totals(locks, 2), trace.totals(locks, -1)], [end, null]);
   trace.reference = locks;
@@ -87,11 +88,15 @@ test("totals are beside the reference", () => {
 });
 
 test("what two texts share is counted in words", () => {
-  const same = (mine, theirs) => {
+  const compared = (mine, theirs) => {
     const pieces = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog" };
     const header = { ...small().header, prompt_tokens: [], length: 4, eos_id: 0 };
     const of = (tokens) => ({ clamp: (t) => t, token: (p) => tokens[p] ?? -1 });
-    return Object.values(new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0));
+    return new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0);
+  };
+  const same = (mine, theirs) => {
+    const { words, whole } = compared(mine, theirs);
+    return [words, whole];
   };
   assert.deepEqual(same([1, 2, 4, 5], [1, 2, 4, 5]), [3, true]);
   assert.deepEqual(same([1, 2, 0, 5], [1, 2, 0, 1]), [2, true]);
@@ -104,6 +109,30 @@ test("what two texts share is counted in words", () => {
       [0, false],
       [0, false],
       [1, false],
+    ],
+  );
+  const pairs = [
+    [[], [1]],
+    [[1], []],
+    [[1], [1]],
+    [
+      [1, 5],
+      [2, 5],
+    ],
+    [
+      [1, 0],
+      [1, 0],
+    ],
+  ];
+  const read = pairs.map(([mine, theirs]) => compared(mine, theirs));
+  assert.deepEqual(
+    read.map(({ open, ...same }) => [open, sameText({ open, ...same })]),
+    [
+      [true, "nothing to compare yet"],
+      [true, "nothing to compare yet"],
+      [true, "the same text for the first word"],
+      [false, "another text from the first word"],
+      [false, "the same text"],
     ],
   );
 });
@@ -166,7 +195,6 @@ test("a branch has its parent's first steps, in every way", () => {
     assert.deepEqual(lane.tokens(t), locks.tokens(t));
   }
   assert.deepEqual(lane.kl.subarray(0, 8), locks.kl.subarray(0, 8));
-  assert.deepEqual(lane.top(1, 1), locks.top(1, 1));
   whole.append(record("c", 2));
   const again = Trace.parse(whole.toDocument());
   assert.deepEqual(
@@ -178,6 +206,23 @@ test("a branch has its parent's first steps, in every way", () => {
     ],
   );
   assert.deepEqual(joined([0, 1, 2].map((t) => again.lane("c").row(t))), ["2 1 1 0", "3 2 1 1", "1 2 1 1"]);
+});
+
+test("a branch shows no likely tokens from before it as those of a later step: it leaves all to the server", () => {
+  const whole = Trace.parse(small());
+  const lane = whole.branch(contestant("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
+  whole.append(record("c", 2));
+  assert.deepEqual([whole.lane("b").top(1, 2).length, lane.top(1, 1), lane.top(1, 2)], [5, null, null]);
+});
+
+test("a document names the parents that are in it", () => {
+  const whole = Trace.parse(small());
+  whole.branch(contestant("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
+  const parents = (trace) => Trace.parse(trace.toDocument()).lanes.map((lane) => lane.contestant.parent);
+  assert.deepEqual(parents(whole), [null, null, "b"]);
+  const alone = whole.withLanes([whole.lane("a"), whole.lane("c")]);
+  assert.deepEqual(parents(alone), [null, null]);
+  assert.equal(whole.lane("c").contestant.parent, "b");
 });
 
 test("lanes of several traces stand beside each other under their own names", () => {

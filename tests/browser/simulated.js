@@ -1,0 +1,23 @@
+// Makes of the recorded run one that comes from the server: begin(run, steps) sends its first steps. What the page asks of
+// the server is kept in `asked`.
+async () => {
+  const { live } = surelock;
+  const { header, pieces, records } = live.recorded.toDocument();
+  const asked = [];
+  const call = (name, answer) => async (run) => {
+    asked.push([name, run]);
+    return answer;
+  };
+  const send = (...messages) => live.receive(JSON.stringify(messages));
+  live.trigger = (name) => asked.push([name]);
+  live.server = { stop: call("stop", null), pause: call("pause", true), state: call("state", "paused") };
+  const begin = (run, steps) => {
+    live.cancelled = false; // as pressing Run does
+    send(
+      { run, seq: 0, open: { header, pieces }, pausable: true },
+      { run, seq: 1, pieces: {}, records: records.filter(({ step }) => step < steps) },
+    );
+  };
+  const whatIf = (step) => live.branch(live.stage.trace.lanes[1], { step, kind: "lock", position: 0 }, "What if");
+  Object.assign(window, { asked, send, begin, whatIf });
+};

@@ -1,0 +1,144 @@
+"""What if, and what it does to the runs on their way. No run is made: the recorded one is sent as if the server did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import seek, status, until
+from tests.browser.server import App
+
+SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")
+DROPPED = "The server has dropped this run, which nobody had touched for ten minutes; press Run to make it again."
+
+
+@pytest.fixture
+def stage(page: Page, app: App) -> Page:
+    """The page with the recorded run at its end, and no server that computes."""
+    page.goto(f"{app.url}/?race=steps")
+    until(page, "window.surelock?.live.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
+    page.evaluate(SIMULATED)
+    return page
+
+
+def runs(page: Page) -> list[list[Any]]:
+    return page.evaluate("surelock.stage.runs.entries.map(({ source, trace }) => [source, trace.count])")
+
+
+def idle(page: Page) -> None:
+    """No run is on its way, and the buttons say so."""
+    for name in ("pause", "stop"):
+        expect(page.locator(f".sl-control-{name}")).to_be_disabled()
+    said = "[stage.root.dataset.state, stage.trace.live, stage.timeline.live]"
+    assert page.evaluate(f"() => {{ const {{ stage }} = surelock; return {said}; }}") == ["idle", False, False]
+
+
+def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
+    stage.evaluate("begin('first', 20)")
+    stage.evaluate("surelock.stage.runs.onShow(surelock.live.recorded)")
+    assert stage.evaluate("whatIf(60)") == "", "on another run than the one on its way"
+    assert runs(stage) == [["recorded", 128], ["stopped", 20]]
+    assert stage.evaluate("asked") == [["stop", "first"], ["apply"]]
+    stage.evaluate("surelock.live.stop()")
+    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded")
+    idle(stage)
+
+    ends = (
+        "surelock.live.stop()",
+        "send({ run: null, seq: 9, refused: 'Not so.' })",
+        "surelock.live.waiting.end(); surelock.live.waiting.refused('Not so.')",
+    )
+    for number, end in enumerate(ends):
+        stage.evaluate("(run) => begin(run, 24)", f"run-{number}")
+        stage.evaluate("window.before = surelock.stage.trace; whatIf(10)")
+        expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
+        assert stage.locator(".sl-side").count() == 3 and len(runs(stage)) == 2 + number
+        stage.evaluate(end)
+        assert stage.evaluate("surelock.stage.trace === before") and runs(stage)[-1] == ["stopped", 24], end
+        idle(stage)
+
+
+def test_a_run_that_cannot_be_resumed_is_over(stage: Page) -> None:
+    stage.evaluate("begin('mine', 20)")
+    stage.evaluate("surelock.live.pause()")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("surelock.live.resume()")
+    stage.evaluate("(refused) => send({ run: null, seq: 9, refused })", DROPPED)
+    assert stage.evaluate("asked.at(-1)") == ["play"] and status(stage) == DROPPED
+    assert runs(stage)[-1] == ["stopped", 20]
+    assert stage.evaluate("surelock.stage.chapters.at(-1).name") == "End"
+    idle(stage)
+
+
+def test_one_run_waits_at_a_time(stage: Page) -> None:
+    waits = "A run of yours waits for the device already: cancel it first."
+    assert stage.evaluate("whatIf(60)") == ""
+    assert stage.evaluate("whatIf(30)") == waits
+    stage.evaluate("surelock.stage.epsilon.put(0.1); surelock.stage.epsilon.race.click()")
+    assert stage.text_content(".sl-epsilon-row p") == waits
+    lessons = "surelock.stage.lessons"
+    stage.evaluate(f"{lessons}.begin({lessons}.lessons.find(({{ name }}) => name === 'too-early'), 3)")
+    stage.click("text=Make my own run")
+    expect(stage.locator(".sl-lesson [role=status]")).to_have_text(waits)
+    assert stage.evaluate("asked") == [["apply"]]
+    stage.evaluate("""() => {
+      const { trace, child } = surelock.live.branching;
+      const header = { ...trace.header, contestants: [child.contestant] };
+      send({ run: "branch", seq: 0, open: { header, pieces: {} }, pausable: true });
+    }""")
+    assert stage.evaluate("surelock.stage.trace === surelock.live.run.trace") and stage.locator(".sl-side").count() == 3
+    assert stage.evaluate("surelock.stage.trace.lanes.at(-1).source.run") == "branch"
+    assert stage.evaluate("surelock.stage.timeline.step") == 59
+    stage.evaluate("send({ run: 'branch', seq: 1, end: 'failed', problem: 'It cannot.' })")
+    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded") and status(stage) == "It cannot."
+    assert runs(stage) == [["recorded", 128]]
+
+
+def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
+    seek(stage, 5)
+    cell = stage.evaluate("surelock.stage.trace.lanes[1].tokens(5).indexOf(-1)")
+    x, y, w, h = stage.evaluate("(cell) => surelock.stage.sides[1].grid.rect(cell)", cell)
+    grid = stage.locator("canvas.sl-grid").nth(1)
+    grid.hover(position={"x": x + w / 2, "y": y + h / 2})
+    tip, spoken = stage.locator(".sl-tip"), stage.locator(".sl-spoken")
+    expect(tip).to_have_text(f"Position {cell}: masked")
+    seek(stage, 127)
+    described = f"surelock.stage.inspector.describe(surelock.stage.trace.lanes[1], {cell}, 127)"
+    assert tip.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.tip.hidden")
+    stage.mouse.move(0, 0)
+
+    seek(stage, 5)
+    grid.focus()
+    stage.keyboard.press("ArrowRight")
+    stage.keyboard.press("ArrowLeft")
+    expect(spoken).to_have_text(f"Position {cell}: masked")
+    while not stage.evaluate("surelock.stage.timeline.atEnd"):
+        stage.keyboard.press("n")
+    until(stage, "Number(surelock.stage.root.dataset.step) === 127")
+    assert spoken.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    grid.hover(position={"x": w / 2, "y": h / 2})
+    assert tip.text_content() != spoken.text_content() == stage.evaluate(described), "a pointer is not spoken of"
+    live = "(label) => label.matches('output, [role=status], [aria-live]')"
+    assert not stage.locator(".sl-step-label").evaluate(live), "it changes thirty times a second"
+
+
+def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:
+    seek(stage, 5)
+    offered = stage.evaluate("""() => {
+      const { whatIf, trace } = surelock.stage, [first, second] = trace.lanes;
+      for (const lane of trace.lanes) lane.tops = []; // the server has them
+      whatIf.node.open = true;
+      const cell = first.tokens(5).indexOf(-1);
+      whatIf.offer(first, cell, 5, [[500, 0.5]]);
+      whatIf.offer(second, cell, 5, [[501, 0.5], [502, 0.25]]);
+      return [first, second, first].map((lane) => {
+        whatIf.turnTo(lane);
+        whatIf.draw(cell, 5);
+        return whatIf.likely.childElementCount;
+      });
+    }""")
+    assert offered == [1, 2, 1]
