@@ -53,6 +53,8 @@ def _read(line: bytes) -> Record:
     record = json.loads(line)
     if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
         raise TypeError("setup, cell and result must be objects")
+    if not isinstance(record["setup"].get("data", {}), dict):
+        raise TypeError("the setup's data must be an object")
     return record
 
 

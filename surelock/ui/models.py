@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +40,7 @@ class Models:
         self._device_map = device_map
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
-            label = Path(name).resolve().name if Path(name).is_dir() else name
+            label = Path(abspath(name)).name if Path(name).is_dir() else name
             if label in self._names:
                 raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
             self._names[label] = name
