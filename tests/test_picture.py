@@ -175,6 +175,11 @@ def test_decode_refuses_what_cannot_be_drawn_into(tmp_path: Path, capsys: Any, f
     assert said in err and err.count("\n") == 1
 
 
+def test_locks_are_not_recorded_into_a_folder_that_is_not_there(tmp_path: Path, capsys: Any) -> None:
+    assert main(["bench", "decode", "--model", "no/such", "--record-locks", str(tmp_path / "none" / "x.json")]) == 2
+    assert "--record-locks must lie in a folder that exists" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [

@@ -71,9 +71,12 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     return None
 
 
-def target_file(flag: str, path: Path, suffixes: Sequence[str]) -> Path:
-    """The path, checked before the work is done that is to be written there. Raises ValueError."""
-    if path.suffix.lower() not in suffixes:
+def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
+    """The path, checked before the work is done that is to be written there. Raises ValueError.
+
+    suffixes: what it may end in; none: anything.
+    """
+    if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")
     if not path.parent.is_dir():
         raise ValueError(f"{flag} must lie in a folder that exists, not {str(path)!r}")

@@ -25,6 +25,7 @@ from surelock.experiments.machine import load
 from surelock.experiments.spread import Figures, joined, told
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
+from surelock.trace.cli import target_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
-    if arguments.record_locks and not arguments.record_locks.parent.is_dir():
-        raise ValueError(f"--record-locks must lie in a folder that exists, not {str(arguments.record_locks)!r}")
+    locks = arguments.record_locks and target_file("--record-locks", arguments.record_locks)
     load_at_start = load()
     lm = subject(arguments)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         locked = stretch(arguments.replay_locks, locked, prompts, lm.network.config.vocab_size)
     bench = DecodeBench(lm, prompts, locked)
     figures = bench.run(arguments.repeats)
-    if arguments.record_locks:
-        arguments.record_locks.write_text(json.dumps(record(bench.steps["locked"], len(prompts[0]), lm.name)) + "\n")
+    if locks:
+        locks.write_text(json.dumps(record(bench.steps["locked"], len(prompts[0]), lm.name)) + "\n")
     dense = dense_comparison(lm, bench.positions, arguments.batch, 10 * arguments.repeats)
     return {"benchmark": "decode", **head, **joined(figures, dense), **quantisation(lm, bench.positions)}
 
