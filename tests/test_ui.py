@@ -639,6 +639,18 @@ def test_one_thread_does_all_that_computes(monkeypatch: pytest.MonkeyPatch) -> N
     assert functions["attended"]([]).startswith("decoder")
 
 
+def test_a_paused_run_that_waits_for_its_turn_is_not_idle() -> None:
+    models = Models(["stories"])
+    sessions = Sessions(lambda *_: iter(()))
+    with gr.Blocks():
+        (wait,) = [each for each in make_stage(models, sessions, 64).server_fns if each.__name__ == "wait"]
+    run: Any = SimpleNamespace(id="mine", touched=0.0, state="paused")
+    sessions._runs["mine"] = run
+    assert wait([1, None]) == wait([1]) == wait(1) == 0.0 and run.touched == 0.0
+    assert wait([1, "mine"]) == 0.0 and run.touched > 0.0
+    assert wait([]) is None
+
+
 def test_the_endpoints_former_call_works(stories: surelock.LanguageModel, endpoint: Any) -> None:
     """Sixteen positional arguments, as the first edition had them, and `remasking` by name."""
     former = ("Once", 12, 6, 0.01, 50.0, 0, 6, 0.5, 0.0, "entropy", 3, True, True, False, "stories", 2)

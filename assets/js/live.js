@@ -67,8 +67,8 @@ class Live {
     addEventListener("pagehide", () => this.#leave());
     this.waiting = new Waiting({
       say: (text, kind) => this.stage.say(text, kind),
-      refused: (why) => this.#refused(why),
-      seconds: (place) => server.wait(place),
+      refused: (why) => (this.run?.waits ? this.#held(why, "error") : this.#refused(why)),
+      seconds: (place) => server.wait(place, this.run?.waits ? this.run.id : null),
     });
     embed(root);
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
@@ -223,7 +223,7 @@ class Live {
   #message(message) {
     if (message.notice) return this.#tell(message.notice);
     if (message.open && this.cancelled) return this.server.stop(message.run); // its turn came all the same
-    const waited = this.waiting.on;
+    const waited = this.waiting.on && !this.run?.waits;
     if (message.refused || message.open) this.waiting.end();
     if (message.refused) return this.#refused(message.refused, waited);
     if (message.open) return this.#open(message);
@@ -234,6 +234,8 @@ class Live {
       return this.trigger("play", { run: run.id, after: run.seq });
     }
     run.seq = message.seq;
+    if (run.waits) this.#goesOn();
+    if (run.held) this.server.pause(run.id); // its turn came all the same
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
     if (message.scores) return run.trace.judge(message.scores);
@@ -289,6 +291,7 @@ class Live {
   #end({ end, problem }) {
     this.#showNew();
     const { trace, branching } = this.run;
+    this.run.waits = false;
     this.#wish(null);
     this.#state("idle");
     trace.live = false;
@@ -306,6 +309,7 @@ class Live {
   }
 
   #started() {
+    if (this.branching || this.run?.waits) this.#leaveQueue();
     if (this.run && this.run.state !== "idle") this.#stopRun();
     this.#wait();
   }
@@ -396,6 +400,7 @@ class Live {
 
   async pause() {
     if (this.run?.state !== "running") return;
+    if (this.run.waits && this.waiting.place) return this.#takeBack();
     if (!this.run.pausable) {
       this.stage.timeline.seek(this.stage.timeline.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
@@ -419,7 +424,36 @@ class Live {
     this.stage.say("");
     this.#state("running");
     this.stage.timeline.followLive();
-    this.trigger("play", { run: run.id, after: run.seq });
+    this.#goOn("play");
+  }
+
+  /** Asks the server for more of a paused run: its turn comes when the device is free. */
+  #goOn(how) {
+    const { run } = this;
+    Object.assign(run, { waits: true, held: false });
+    this.waiting.begin({ told: false });
+    this.trigger(how, { run: run.id, after: run.seq });
+  }
+
+  /** Its turn has come. */
+  #goesOn() {
+    this.run.waits = false;
+    this.waiting.end();
+    this.stage.say("");
+  }
+
+  /** What was asked of a paused run does not come: it stays paused. */
+  #held(said, kind) {
+    Object.assign(this.run, { waits: false, held: true, steps: undefined });
+    this.waiting.end();
+    this.#state("paused");
+    this.stage.say(said, kind);
+  }
+
+  /** Play or Step, pressed while another run has the device, leaves the queue. */
+  #takeBack() {
+    this.trigger("clear");
+    this.#held(`Still paused after step ${this.run.trace.count}.`);
   }
 
   /** One more step on the server, if a run is paused there. Says whether it asked for one. */
@@ -428,19 +462,25 @@ class Live {
     if (!run || this.stage.trace !== run.trace || run.state !== "paused") return false;
     if (run.steps === undefined) {
       run.steps = 1;
-      this.trigger("tick", { run: run.id, after: run.seq });
+      this.#goOn("tick");
     }
     return true;
   }
 
   /** Ends the run after its present step; one that still waits for the device leaves the queue. */
   stop() {
-    if (!this.waiting.on) return this.#stopRun();
+    if (this.run?.waits && this.waiting.place) return this.#takeBack();
+    if (!this.waiting.on || this.run?.waits) return this.#stopRun();
     this.cancelled = true;
+    this.#leaveQueue();
+    this.stage.say("Cancelled: nothing waits for the device any more.");
+  }
+
+  #leaveQueue() {
+    if (this.run) this.run.waits = false;
     this.waiting.end();
     this.trigger("clear");
     this.#undo(this.branching);
-    this.stage.say("Cancelled: nothing waits for the device any more.");
   }
 
   async #stopRun() {

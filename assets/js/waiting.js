@@ -1,4 +1,4 @@
-// Between Run and the first word of the run: the place in the queue, about how long it will take, and the way out.
+// Between Run or Play and the first word of the run: the place in the queue, about how long it takes, and the way out.
 
 import { tell } from "./bus.js";
 import { count } from "./dom.js";
@@ -20,18 +20,25 @@ export class Waiting {
     Object.assign(this, { say, refused, seconds, on: false });
   }
 
-  begin() {
+  /** told: at once, else when there is a queue. */
+  begin({ told = true } = {}) {
     this.end();
-    Object.assign(this, { on: true, place: 0, asked: 0, left: null });
+    Object.assign(this, { on: true, told: false, place: 0, asked: 0, left: null });
     this.timer = setInterval(() => this.#look(), LOOK_MS);
-    tell("waiting", true);
+    if (told) this.#tell(true);
   }
 
   end() {
     clearInterval(this.timer);
     if (!this.on) return;
     this.on = false;
-    tell("waiting", false);
+    this.#tell(false);
+  }
+
+  #tell(waits) {
+    if (this.told === waits) return;
+    this.told = waits;
+    tell("waiting", waits);
   }
 
   /** Gradio tells the place in the queue in a corner of the page; the stage says it where everybody looks. */
@@ -43,6 +50,7 @@ export class Waiting {
     }
     const place = Number(said.match(/queue:\s*(\d+)\s*\/\s*\d+/)?.[1] ?? 0);
     if (!place) return;
+    this.#tell(true);
     if (place !== this.place || performance.now() > this.asked + ASK_MS) this.#ask(place);
     this.say(`Waiting for the device: ${count(place, "run")} before yours${about(this.left)}.`);
   }

@@ -36,8 +36,11 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
         return run.state if run is not None else None
 
     def wait(arguments: list[Any]) -> float | None:
-        """Seconds until the run at a place of the queue begins, see `Sessions.wait`."""
+        """Seconds until the run at a place of the queue begins, see `Sessions.wait`. A paused run that waits for its
+        turn to go on may be named, too: it is not idle.
+        """
         place = _first(arguments)
+        sessions.find(arguments[-1] if isinstance(arguments, list) and arguments else None)
         return sessions.wait(place) if _index(place, 10_000) else None
 
     def top(arguments: list[Any]) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import visit, wait_for_run
 from tests.browser.server import App
@@ -109,3 +109,35 @@ def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
     wait_for_run(page)
     holder.join(90)
     first.close()
+
+
+def test_play_waits_for_its_turn_like_run_and_can_be_taken_back(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=160, steps=160)
+    page.click("#sl-run")
+    wait_for_run(page, 3)
+    page.click(".sl-control-pause")
+    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    other = Visitor(app.url)
+    stream = other.run(Generated_length=256, Steps=256, Block_length=256)
+    opened = next(stream)
+    holder = threading.Thread(target=lambda: list(stream))
+    holder.start()
+    count = page.evaluate("surelock.stage.trace.count")
+    pause, stop = page.locator(".sl-control-pause"), page.locator(".sl-control-stop")
+    for asks, takes_back in ((pause, pause), (pause, stop), (page.locator(".sl-control-step"), stop)):
+        asks.click()
+        expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours")
+        expect(stop).to_have_text("Cancel")
+        takes_back.click()
+        expect(page.locator(".sl-status")).to_have_text(f"Still paused after step {count}.")
+        expect(pause).to_have_text("Resume")
+        expect(stop).to_have_text("Stop")
+    other.call("stop", opened["run"])
+    holder.join(60)
+    page.wait_for_timeout(800)
+    assert page.evaluate("surelock.stage.trace.count") == count, "what was taken back does not go on"
+    pause.click()
+    wait_for_run(page, count + 2)
+    stop.click()
+    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
+    other.close()

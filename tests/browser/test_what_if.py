@@ -73,6 +73,38 @@ def test_a_run_that_cannot_be_resumed_is_over(stage: Page) -> None:
     idle(stage)
 
 
+def test_play_that_waits_is_refused_taken_back_or_left_for_another_run(stage: Page) -> None:
+    state = "surelock.stage.root.dataset.state"
+    stage.evaluate("begin('mine', 20); surelock.live.pause()")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("surelock.live.resume(); surelock.live.waiting.end()")
+    stage.evaluate("surelock.live.waiting.refused('The queue is full.')")
+    assert stage.evaluate(state) == "paused" and status(stage) == "The queue is full."
+    before = stage.evaluate("asked.length")
+    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
+    assert stage.evaluate("asked.slice(-1)") == [["pause", "mine"]], "its turn came all the same"
+    stage.evaluate("surelock.live.resume()")
+    stage.evaluate("send({ run: 'mine', seq: 3, pieces: {}, records: [] })")
+    assert not stage.evaluate("surelock.live.waiting.on") and stage.evaluate(state) == "running"
+    assert stage.evaluate("asked")[before + 1 :] == [["play"]]
+    stage.evaluate("surelock.live.pause()")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("surelock.live.resume()")
+    stage.evaluate("tell('run')")
+    assert stage.evaluate("asked.slice(-2)") == [["clear"], ["stop", "mine"]]
+    assert stage.evaluate("surelock.live.waiting.on") and not stage.evaluate("surelock.live.run.waits")
+
+
+def test_run_takes_the_place_of_a_what_if_that_waits(stage: Page) -> None:
+    stage.evaluate("whatIf(60)")
+    stage.evaluate("tell('run')")
+    assert stage.evaluate("asked") == [["apply"], ["clear"]]
+    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded") and stage.evaluate(
+        "surelock.live.waiting.on"
+    )
+    expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
+
+
 def test_one_run_waits_at_a_time(stage: Page) -> None:
     waits = "A run of yours waits for the device already: cancel it first."
     assert stage.evaluate("whatIf(60)") == ""
