@@ -15,8 +15,9 @@ import pytest
 from checkpoints import write_llada
 
 from surelock.__main__ import main
-from surelock.experiments import quality, runner
+from surelock.experiments import runner
 from surelock.experiments.cli import NAMES
+from surelock.experiments.grid import RECOMMENDED
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("cells.jsonl", "table.csv", "table.md", "picture.html")
@@ -122,6 +123,16 @@ def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch,
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
 
 
+def test_a_record_that_finds_no_file_to_stand_in_is_printed(tmp_path, capsys):
+    def measure(cell: runner.Record) -> runner.Record:
+        (tmp_path / "out").rmdir()
+        return {"found": 7}
+
+    with pytest.raises(OSError, match="the 0 finished cells in it are kept"):
+        runner.run_cells([{"n": 1}], measure, tmp_path / "out", {})
+    assert json.loads(capsys.readouterr().err.splitlines()[-1])["result"] == {"found": 7}
+
+
 def test_a_spoilt_record_is_named(broken, capsys):
     file = broken / "flops" / "cells.jsonl"
     file.write_text('{"no": "cell"}\n' + file.read_text())
@@ -184,4 +195,4 @@ def test_not_a_number_is_not_written(flops):
 
 
 def test_quality_is_measured_with_what_the_embedded_model_recommends(stories):
-    assert {name: stories.generation[name] for name in quality.RECOMMENDED} == quality.RECOMMENDED
+    assert {name: stories.generation[name] for name in RECOMMENDED} == RECOMMENDED

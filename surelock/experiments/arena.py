@@ -18,7 +18,7 @@ from surelock.decoding.presets import PRESETS, Preset
 from surelock.decoding.totals import TotalsCounter
 from surelock.experiments import estimates, frontier, judged
 from surelock.experiments.faults import clean, count_faults, shares
-from surelock.experiments.grid import Cell
+from surelock.experiments.grid import RECOMMENDED, Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.machine import device_name
 from surelock.experiments.prompts import Prompt
@@ -52,14 +52,7 @@ _MORE = {
 
 JUDGE_NOTE = f"{judged.NOTE}\nThe baseline is the first contestant."
 
-#: What the page starts with: the embedded model's generation_config.json.
-PAGE = {
-    "gen_length": 128,
-    "block_length": 32,
-    "temperature": 0.5,
-    "remasking": "entropy",
-    "no_repeat_ngram_size": 5,
-}
+PAGE = {"gen_length": 128, **RECOMMENDED}
 
 
 def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
 from surelock.experiments import estimates, judged
 from surelock.experiments.compare import bits_per_character
-from surelock.experiments.grid import Cell
+from surelock.experiments.grid import RECOMMENDED, Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record, in_batches
 from surelock.experiments.text_quality import text_figures
@@ -96,14 +96,15 @@ FEW: dict[str, list[Record]] = {
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
 
-_SAMPLER = {"gen_length": 128, "temperature": 0.5, "unmask": "entropy", "no_repeat_ngram_size": 5}
+_FLAT = {"remasking": "unmask"}  # the flat form's names, where they are others
+_PAGE = {"gen_length": 128} | {_FLAT.get(name, name): value for name, value in RECOMMENDED.items()}
 #: The page's settings, and what else a decoder is asked for.
 SETTINGS: dict[str, dict[str, Any]] = {
-    "page": _SAMPLER | {"block_length": 32},
-    "whole canvas": _SAMPLER,
+    "page": _PAGE,
+    "whole canvas": {name: value for name, value in _PAGE.items() if name != "block_length"},
     "greedy": {"gen_length": 128, "unmask": "low_confidence", "block_length": 32},
-    "temperature 1": _SAMPLER | {"temperature": 1.0, "block_length": 32},
-    "256 tokens": _SAMPLER | {"gen_length": 256, "block_length": 32},
+    "temperature 1": _PAGE | {"temperature": 1.0},
+    "256 tokens": _PAGE | {"gen_length": 256},
 }
 
 
@@ -131,8 +132,7 @@ GRIDS: dict[str, list[Cell]] = {
     "stories": [
         *_cells(["page"], (0, 48), (48, 48), 16),
         *_cells(["whole canvas"], (0, 48), (48, 48), 16),
-        *_cells(["greedy", "temperature 1"], (0, 8), (48, 8), 8, FEW),
-        *_cells(["256 tokens"], (0, 4), (48, 8), 8, FEW),
+        *_cells(["greedy", "temperature 1", "256 tokens"], (0, 48), (48, 48), 8, FEW),
     ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
@@ -177,7 +177,7 @@ def _read(plain: Record) -> ComputeRule:
 
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict[str, list[Any]]:
     shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
-    for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report):
+    for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report, lean=True):
         rows += (step.computed.sum(dim=1) + step.probed.sum(dim=1)).numpy()
         if report and step.index % LOOKED_AT == 0:
             shadow.add(step)

@@ -35,6 +35,9 @@ DEFAULTS: Cell = {
 #: The paper's own: batches of 4, and Algorithm 1 to the letter, which lets a position lock in the step that unmasks it.
 PAPER: Cell = {"batch": 4, "visible_steps": 0}
 
+#: What the embedded model's own generation_config.json recommends, and the page starts with.
+RECOMMENDED: Cell = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
+
 
 def grid(**axes: Any) -> list[Cell]:
     """The cells of a grid: axes given as lists are crossed, the last one fastest; other values hold in every cell."""

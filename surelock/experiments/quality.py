@@ -10,7 +10,7 @@ import plotly.express as px
 from plotly.graph_objects import Figure
 
 from surelock.experiments import compare
-from surelock.experiments.grid import PAPER, Cell, grid
+from surelock.experiments.grid import PAPER, RECOMMENDED, Cell, grid
 from surelock.experiments.judge_files import write_judge_files
 from surelock.experiments.judged import texts_of_tokens
 from surelock.experiments.lab import Lab
@@ -24,8 +24,6 @@ MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the fi
 )
 _EPSILONS = [None, 5e-4, 5e-3]
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
-#: What the embedded model's own generation_config.json recommends, and the page shows.
-RECOMMENDED = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:

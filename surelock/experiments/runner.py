@@ -94,20 +94,24 @@ def append(file: Path, record: Record) -> None:
     Raises OSError, with the file as it was before and the line printed on standard error, when it cannot be written.
     """
     line = json.dumps(record).encode() + b"\n"
-    with file.open("ab+", buffering=0) as stream:
-        size = _size_of_whole_lines(file)
-        try:
-            stream.truncate(size)
-            _write(stream.fileno(), line)
-            os.fsync(stream.fileno())
-        except OSError as error:
-            stream.truncate(size)
-            sys.stderr.write(line.decode())
-            raise OSError(
-                error.errno,
-                f"{error.strerror}: the line above could not be added to {file}; the {len(_whole_lines(file))} "
-                "finished cells in it are kept, the same command goes on from there",
-            ) from error
+    try:
+        with file.open("ab+", buffering=0) as stream:
+            size = _size_of_whole_lines(file)
+            try:
+                stream.truncate(size)
+                _write(stream.fileno(), line)
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+    except OSError as error:
+        sys.stderr.write(line.decode())
+        kept = len(_whole_lines(file)) if file.exists() else 0
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: the line above could not be added to {file}; the {kept} finished cells in it are kept, "
+            "the same command goes on from there",
+        ) from error
 
 
 def _write(descriptor: int, data: bytes) -> None:
