@@ -16,10 +16,11 @@ function freeId({ lanes }) {
   return `what-if-${number}`;
 }
 
-/** The trace with room for one lane more: where four race, the parent and the reference stay. */
+/** The trace with room for one lane more: where four race, the first that is neither the parent nor the reference goes. */
 function roomFor(trace, parent) {
   const { lanes, reference } = trace;
-  return trace.withLanes(lanes.filter((lane) => lanes.length < MOST_LANES || lane === parent || lane === reference));
+  const gone = lanes.length < MOST_LANES ? null : lanes.find((lane) => lane !== parent && lane !== reference);
+  return trace.withLanes(lanes.filter((lane) => lane !== gone));
 }
 
 /** A contestant that is `parent` with something changed from a step on: {trace: where it is shown, child: its lane, from}. */

@@ -15,15 +15,15 @@ test("one event more leaves out what was done later, and to its place in its own
   assert.deepEqual(withEvent([lock, mask], write(5, 3)), [lock, write(5, 3)]);
 });
 
-test("a branch stands beside its parent; of four lanes the parent and the reference stay", () => {
+test("a branch stands beside its parent; of four lanes one goes, neither the parent nor the reference", () => {
   const trace = Trace.parse(small());
   const { trace: shown, child, from } = branchOf(trace, trace.lane("b"), { events: [{ step: 2 }] }, 2, "Other");
   assert.deepEqual([child.id, child.name, child.count, from], ["what-if-1", "Other", 2, 2]);
   assert.deepEqual([child.contestant.parent, child.contestant.events], ["b", [{ step: 2 }]]);
   assert.deepEqual([shown.lanes, trace.lanes.length], [[...trace.lanes, child], 2]);
-  const four = branchOf(shown, child, {}, 1, "Third").trace;
+  const { trace: four, child: third } = branchOf(shown, child, {}, 1, "Third");
   const last = branchOf(four, child, { parent: null }, 0, "From the start");
-  assert.deepEqual(last.trace.lanes, [trace.lane("a"), child, last.child]);
+  assert.deepEqual(last.trace.lanes, [trace.lane("a"), child, third, last.child]);
   assert.deepEqual([last.child.id, last.child.count, last.child.contestant.parent], ["what-if-3", 0, null]);
 });
 
