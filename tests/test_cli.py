@@ -69,6 +69,7 @@ def test_decode_prints_text_and_totals(capsys):
     assert all(not isinstance(value, dict | list) for value in result.values())
     assert result["lock"] is True
     assert result["steps"] == result["tokens"] == 12
+    assert (result["temperature"], result["block_length"], result["no_repeat_ngram_size"]) == (0, 12, 5)
     assert 0 < result["flops_ratio"] <= 1
     status, out, _ = run(capsys, *argv, "--no-lock")
     assert last_json(out)["flops_ratio"] == 1

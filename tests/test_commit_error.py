@@ -42,6 +42,12 @@ class Steals(ComputeRule):
         return active[active != self.slot] if state.step == self.step else active
 
 
+def test_the_first_step_computes_all_whatever_a_rule_says(lm: LanguageModel) -> None:
+    first, *_ = surelock.decode(lm, PROMPTS, SETTINGS, compute=Steals(0, 4))
+    whole, *_ = surelock.decode(lm, PROMPTS, SETTINGS)
+    assert torch.equal(first.computed, whole.computed) and int(first.computed.sum()) == 3 + 7 + 1 + 3 * 12
+
+
 def test_an_update_that_was_stolen_by_hand(lm: LanguageModel) -> None:
     """What the step after a commit would see of it is masked keys and values: a forward with these, and one without."""
     settings = DecodeSettings(gen_length=4)

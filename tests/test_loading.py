@@ -444,6 +444,36 @@ def test_chat_template(llada: Path) -> None:
     assert load(llada).encode("b a", chat=True) == [6, 7, 8, 5, 4, 3]
 
 
+def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> None:
+    """As Dream publishes it: no tokenizer.json, and a class that lies in a file of code, which is not run."""
+    write_dream(tmp_path, **DREAM | {"vocab": 300})
+    words = [*sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "the", "Ġthe", "on"]
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"]
+    (tmp_path / "vocab.json").write_text(json.dumps({word: i for i, word in enumerate(words)}))
+    (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e\nĠ the\no n\n")
+    described = {
+        "tokenizer_class": "DreamTokenizer",
+        "auto_map": {"AutoTokenizer": ["tokenization_dream.DreamTokenizer", None]},
+        "added_tokens_decoder": {
+            str(len(words) + i): {"content": token, "special": True} for i, token in enumerate(special)
+        },
+        "eos_token": special[0],
+        "mask_token": special[3],
+        "chat_template": "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(described))
+    edit_json(tmp_path / "config.json", mask_token_id=None, eos_token_id=None, pad_token_id=None)
+    lm = load(tmp_path)
+    assert (lm.eos_id, lm.eot_id, lm.mask_id) == (260, 262, 263)
+    assert lm.encode("on the") == [259, 258] and lm.decode([259, 258, 260]) == "on the"
+    assert lm.encode("the", chat=True) == [261, 257, 262]
+    assert not {261, 262, 263} & set(lm.encode("<|mask|><|im_end|>"))
+    (tmp_path / "vocab.json").write_text("[")
+    refuses(tmp_path, "vocab.json")
+    (tmp_path / "vocab.json").write_text("{}")
+    refuses(tmp_path, "tokenizer", "cannot be read")
+
+
 def test_special_tokens_in_a_text_are_text(stories: surelock.LanguageModel) -> None:
     for special in stories.tokenizer.all_special_tokens:
         assert not set(stories.encode(f"a {special} b")) & set(stories.tokenizer.all_special_ids)

@@ -220,6 +220,13 @@ def test_the_flat_form_chooses_kinds_by_name() -> None:
     )
 
 
+def test_a_share_of_one_asks_for_no_selection() -> None:
+    """As before rules had names: of a sweep of shares every value runs."""
+    assert recommended({}, {"select_fraction": 1}).compute == LockRule()
+    assert recommended({}, {"select_fraction": 0.8}).compute == LockRule() & SelectRule(0.8)
+    assert recommended({}, {"compute": "select", "select_fraction": 1}).compute == SelectRule(1)
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [

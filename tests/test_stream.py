@@ -47,6 +47,15 @@ def test_it_gets_the_prompt_each_blocks_drafts_and_the_blocks(stories: surelock.
     assert noted.got[1][1].count(stories.mask_id) == 3
 
 
+def test_a_replay_in_another_order_than_the_blocks_is_shown_whole(stories: surelock.LanguageModel) -> None:
+    tokens = list(range(40, 52))
+    replay = surelock.Replay([[(11 - i, i, token) for i, token in enumerate(tokens)]])
+    noted = Noted()
+    list(surelock.stream(surelock.decode(stories, [PROMPT], SETTINGS, unmask=replay), noted, SETTINGS))
+    put = [tokens for kind, tokens in noted.got if kind == "put"][1:]
+    assert put == [tokens[:4], tokens[4:8], tokens[8:]]
+
+
 def test_a_draft_tells_what_is_most_likely_where_that_is_known(stories: surelock.LanguageModel) -> None:
     noted = Noted()
     *_, last = surelock.stream(surelock.decode(stories, [PROMPT], SETTINGS, top_k=1), noted, SETTINGS)

@@ -663,6 +663,9 @@ def test_the_endpoints_former_call_works(stories: surelock.LanguageModel, endpoi
     assert list(endpoint(*former))[-1]["texts"] == surelock.generate(stories, ["Once"], settings, **asked)
     unlocked = list(endpoint("Once", 8, epsilon=-1))[-1]
     assert unlocked["flops_ratio"] == 1
+    shares = [list(endpoint("Once", 24, epsilon=-1, select_fraction=share))[-1] for share in (0.7, 0.8, 0.9, 1, None)]
+    rows = [each["active_ratio"] for each in shares]
+    assert rows == sorted(rows) and len(set(rows)) == 4 and rows[3] == rows[4] == 1
     high = list(endpoint("Once", 8, remasking="threshold", threshold=0.01))
     assert high[-1]["steps"] < 8
 

@@ -182,6 +182,7 @@ def flat_settings() -> dict[str, FlatSetting]:
     return found
 
 
+_NO_SELECTION = ("select_fraction", 1)
 #: What the first edition called a flat name.
 FORMER = {"remasking": "unmask"}
 
@@ -222,7 +223,9 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
 def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:
     """Raise ValueError for a setting that was given, and is not its default, of a kind that was not chosen."""
     for flat, each in flat_settings().items():
-        if flat in given and each.kind and each.kind not in (*rules, policy) and not each.left_alone(given[flat]):
+        if flat not in given or not each.kind or each.kind in (*rules, policy):
+            continue
+        if not each.left_alone(given[flat]) and (flat, given[flat]) != _NO_SELECTION:
             name = "compute" if each.kind in COMPUTE else "unmask"
             raise ValueError(f"{flat} is a setting of {name} {each.kind!r}, which was not chosen")
 

@@ -2,8 +2,9 @@
 
 A rule is a small frozen dataclass with two methods. `rows(state, active)`, before the forward, chooses from the active
 slots (not locked, of sequences that have not ended); `after(state, reading)`, once the step's tokens are committed,
-says what locks or unlocks for good. The rules that lock are in `locking.py`. Whatever a rule says, the sampler adds the
-masked positions of a block in the block's last step: they must be committed in it, from a posterior of their own.
+says what locks or unlocks for good. The rules that lock are in `locking.py`. Whatever a rule says, the first step
+computes all, since nothing is cached yet, and the sampler adds the masked positions of a block in the block's last
+step: they must be committed in it, from a posterior of their own.
 
 Not here: dLLM-Cache's adaptive update compares the values of all rows in every layer with the cached ones, so it is no
 choice of rows that a step could make before its forward.
@@ -62,7 +63,7 @@ class ComputeRule:
         return 0
 
     def rows(self, state: State, active: Slots) -> Slots:
-        """The slots that this step computes, ascending: all that are active, unless a rule knows better.
+        """The slots that a step after the first computes, ascending: all active ones, unless a rule knows better.
 
         A locked slot among them is probed: it runs, but the cache keeps its former keys and values.
         """
@@ -95,7 +96,7 @@ class SelectRule(ComputeRule):
     """The ceil(fraction * M) of each sequence's M active rows that were uncomputed the longest (Experiment 5).
 
     The paper does not say which rows. Here the longest uncomputed come first, among equals the larger last KL, then the
-    lowest position; the first step computes all.
+    lowest position.
     """
 
     kind: ClassVar[str] = "select"
@@ -116,7 +117,7 @@ class SelectRule(ComputeRule):
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
-        if state.step == 0 or self.fraction == 1:
+        if self.fraction == 1:
             return active
         chosen = []
         for part in state.split(active):

@@ -10,7 +10,8 @@ from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_setting
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
     """A flag for each setting of every kind; what is not given is left to the model, else to the library."""
-    groups: dict[str, Any] = {"": parser.add_argument_group("sampler")}
+    told = "The defaults told here and below hold where the model's generation_config.json says nothing else."
+    groups: dict[str, Any] = {"": parser.add_argument_group("sampler", told)}
     add = groups[""].add_argument
     add(
         "--compute",

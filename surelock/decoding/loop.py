@@ -41,9 +41,10 @@ class Step:
     again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
     computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does not
-    before a token has been seen), and in a lean run both where nobody does. top_ids, top_probs: [B, N, top_k], None
-    when top_k is 0. commit_logits: [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in
-    the network's dtype; None when not kept.
+    before a token has been seen), and in a lean run both where nobody does. top_ids int64, top_probs: [B, N, top_k],
+    None when top_k is 0; -1 and NaN where not computed and at pads. kl, confidence, top_probs: float64. commit_logits:
+    [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when
+    not kept.
     flops, baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row.
     seconds: the step's own time, device synchronised, observation excluded.
     """
@@ -91,7 +92,7 @@ def decode(
     lean: make posteriors only of rows that somebody decides by, so that other rows have no confidence, and compute of
     the others nothing in the last block but keys and values (in a shifted network, all); it changes nothing where all
     are looked at, by an observer or a rule, or where a run replays or has events.
-    What one sequence does never depends on the others of its batch.
+    What one sequence does depends on the others of its batch by rounding alone (a product's may, on its row count).
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
     """
@@ -213,7 +214,10 @@ class _Run:
     def _plan(self) -> StepRows:
         """The rows that the rule chooses, the masks that an ending block must commit, and who may be committed."""
         canvas, state, schedule = self.canvas, self.state, self.schedule
-        slots = self.compute.rows(state, np.flatnonzero(~state.locked & state.alive))
+        active = np.flatnonzero(~state.locked & state.alive)
+        slots = self.compute.rows(state, active)
+        if state.step == 0:  # nothing is cached yet
+            slots = active
         choosing = np.zeros(canvas.total, dtype=bool)
         for b in np.flatnonzero(schedule.running).tolist():
             part = schedule.open(b)

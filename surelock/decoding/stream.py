@@ -38,15 +38,19 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
             raise ValueError(f"a streamer shows one sequence, not a batch of {len(step.tokens)}")
         if step.index == 0:
             streamer.put(step.tokens[:, :-length])
-        part = slice(shown - length, shown - length + block or None)
         draft = getattr(streamer, "put_draft", None)
         if draft is not None and shown < length:
-            draft(_draft(step)[:, part])
-        if shown < length and not step.masked[:, part].any():
+            draft(_draft(step)[:, _generated(shown, block, length)])
+        while shown < length and not step.masked[:, (part := _generated(shown, block, length))].any():
             streamer.put(step.tokens[:, part])
             shown += block
         yield step
     streamer.end()
+
+
+def _generated(start: int, count: int, length: int) -> slice:
+    """Some of the last `length` positions."""
+    return slice(start - length, start - length + count or None)
 
 
 def _draft(step: Step) -> Tensor:

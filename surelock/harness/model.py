@@ -35,13 +35,13 @@ _log = logging.getLogger(__name__)
 class SureLockLM(TextLM):
     """A masked diffusion language model under a decoder.
 
-    pretrained: "stories", a hub id, a directory, or a LanguageModel. device: a CUDA device that is not there is the
-    CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map: as in `surelock.load`, dtype by name.
-    batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate (even), mask_batch: in one forward,
-    mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each continuation greedily, to say if it is
-    what the model would write; False says no. Any other argument is a setting of the decoder, under its flat name
-    (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task asks for, that before what the
-    model recommends. Raises ValueError, which names the argument.
+    pretrained: "stories", a hub id, a directory, or a LanguageModel. device: where there is no CUDA at all, a CUDA
+    device is the CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map: as in `surelock.load`,
+    dtype by name. batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate (even), mask_batch:
+    in one forward, mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each continuation greedily,
+    to say if it is what the model would write; False says no. Any other argument is a setting of the decoder, under its
+    flat name (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task asks for, that before
+    what the model recommends. Raises ValueError, which names the argument.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ class SureLockLM(TextLM):
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """The text that follows each prompt, up to its end or to the first of its `until`.
 
-        A text depends on its own request only, not on the others of its batch: the same request asked again (`repeats`)
-        has the next seed. A prompt that is too long loses its beginning.
+        A text depends on its own request only (on the others of its batch by rounding): the same request asked again
+        (`repeats`) has the next seed. A prompt that is too long loses its beginning.
         """
         asked = [(str(context), dict(wanted)) for context, wanted in _arguments(requests)]
         texts = [""] * len(asked)

@@ -15,7 +15,7 @@ from surelock.model.config import NetworkConfig
 from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
-from surelock.model.tokenizer import load_tokenizer
+from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 STORIES = ASSETS / "stories"
 _FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja"]
-_FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json"]
+_FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
+_ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -132,7 +133,8 @@ def _special_ids(
         raise CheckpointError(
             f"{directory} has no mask token: neither config.json nor the tokenizer gives a mask_token_id"
         )
-    eot_id = tokenizer.get_vocab().get("<|eot_id|>") if tokenizer is not None else None
+    vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
+    eot_id = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
     pad_id = next(value for value in (pad_id, eos_id, mask_id) if value is not None)
     return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 

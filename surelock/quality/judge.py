@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError
 
 from surelock.model.errors import first_line
+from surelock.model.loading import find_device
 
 _BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
@@ -47,15 +48,16 @@ class Judge:
 
     @staticmethod
     @lru_cache(maxsize=1)
-    def load(name: str, device: torch.device | None = None) -> Judge:
+    def load(name: str, device: str | torch.device | None = None) -> Judge:
         """name: a hub id, a directory, or a .gguf file, for which the package `gguf` is needed.
 
         Weights in float32 on the CPU, as stored on a GPU; pickled ones are not read, and no code of a checkpoint is
-        run. Raises ValueError, one sentence, when it is no causal model that transformers can load.
+        run. device: CUDA if there is one, else the CPU. Raises ValueError, one sentence, when it is no causal model
+        that transformers can load, and for a device that is not there.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        device = device or torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = find_device(device)
         place, options = _place(name)
         dtype = "auto" if device.type == "cuda" else torch.float32
         try:

@@ -62,7 +62,8 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
         _draw(recorder, target)
     if arguments.json:
         asked = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
-        return {"model": lm.name, "prompt": arguments.prompt, "text": text, **asked, **asdict(totals)}
+        told = {"model": lm.name, "prompt": arguments.prompt, "text": text}
+        return told | asked | asdict(settings) | asdict(totals)
     print(
         f"{totals.steps} steps in {totals.seconds:.2f} s; {totals.flops_ratio:.0%} of the baseline's FLOPs, "
         f"active ratio {totals.active_ratio:.3f}, {totals.locked:.0%} of the positions locked",

@@ -27,7 +27,7 @@ from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.fair import Readers
 from surelock.ui.limits import Limits, within
 from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import docstring, parameters
+from surelock.ui.parameters import DEFAULTS, docstring, parameters
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:
@@ -72,7 +72,11 @@ def _read(given: Mapping[str, Any]) -> Decoder:
     values = present_names({name: value for name, value in given.items() if name in known and value != ""})
     values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
     for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
-        if each.kind and name in values and each.left_alone(values[name]):
+        if (
+            each.kind
+            and name in values
+            and (values[name] == DEFAULTS[name] if name in DEFAULTS else each.left_alone(values[name]))
+        ):
             del values[name]
     check_owners(values, *chosen_kinds(values))
     events = given["events"] or []

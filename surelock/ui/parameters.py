@@ -19,6 +19,8 @@ _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group":
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 #: What 0 stands for where the library has None.
 _NONE_IS_ZERO = ("steps", "block_length")
+#: Defaults that are not the library's. Every select_fraction below 1 selects, so it has none.
+DEFAULTS: dict[str, Any] = {"gen_length": 64, "select_fraction": None}
 #: What is no setting: its type, its default and what it is.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue."),
@@ -111,7 +113,7 @@ def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
         made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in _NONE_IS_ZERO else setting.low
     if setting.high < math.inf:
         made["maximum"] = setting.high
-    nullable = setting.none is not None and name not in _NONE_IS_ZERO
+    nullable = (setting.none is not None and name not in _NONE_IS_ZERO) or parameter.default is None
     return {"anyOf": [made, {"type": "null"}]} if nullable else made
 
 
@@ -121,7 +123,7 @@ def _parameter(name: str) -> inspect.Parameter:
         kind, default, _ = _OTHERS[name]
     else:
         kind = _TYPES[each.setting.kind]
-        default = {"gen_length": 64}.get(name, 0 if name in _NONE_IS_ZERO else each.default)
+        default = DEFAULTS.get(name, 0 if name in _NONE_IS_ZERO else each.default)
         default = bool(default) if each.setting.kind == "group" else default
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
