@@ -62,7 +62,12 @@ export function connect({ element }) {
     "click",
     (event) => {
       if (!event.target.closest?.("#sl-run")) return;
-      tell("run");
+      const press = { refused: false };
+      tell("run", press);
+      if (press.refused) {
+        event.preventDefault();
+        event.stopImmediatePropagation();
+      }
       closeSidebarIfNarrow();
     },
     true,

@@ -254,6 +254,13 @@ export class Lessons {
     setText(this.progress, why || begins);
   }
 
+  /** The run that was asked for will not come. */
+  gone() {
+    if (!this.awaiting) return;
+    this.awaiting = false;
+    setText(this.progress, "");
+  }
+
   /** The stage shows another trace. */
   shown(trace) {
     if (!this.awaiting || !trace.live) return;

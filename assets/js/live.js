@@ -18,7 +18,9 @@ import { Waiting } from "./waiting.js";
 
 const LOOP_PAUSE_MS = 5000;
 const ASK_MS = 120;
+const GRACE_MS = 1000;
 const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
+const later = (ms) => new Promise((then) => setTimeout(then, ms));
 
 /** A link that reopens the page with what is looked at in this run. */
 const linkTo = (trace, view) =>
@@ -67,13 +69,17 @@ class Live {
     addEventListener("pagehide", () => this.#leave());
     this.waiting = new Waiting({
       say: (text, kind) => this.stage.say(text, kind),
-      refused: (why) => (this.run?.waits ? this.#held(why, "error") : this.#refused(why)),
-      seconds: (place) => server.wait(place, this.run?.waits ? this.run.id : null),
+      refused: (why) => (this.waiting.what === "more" ? this.#held(why, "error") : this.#refused(why)),
+      seconds: (place) => server.wait(place, this.waiting.for("more") ? this.run.id : null),
     });
     embed(root);
     for (const wish of ["pause", "resume", "stop"]) listen(wish, () => this[wish]());
     listen("step", () => this.stage.timeline.move(1));
-    listen("run", () => this.#started());
+    listen("run", (press) => {
+      if (!this.waiting.for("run")) return this.#started();
+      press.refused = true;
+      this.stage.say(ONE_WAITS);
+    });
     listen("controls", () => this.#state(this.run?.state ?? "idle"));
     this.#state("idle");
   }
@@ -143,10 +149,11 @@ class Live {
 
   /** The page is left, perhaps in the middle of a run: its address cannot change any more. */
   #leave() {
-    const { run } = this;
-    if (!run || run.state === "idle" || !run.trace.count) return;
-    this.#keep(run.trace, "interrupted");
-    this.store.shown = { run: run.trace.key, query: location.search.slice(1) };
+    const going = this.run && this.run.state !== "idle";
+    const trace = going ? this.run.trace : this.branching?.cut && this.branching.before;
+    if (!trace?.count) return;
+    this.#keep(trace, "interrupted");
+    this.store.shown = { run: trace.key, query: location.search.slice(1) };
   }
 
   /** The address says what is on show; while the form asks for something else, that. */
@@ -223,18 +230,18 @@ class Live {
   #message(message) {
     if (message.notice) return this.#tell(message.notice);
     if (message.open && this.cancelled) return this.server.stop(message.run); // its turn came all the same
-    const waited = this.waiting.on && !this.run?.waits;
+    const waited = this.waiting.on && this.waiting.what !== "more";
     if (message.refused || message.open) this.waiting.end();
     if (message.refused) return this.#refused(message.refused, waited);
     if (message.open) return this.#open(message);
     const { run } = this;
-    if (!run || message.run !== run.id || message.seq <= run.seq) return;
+    if (!run || run.over || message.run !== run.id || message.seq <= run.seq) return;
     if (message.seq !== run.seq + 1) {
       this.lost = (this.lost ?? 0) + 1;
       return this.trigger("play", { run: run.id, after: run.seq });
     }
     run.seq = message.seq;
-    if (run.waits) this.#goesOn();
+    if (this.waiting.for("more")) this.#goesOn();
     if (run.held) this.server.pause(run.id); // its turn came all the same
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
@@ -265,12 +272,14 @@ class Live {
   #refused(why, waited = true) {
     if (!waited && this.run && this.run.state !== "idle") return this.#end({ end: "stopped", problem: why });
     this.#undo(this.branching);
+    this.stage.lessons.gone();
     this.#state("idle");
     this.stage.say(why, "error");
   }
 
   #open({ run: id, seq, open, pausable }) {
     const { branching } = this;
+    if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
     trace.growing = open.header.contestants.map(({ id: own }) => trace.lane(own));
     for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
@@ -291,7 +300,7 @@ class Live {
   #end({ end, problem }) {
     this.#showNew();
     const { trace, branching } = this.run;
-    this.run.waits = false;
+    this.run.over = true;
     this.#wish(null);
     this.#state("idle");
     trace.live = false;
@@ -309,14 +318,14 @@ class Live {
   }
 
   #started() {
-    if (this.branching || this.run?.waits) this.#leaveQueue();
+    if (this.waiting.on) this.#leaveQueue("release");
     if (this.run && this.run.state !== "idle") this.#stopRun();
-    this.#wait();
+    this.#wait("run");
   }
 
-  #wait() {
+  #wait(what) {
     this.cancelled = false;
-    this.waiting.begin();
+    this.waiting.begin(what);
     this.stage.say("Starting …");
   }
 
@@ -332,7 +341,8 @@ class Live {
   /** Starts a run of its own with the prompt of another one. Gives a sentence where it cannot. */
   raceLike(trace, contestants) {
     if (this.waiting.on) return ONE_WAITS;
-    this.#started();
+    if (this.run && this.run.state !== "idle") this.#stopRun();
+    this.#wait("apply");
     this.#apply(
       trace,
       contestants.map((contestant) => ({ ...contestant, skip: 0 })),
@@ -369,7 +379,7 @@ class Live {
     const unfinished = cut ? trace.lanes.filter((lane) => lane !== child && !lane.endsAt(lane.count - 1)) : [];
     const lanes = [...unfinished, child].map((lane) => ({ ...lane.contestant, skip: lane.count }));
     this.stage.show(trace, { label: "What if:", step: cursorBefore(this.branching) });
-    this.#wait();
+    this.#wait("apply");
     this.#apply(trace, lanes);
     return "";
   }
@@ -400,7 +410,7 @@ class Live {
 
   async pause() {
     if (this.run?.state !== "running") return;
-    if (this.run.waits && this.waiting.place) return this.#takeBack();
+    if (this.waiting.for("more")) return this.#takeBack();
     if (!this.run.pausable) {
       this.stage.timeline.seek(this.stage.timeline.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
@@ -410,8 +420,7 @@ class Live {
     this.#wish("pause");
     this.stage.say("Pausing after this step …");
     await this.server.pause(run.id);
-    while (run.wish === "pause" && (await this.server.state(run.id)) === "running")
-      await new Promise((later) => setTimeout(later, ASK_MS));
+    while (run.wish === "pause" && (await this.server.state(run.id)) === "running") await later(ASK_MS);
     if (run.wish !== "pause") return;
     this.#wish(null);
     this.stage.say(`Paused after step ${run.trace.count}.`);
@@ -419,8 +428,8 @@ class Live {
 
   resume() {
     const { run } = this;
-    if (run?.state !== "paused") return;
-    this.#wish(null);
+    if (run?.state !== "paused" || run.wish) return;
+    if (run.steps !== undefined) return this.stage.say("A step is on its way: let it come first.");
     this.stage.say("");
     this.#state("running");
     this.stage.timeline.followLive();
@@ -430,21 +439,20 @@ class Live {
   /** Asks the server for more of a paused run: its turn comes when the device is free. */
   #goOn(how) {
     const { run } = this;
-    Object.assign(run, { waits: true, held: false });
-    this.waiting.begin({ told: false });
+    run.held = false;
+    this.waiting.begin("more");
     this.trigger(how, { run: run.id, after: run.seq });
   }
 
   /** Its turn has come. */
   #goesOn() {
-    this.run.waits = false;
     this.waiting.end();
     this.stage.say("");
   }
 
   /** What was asked of a paused run does not come: it stays paused. */
   #held(said, kind) {
-    Object.assign(this.run, { waits: false, held: true, steps: undefined });
+    Object.assign(this.run, { held: true, steps: undefined });
     this.waiting.end();
     this.#state("paused");
     this.stage.say(said, kind);
@@ -452,7 +460,7 @@ class Live {
 
   /** Play or Step, pressed while another run has the device, leaves the queue. */
   #takeBack() {
-    this.trigger("clear");
+    this.trigger("release");
     this.#held(`Still paused after step ${this.run.trace.count}.`);
   }
 
@@ -460,7 +468,7 @@ class Live {
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || run.state !== "paused") return false;
-    if (run.steps === undefined) {
+    if (run.steps === undefined && !run.wish) {
       run.steps = 1;
       this.#goOn("tick");
     }
@@ -469,18 +477,19 @@ class Live {
 
   /** Ends the run after its present step; one that still waits for the device leaves the queue. */
   stop() {
-    if (this.run?.waits && this.waiting.place) return this.#takeBack();
-    if (!this.waiting.on || this.run?.waits) return this.#stopRun();
+    if (this.waiting.for("more") && this.waiting.place) return this.#takeBack();
+    if (!this.waiting.on || this.waiting.what === "more") return this.#stopRun();
     this.cancelled = true;
-    this.#leaveQueue();
+    this.#leaveQueue("clear");
     this.stage.say("Cancelled: nothing waits for the device any more.");
   }
 
-  #leaveQueue() {
-    if (this.run) this.run.waits = false;
+  /** how: "clear", whatever waits; "release", all but the form's Run, which may just have been pressed. */
+  #leaveQueue(how) {
     this.waiting.end();
-    this.trigger("clear");
+    this.trigger(how);
     this.#undo(this.branching);
+    this.stage.lessons.gone();
   }
 
   async #stopRun() {
@@ -489,7 +498,13 @@ class Live {
     this.#wish("stop");
     this.stage.say("Stopping after this step …");
     const last = await this.server.stop(run.id);
-    if (last) this.receive(`[${last}]`);
+    if (last) {
+      if (this.run === run && this.waiting.for("more")) this.trigger("release"); // Play, pressed just before
+      return this.receive(`[${last}]`);
+    }
+    while ((await this.server.state(run.id)) === "running") await later(ASK_MS);
+    await later(GRACE_MS); // for its last messages; a run that the server has dropped has none
+    if (this.run === run && !run.over) this.#end({ end: "stopped" });
   }
 
   /** What was asked for and has not worked yet. */

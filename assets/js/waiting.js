@@ -5,6 +5,7 @@ import { count } from "./dom.js";
 
 const LOOK_MS = 300;
 const ASK_MS = 2000;
+const LOOKS = 2; // at an error, before it is believed: what left the queue just before is told as one, too
 
 /** "about 40 s": no estimate is better than to five seconds. */
 export function about(seconds) {
@@ -20,12 +21,17 @@ export class Waiting {
     Object.assign(this, { say, refused, seconds, on: false });
   }
 
-  /** told: at once, else when there is a queue. */
-  begin({ told = true } = {}) {
+  /** what: "run", the form's own; "apply", a what-if or a lesson's run; "more", of a paused run, which is told of only when there is a queue. */
+  begin(what) {
     this.end();
-    Object.assign(this, { on: true, told: false, place: 0, asked: 0, left: null });
+    Object.assign(this, { on: true, what, told: false, failed: 0, place: 0, asked: 0, left: null });
     this.timer = setInterval(() => this.#look(), LOOK_MS);
-    if (told) this.#tell(true);
+    if (what !== "more") this.#tell(true);
+  }
+
+  /** Whether that waits. */
+  for(what) {
+    return this.on && this.what === what;
   }
 
   end() {
@@ -43,12 +49,13 @@ export class Waiting {
 
   /** Gradio tells the place in the queue in a corner of the page; the stage says it where everybody looks. */
   #look() {
-    const said = document.getElementById("sl-queue")?.textContent ?? "";
-    if (/error/i.test(said)) {
+    const queue = document.getElementById("sl-queue");
+    this.failed = queue?.querySelector(".error") ? this.failed + 1 : 0;
+    if (this.failed === LOOKS) {
       this.end();
       return this.refused("The server refused this run; its message is in the corner of the page.");
     }
-    const place = Number(said.match(/queue:\s*(\d+)\s*\/\s*\d+/)?.[1] ?? 0);
+    const place = Number(queue?.textContent.match(/queue:\s*(\d+)\s*\/\s*\d+/)?.[1] ?? this.place);
     if (!place) return;
     this.#tell(true);
     if (place !== this.place || performance.now() > this.asked + ASK_MS) this.#ask(place);

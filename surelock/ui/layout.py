@@ -171,7 +171,9 @@ def _connect(
         stage.tick(step, None, trigger_mode="multiple", **slot),
         stage.apply(branch, None, trigger_mode="multiple", **slot),
     ]
-    stage.clear(None, None, None, cancels=waiting, api_visibility="private")  # out of the queue
+    # Out of the queue: all that waits, or all but the form's Run, which may just have been pressed again.
+    stage.clear(None, None, None, cancels=waiting, api_visibility="private")
+    stage.release(None, None, None, cancels=waiting[1:], api_visibility="private")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     form.model.change(lambda label: title(models, label), form.model, head, **quiet)
     filled = [head, stage, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]

@@ -1,5 +1,5 @@
 // Makes of the recorded run one that comes from the server: begin(run, steps) sends its first steps. What the page asks of
-// the server is kept in `asked`; tell(name) is what the form's buttons do.
+// the server is kept in `asked`; press() is what the form's Run does, and says whether it is refused.
 async () => {
   const { live } = surelock;
   const { header, pieces, records } = live.recorded.toDocument();
@@ -20,5 +20,10 @@ async () => {
   };
   const whatIf = (step) => live.branch(live.stage.trace.lanes[1], { step, kind: "lock", position: 0 }, "What if");
   const { tell } = (await import(new URL("surelock/js/all.js", document.baseURI).href)).modules["bus.js"];
-  Object.assign(window, { asked, send, begin, whatIf, tell });
+  const press = () => {
+    const told = { refused: false };
+    tell("run", told);
+    return told.refused;
+  };
+  Object.assign(window, { asked, send, begin, whatIf, press });
 };

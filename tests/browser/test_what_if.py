@@ -90,19 +90,70 @@ def test_play_that_waits_is_refused_taken_back_or_left_for_another_run(stage: Pa
     stage.evaluate("surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
     stage.evaluate("surelock.live.resume()")
-    stage.evaluate("tell('run')")
-    assert stage.evaluate("asked.slice(-2)") == [["clear"], ["stop", "mine"]]
-    assert stage.evaluate("surelock.live.waiting.on") and not stage.evaluate("surelock.live.run.waits")
+    stage.evaluate("press()")
+    told = stage.evaluate("asked.filter(([name]) => name !== 'state')")
+    assert told[-2:] == [["release"], ["stop", "mine"]]
+    assert stage.evaluate("surelock.live.waiting.for('run')")
 
 
-def test_run_takes_the_place_of_a_what_if_that_waits(stage: Page) -> None:
+def test_a_step_that_waits_comes_before_play(stage: Page) -> None:
+    stage.evaluate("begin('mine', 20); surelock.live.pause()")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("surelock.live.step(); surelock.live.resume()")
+    assert stage.evaluate("asked.at(-1)") == ["tick"]
+    assert status(stage) == "A step is on its way: let it come first."
+    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
+    stage.evaluate("surelock.live.resume()")
+    assert stage.evaluate("asked.at(-1)") == ["play"]
+
+
+def test_run_takes_the_place_of_a_what_if_that_waits_and_waits_once(stage: Page) -> None:
     stage.evaluate("whatIf(60)")
-    stage.evaluate("tell('run')")
-    assert stage.evaluate("asked") == [["apply"], ["clear"]]
-    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded") and stage.evaluate(
-        "surelock.live.waiting.on"
-    )
+    assert not stage.evaluate("press()")
+    assert stage.evaluate("asked") == [["apply"], ["release"]]
+    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded && surelock.live.waiting.for('run')")
     expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
+    assert stage.evaluate("press()"), "once is enough"
+    assert status(stage) == "A run of yours waits for the device already: cancel it first."
+    assert stage.evaluate("asked.length") == 2
+
+
+def test_a_run_whose_end_never_comes_is_over_when_the_next_opens(stage: Page) -> None:
+    stage.evaluate("begin('first', 20)")
+    stage.evaluate("press(); begin('second', 4)")
+    assert runs(stage) == [["recorded", 128], ["stopped", 20]]
+    expect(stage.locator(".sl-control-stop")).to_have_text("Stop")
+    for name in ("pause", "stop"):
+        expect(stage.locator(f".sl-control-{name}")).to_be_enabled()
+    stage.evaluate("send({ run: 'first', seq: 2, end: 'stopped', problem: null })")
+    assert len(runs(stage)) == 2
+
+
+def test_a_dropped_run_can_be_stopped(stage: Page) -> None:
+    stage.evaluate("begin('mine', 20); surelock.live.pause()")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("surelock.live.server.state = async () => null; surelock.live.stop()")
+    assert runs(stage)[-1] == ["stopped", 20] and status(stage) == "Stopped after step 20."
+    idle(stage)
+
+
+def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) -> None:
+    stage.evaluate("begin('mine', 20); whatIf(10)")
+    stage.reload()
+    until(stage, "window.surelock?.live.recorded && surelock.stage.trace")
+    assert ["interrupted", 20] in runs(stage)
+
+
+def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:
+    lessons = "surelock.stage.lessons"
+    stage.evaluate(f"{lessons}.begin({lessons}.lessons.find(({{ name }}) => name === 'too-early'), 3)")
+    said = stage.locator(".sl-lesson [role=status]")
+    for end in ("surelock.live.stop()", "send({ run: null, seq: 9, refused: 'Not so.' })", "press()"):
+        stage.click("text=Make my own run")
+        expect(said).to_contain_text("Your run begins as soon as the device is free.")
+        stage.evaluate(end)
+        expect(said).to_have_text("")
+        assert not stage.evaluate(f"{lessons}.awaiting")
 
 
 def test_one_run_waits_at_a_time(stage: Page) -> None:
