@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from os.path import abspath
 from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parent
 ASSETS = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.parent / "assets"
+
+
+def label_of(model: str) -> str:
+    """What a model is called where others read it: its name, or the last part of its directory's path."""
+    return Path(abspath(model)).name if Path(model).is_dir() else model

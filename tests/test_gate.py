@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from surelock.ui import gate
+from surelock.ui.fair import Inboxes
 from surelock.ui.gate import Gate, client_of, is_local, own_names
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
@@ -215,6 +216,25 @@ def test_the_queue_cannot_be_gone_round(app: App) -> None:
         answer = httpx.post(f"{app.url}/gradio_api/run/predict", json=body)
         assert answer.status_code == 404 and "queue" in answer.json()["detail"]
     visitor.close()
+
+
+def test_the_queues_share_is_not_told_by_a_number_that_is_none(app: App) -> None:
+    for number in ("45", [], None, 4.5, True):
+        body = {"data": [], "fn_index": number, "session_hash": "x"}
+        answer = httpx.post(f"{app.url}/gradio_api/queue/join", json=body)
+        assert answer.status_code == 400 and answer.json()["detail"].startswith("fn_index must be"), number
+
+
+def test_who_waits_or_runs_keeps_their_messages() -> None:
+    used = {"first", "third"}
+    inboxes = Inboxes(3, lambda: used)
+    for session in ("first", "second", "third", "fourth", "fifth"):
+        inboxes[session] = session
+    assert list(inboxes) == ["first", "third", "fifth"]
+    inboxes["first"] = "again"
+    used.add("fifth")
+    inboxes["sixth"] = "sixth"
+    assert list(inboxes) == ["first", "third", "fifth", "sixth"], "rather one too many"
 
 
 def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

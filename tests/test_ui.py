@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,6 +110,18 @@ def test_a_run_streams_numbered_messages_to_its_end() -> None:
     assert [message["seq"] for message in seen] == list(range(8))
     assert "open" in seen[0] and seen[-1]["end"] == "finished" and run.state == ENDED
     assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
+
+
+def test_a_step_past_the_last_brings_all_that_follows_the_steps() -> None:
+    def told(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        yield [{"contestant": "own", "step": 0}]
+        yield []  # the errors of two lanes take a while, and come one by one
+        yield [{"contestant": "a", "step": 1}]
+        yield [{"contestant": "b", "step": 1}]
+
+    _, run = open_run(told)  # type: ignore[arg-type]
+    assert len(messages(run.stream(-1, 1))) == 2 and run.state == PAUSED
+    assert [*messages(run.stream(1, 1))[-1]][-2:] == ["end", "problem"] and run.state == ENDED
 
 
 @pytest.mark.parametrize("steps", [6, 4, 1])
@@ -374,6 +387,8 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
         ({"prompt_tokens": [3, "4"]}, "prompt_tokens must be"),
         ({"prompt_tokens": [3, 400]}, "do not belong to the model tiny"),
         ({"prompt_tokens": [3] * 60}, "prompt is too long"),
+        ({"prompt": "a" * 20_001}, "prompt is too long: 20,001 characters"),
+        ({"lanes": [lane | {"parent": "a" * 81}]}, "parent must be"),
         ({"lanes": None}, "one to four"),
         ({"lanes": [lane | {"skip": 9}]}, "skip must be"),
         ({"lanes": [lane | {"skip": True}]}, "skip must be"),
@@ -629,6 +644,32 @@ def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pyte
     now = iter(range(100))
     with pytest.raises(ValueError, match="stopped after 2 seconds"):
         list(limits.within(iter("abcd"), 2.5))
+
+
+def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None:
+    limits.check_size("trace", 2048, 2048)
+    for size in ((2049, 2048), (9000, 1)):
+        with pytest.raises(ValueError, match=r"^trace is of at most 4,194,304 positions"):
+            limits.check_size("trace", *size)
+
+
+def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> list[list[float]]:
+        inside.set()
+        go.wait(5)
+        return [[1, 0.5]]
+
+    monkeypatch.setattr(stage, "most_attended", slow)
+    models = Models(["stories"])
+    with gr.Blocks():
+        functions = {each.__name__: each for each in make_stage(models, Sessions(make_decoder(models)), 64).server_fns}
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(functions["attended"], [])
+        assert inside.wait(5) and functions["attended"]([]) is None
+        go.set()
+        assert first.result() == functions["attended"]([]) == [[1, 0.5]]
 
 
 def test_one_thread_does_all_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:

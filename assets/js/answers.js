@@ -144,7 +144,11 @@ export function holds(trace, { answer: asked, at_least: low, at_most: high, equa
 
 /** Why a run cannot be this lesson's, in a sentence; "" where it can. */
 export function misfit(trace, { needs }) {
-  const lacks = needs.find(({ lane, compute }) => laneOf(trace, lane)?.contestant.compute.kind !== compute);
+  const suits = ({ lane, compute, unmask }) => {
+    const { contestant } = laneOf(trace, lane) ?? {};
+    return contestant?.compute.kind === compute && (unmask?.includes(contestant.unmask.kind) ?? true);
+  };
+  const lacks = needs.some((each) => !suits(each));
   if (lacks) return "This lesson is about other contestants than those of the run on show.";
   if (!trace.complete) return "The run on show is not finished.";
   const measured = trace.lanes.every((lane) => lane.steps.at(-1)?.damage);

@@ -8,12 +8,12 @@ const LISTED = 4;
 
 /** The sentence, from [[position, share], ...] as a dense forward of the step's tokens has them. */
 export function lookedAt(trace, lane, t, list) {
-  const states = lane.row(t);
+  const before = t > 0 ? lane.row(t - 1) : []; // what locks in the step itself was computed in it
   const told = list.slice(0, LISTED).map(([p, share]) => {
     const word = trace.pieces.name(lane.token(p, t)).trim();
-    return `“${word}” ${percent(share)}${states[p] === LOCKED ? " (locked)" : ""}`;
+    return `“${word}” ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
   });
-  return told.length ? `This choice looked most at ${told.join(", ")}.` : "";
+  return told.length ? `Of the words that stood, this choice looked most at ${told.join(", ")}.` : "";
 }
 
 /** A line in each of the inspector's columns. fetch(trace, lane, cell, t) -> Promise of the list, or of null. */

@@ -56,6 +56,6 @@ function slowest(trace, lane) {
   }
   if (!found) return null;
   const { at, took, p } = found;
-  const text = `${wordOf(trace, lane, p, last)} took longest to come to rest: it locks ${count(took, "step")} after it was written.`;
+  const text = `of the words that lock, ${wordOf(trace, lane, p, last)} took longest: ${count(took, "step")} after it was written.`;
   return { at, name: "Slowest to lock", position: p, text };
 }

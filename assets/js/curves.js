@@ -10,7 +10,7 @@ import { restingMedians } from "./values.js";
 const REDRAW_MS = 1000;
 const KL_FLOOR = 1e-12;
 const KL_HINT =
-  "How much each position’s opinion changed since the last step. The median of what is computed rises when calm words are locked " +
+  "How much each position’s opinion changed since it was last computed. The median of what is computed rises when calm words are locked " +
   "and leave it; the thin line keeps every written word, at its last value. A diamond is where a pinned word locks.";
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },

@@ -4,14 +4,14 @@ import { h, setText } from "./dom.js";
 
 export const GLOSSARY = {
   FLOPs: "FLOPs are the additions and multiplications that a computation takes: they are counted, not timed.",
-  KL: "The step-wise KL divergence is how far a position’s distribution over all words has moved since the last step, in nats; 0 is not at all.",
+  KL: "The step-wise KL divergence is how far a position’s distribution over all words has moved since it was last computed, mostly the step before, in nats; 0 is not at all.",
   ε: "Epsilon is the largest step-wise KL at which a position counts as converged and may lock.",
   percentile:
     "Of the positions that could lock in a step, only the m % that the model is most certain of may: m is the percentile.",
   posterior:
     "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
   "commit error":
-    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats.",
+    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; beside it stands at how many choices another word would have been the likeliest.",
   "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",
   locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
   reference: "The reference is the contestant that all others are shown beside; any of them can be it.",

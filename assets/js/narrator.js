@@ -29,14 +29,21 @@ function now(trace, lane, step) {
   if (still >= 0) {
     const seen = at - lane.unmaskStep(still, at);
     const first = lane.steps.slice(0, at).every(({ locked: before }) => !before.some((p) => p >= trace.promptLength));
-    const since = seen ? `was written ${count(seen, "step")} ago and has come to rest` : "has come to rest at once";
-    return `Step ${at + 1}: ${word(still)} ${since}, so it is locked and no longer computed${first ? ", the first word to be" : ""}.`;
+    const why = byRest(lane.contestant, still) ? " has come to rest, so it" : "";
+    const since = seen ? `was written ${count(seen, "step")} ago and${why}` : why.trim() || "was just written and";
+    return `Step ${at + 1}: ${word(still)} ${since} is locked and no longer computed${first ? ", the first word to be" : ""}.`;
   }
   const wrote = unmasked.length
     ? `“${lane.name}” writes ${unmasked.slice(0, 3).map(word).join(", ")}${unmasked.length > 3 ? " and more" : ""}`
     : `“${lane.name}” writes nothing`;
   const rest = lockedCount ? `; ${lockedCount} are locked` : "";
   return `Step ${at + 1}: ${wrote}, and computes ${computed} of ${lane.n} positions${rest}.`;
+}
+
+/** Whether a position locks because it has come to rest, and not by its age or by hand. */
+function byRest({ compute, events = [] }, position) {
+  const kind = (compute.lock ?? compute).kind;
+  return kind === "lock" && !events.some((event) => event.kind === "rule" || event.position === position);
 }
 
 /** Who is through, and who still works. */
@@ -78,8 +85,8 @@ function alone(trace, lane, step) {
 }
 
 function beside(trace, lane, step) {
-  const { flopsShare, speed, damage, same } = trace.totals(lane, step);
-  const fast = timedTogether(lane, trace.reference) ? pace(speed, flopsShare) : "; they were not timed side by side";
+  const { flopsShare, everyShare, speed, damage, same } = trace.totals(lane, step);
+  const fast = timedTogether(lane, trace.reference) ? pace(speed, everyShare) : "; they were not timed side by side";
   const told = `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${fast}.`;
   const text = same.whole
     ? "They wrote the same text."
@@ -102,5 +109,5 @@ function damaged(damage) {
   if (!damage?.commits) return "";
   const { changed, commits, nats } = damage;
   if (!nats) return " Nothing was left out that a choice could depend on.";
-  return ` Leaving rows out changed ${changed} of ${count(commits, "choice")} (commit error ${commitError(damage)} nats).`;
+  return ` Leaving rows out changed the likeliest word at ${changed} of ${count(commits, "choice")} (commit error ${commitError(damage)} nats).`;
 }

@@ -78,7 +78,8 @@ export class Field {
   #head(pen, lane, step, { x, y, width }, colour) {
     const { trace, colours } = this;
     const now = lane.at(step);
-    const over = step >= lane.count - 1;
+    const over = lane.endsAt(step);
+    const steps = lane.endsAt(lane.count - 1) ? lane.count : (lane.contestant.settings.steps ?? trace.steps);
     pen.textBaseline = "alphabetic";
     const clock = `${seconds(now?.totalSeconds ?? 0)}${over ? " ✓" : ""}`;
     type(pen, 20, 700);
@@ -89,20 +90,20 @@ export class Field {
     pen.fillText(cut(pen, lane.name, width - pen.measureText(clock).width - 14), x, y + 20);
     type(pen, 14);
     pen.fillStyle = colours.muted;
-    const at = `step ${lane.clamp(step) + 1} / ${lane.count}`;
+    const at = `step ${lane.clamp(step) + 1} / ${steps}`;
     const share = now && percent(now.totalFlops / now.totalBaseline);
-    const told = now ? `${share} of the FLOPs, ${now.lockedCount} of ${trace.n} locked, ${at}` : at;
+    const told = now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at;
     pen.fillText(cut(pen, told, width), x, y + 41);
     pen.fillStyle = colours.line;
     pen.fillRect(x, y + 50, width, 4);
     pen.fillStyle = colour;
-    pen.fillRect(x, y + 50, (width * (lane.clamp(step) + 1)) / Math.max(1, lane.count), 4);
+    pen.fillRect(x, y + 50, (width * (lane.clamp(step) + 1)) / Math.max(1, steps), 4);
   }
 }
 
 /** What is said while the lanes stand at these steps of their own. */
 export function told(trace, steps) {
-  const over = trace.lanes.map((lane, i) => steps[i] >= lane.count - 1);
+  const over = trace.lanes.map((lane, i) => lane.endsAt(steps[i]));
   if (over.every(Boolean)) return verdict(trace);
   const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
   if (done.length) return stillWorking(done, rest);

@@ -87,7 +87,7 @@ export class Question {
       min: low,
       max: high,
       step: 1,
-      value: scale * (this.value ?? NaN) || (low + high) / 2,
+      value: this.value === undefined ? (low + high) / 2 : scale * this.value,
     });
     range.addEventListener("input", () => {
       tell();

@@ -24,11 +24,11 @@ export function results(trace, lane) {
   const { words: shared, whole } = now.same;
   return [
     ["Steps", String(now.steps), now.steps],
-    ["FLOPs", percent(now.everyShare, 1), now.everyShare],
+    ["FLOPs of its steps", percent(now.everyShare, 1), now.everyShare],
     ["Active ratio", percent(now.activeRatio, 1), now.activeRatio],
     ["Time", seconds(now.seconds), now.seconds],
     ["Speed", alone ? "–" : `${now.speed.toFixed(2)}×`, alone ? NaN : now.speed],
-    ["Choices changed", changed(now.damage), now.damage?.changed ?? NaN],
+    ["Likeliest words changed", changed(now.damage), now.damage?.changed ?? NaN],
     ["Beside the reference", alone ? "–" : sameText(now.same), alone || whole ? Infinity : shared],
   ];
 }

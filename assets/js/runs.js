@@ -9,13 +9,25 @@ import { MOST_LANES } from "./trace.js";
 
 const MOST_RUNS = 12;
 const EXCERPT = 90; // characters
-const NUMBERS = ["FLOPs", "Active ratio", "Time", "Speed", "Choices changed", "Beside the reference"];
+const NUMBERS = [
+  "Steps",
+  "FLOPs of its steps",
+  "Active ratio",
+  "Time",
+  "Speed",
+  "Likeliest words changed",
+  "Beside the reference",
+];
 const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS];
 const SORTED_BY = { Run: ({ entry }) => entry.number, Contestant: ({ lane }) => lane.name };
 for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
-const EXPLAINED = { FLOPs: "FLOPs", "Active ratio": "active ratio", "Choices changed": "commit error" };
+const EXPLAINED = {
+  "FLOPs of its steps": "FLOPs",
+  "Active ratio": "active ratio",
+  "Likeliest words changed": "commit error",
+};
 
 const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);
 

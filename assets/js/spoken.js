@@ -12,10 +12,13 @@ export function summary(trace, step) {
     if (!now) return "";
     const { flopsShare, locked, damage, same } = now;
     const beside = lane === reference ? "computing every position" : reference.name;
-    return (
-      `${lane.name}: ${locked} of ${trace.n} positions locked, ${percent(flopsShare)} of the computation of ${beside} so far, ` +
-      `${damage ? `${damage.changed} of ${damage.commits} choices changed, ` : ""}${sameText(same)}.`
-    );
+    const facts = [
+      `${locked} of ${trace.n} positions locked`,
+      `${percent(flopsShare)} of the computation of ${beside} so far`,
+      damage && `the likeliest word changed at ${damage.changed} of ${damage.commits} choices`,
+      lane !== reference && sameText(same),
+    ];
+    return `${lane.name}: ${facts.filter(Boolean).join(", ")}.`;
   });
   return `Step ${step + 1} of ${trace.last + 1}. ${told.join(" ")}`;
 }

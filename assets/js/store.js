@@ -21,6 +21,7 @@ export class Store {
   /** Keeps a run under its id; older ones make room for it. */
   keep(id, source, document) {
     const size = JSON.stringify(document).length;
+    if (size > MOST) return this.onProblem("This run is too large to be kept for a reload: export it to keep it.");
     let index = (this.tab.get("runs") ?? []).filter((entry) => entry.id !== id);
     const drop = () => {
       const [oldest, ...rest] = index;

@@ -108,7 +108,7 @@ class SelectRule(ComputeRule):
         "number",
         0.8,
         "Share computed",
-        "Share of the active positions that a step computes.",
+        "Share of the positions that are not locked that a step computes.",
         low=0,
         above=True,
         high=1,

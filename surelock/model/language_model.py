@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -13,6 +14,10 @@ from surelock.model.network import Network
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+
+#: A tokenizer keeps from call to call whether it reads special tokens: one text at a time.
+_ENCODING = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +55,16 @@ class LanguageModel:
         except UnicodeEncodeError:
             raise ValueError("prompt is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
         if not chat:
-            return list(tokenizer(text, split_special_tokens=True)["input_ids"])
+            with _ENCODING:
+                return list(tokenizer(text, split_special_tokens=True)["input_ids"])
         if not tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
         turn = [{"role": "user", "content": text}]
         from jinja2 import TemplateError
 
         try:
-            ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+            with _ENCODING:
+                ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
         except TemplateError as error:
             raise ValueError(f"the chat template of {self.name} cannot be used: {first_line(error)}") from error
         return cast("list[int]", ids)

@@ -18,6 +18,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
+from surelock.places import label_of
 from surelock.trace.contestants import alone
 from surelock.trace.race import facts
 from surelock.trace.recorder import Recorder, make_header
@@ -45,7 +46,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
     own, step, recorder = alone(decoder), None, None
     if target:
-        header = make_header(lm, arguments.prompt, prompt, [own], name=Path(arguments.model).name)
+        header = make_header(lm, arguments.prompt, prompt, [own], name=label_of(arguments.model))
         recorder = Recorder(header, lm.tokenizer)
     steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None, lean=True)
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:

@@ -36,8 +36,10 @@ class Contestant:
         for what, value in (("name", name), ("id", own)):
             if not isinstance(value, str) or not value.strip() or len(value) > 80:
                 raise ValueError(f"a contestant needs {what}: a text of at most 80 characters, not {value!r}")
-        if parent is not None and not isinstance(parent, str):
-            raise ValueError(f"parent must be the id of a contestant or None, not {parent!r}")
+        if parent is not None and (not isinstance(parent, str) or len(parent) > 80):
+            raise ValueError(
+                f"parent must be the id of a contestant, at most 80 characters, or None, not {parent!r:.99}"
+            )
         return cls(id=own, name=name, decoder=Decoder.from_plain(values), parent=parent)
 
 

@@ -16,6 +16,7 @@ from surelock.decoding.recommended import recommended
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
+from surelock.places import label_of
 from surelock.trace.cli import target_file
 from surelock.trace.contestants import Contestant, beside_every_position
 from surelock.trace.picture import picture
@@ -88,7 +89,7 @@ def main(arguments: list[str] | None = None) -> None:
         out = target_file("--out", options.out, tuple(FORMS))
         lm = load(options.model, device=options.device, dtype=told_dtype(options))
         field = field_of(lm, options.contestant, given_settings(options))
-        document = record_run(lm, options.prompt, field, name=Path(options.model).name, exact=options.exact)
+        document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
         out.write_text(FORMS[out.suffix.lower()](document), encoding="utf-8")
     except (ValueError, ArithmeticError, OSError) as error:
         parser.error(str(error))

@@ -25,7 +25,7 @@ from surelock.model.errors import reason_of
 from surelock.trace.contestants import alone
 from surelock.ui.device import Decoder as RunsJobs
 from surelock.ui.fair import Readers
-from surelock.ui.limits import Limits, within
+from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import DEFAULTS, docstring, parameters
 from surelock.ui.request import MOST_EVENTS, Job, read_job
@@ -51,6 +51,9 @@ def make_endpoint(
             own, longest = alone(_read(given)), min(most, lm.network.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
             beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
+            for name in ("trace", "picture"):
+                if beside[name]:
+                    check_size(name, len(job.tokens) + job.gen_length, own.decoder.settings.total_steps)
             steps = _steps(lm, job, decoder, **beside)
             request = LocalContext.request.get(None)
             yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)

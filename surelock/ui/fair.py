@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
@@ -17,6 +17,7 @@ from surelock.ui.gate import API, Refused, client_of
 SCRIPTS = "decode"  # the name of the public endpoint
 UNREAD_SECONDS = 10.0  # how long a run goes on that nobody reads
 MOST_STREAMS = 400  # open at once by one client; a page has two
+MOST_INBOXES = 2000  # sessions for which messages are kept until they read them
 _CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
 Item = TypeVar("Item")
 
@@ -39,6 +40,24 @@ class Readers:
             yield item
 
 
+class Inboxes(OrderedDict[str, Any]):
+    """Gradio's messages by session. Full, the oldest makes room that `used` does not name: Gradio's own forgets whoever
+    came first, who may wait or run still, and its queue ends for all when it has something to tell them.
+    """
+
+    def __init__(self, most: int, used: Callable[[], set[str]]) -> None:
+        super().__init__()
+        self._most, self._used = most, used
+
+    def __setitem__(self, session: str, messages: Any) -> None:
+        if session not in self and len(self) >= self._most:
+            used = self._used()
+            gone = next((each for each in self if each not in used), None)
+            if gone is not None:
+                del self[gone]
+        super().__setitem__(session, messages)
+
+
 class Shares:
     """What each client may have of the queue of ``page``, which holds ``size`` visitors.
 
@@ -54,6 +73,7 @@ class Shares:
         self._scripts = {number for number, fn in page.fns.items() if fn.api_name == SCRIPTS}
         self._next = self._queue.get_events
         self._queue.max_size = None  # `admit` says who waits
+        self._queue.pending_messages_per_session = Inboxes(MOST_INBOXES, self._busy)  # type: ignore[assignment]
         self._queue.get_events = self._in_turn
 
     def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
@@ -63,6 +83,8 @@ class Shares:
             called = _CALL.fullmatch(path)
             if called or path.rstrip("/") == f"{API}/queue/join":
                 number = body.get("fn_index") if isinstance(body, dict) else None
+                if not called and type(number) is not int:
+                    raise Refused(400, "fn_index must be the number of one of the page's functions.")
                 return self._enter(bool(called) or number in self._scripts, client)
             return _nothing
         if path.startswith(f"{API}/heartbeat/"):
@@ -100,6 +122,12 @@ class Shares:
             unread()
 
         return both
+
+    def _busy(self) -> set[str]:
+        """The sessions that wait or run."""
+        waiting = [each.queue for each in self._queue.event_queue_per_concurrency_id.values()]
+        running = [events for events in self._queue.active_jobs if events]
+        return {event.session_hash for events in (*waiting, *running) for event in events}
 
     def _session_of(self, event_id: str) -> str:
         event = self._queue.event_ids_to_events.get(event_id)

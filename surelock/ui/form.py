@@ -189,7 +189,7 @@ class Form:
     def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[int | None, int]:
         """How many tokens a prompt has, None where that is not known; how many positions there are."""
         lm = self.models.ready(label)
-        if lm is None:
+        if lm is None or len(prompt) > MOST_CHARACTERS:
             return None, self.most
         most = min(self.most, lm.network.config.max_length)
         try:

@@ -11,6 +11,7 @@ Item = TypeVar("Item")
 FLOAT = 4  # bytes; the halves of another precision are not counted on
 HELD_BYTES = 2**26  # of logits that wait for their comparison, see ``surelock.quality.commit_error``
 CELL_BYTES = 64  # measured: a position of a step in a recorder
+MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page shows
 HELD_BESIDE = 1.15  # measured: of what runs take, what the allocator holds for them
 
 
@@ -48,6 +49,13 @@ def weigh(header: Mapping[str, Any]) -> Weight:
     live = positions * FLOAT * (cache + logits) + commits
     kept = positions * header["steps"] * CELL_BYTES
     return Weight(HELD_BESIDE * lanes * live, HELD_BESIDE * lanes * kept)
+
+
+def check_size(what: str, positions: int, steps: int) -> None:
+    """Raise ValueError unless a trace of that size can be read (`surelock/trace/schema.json`) and shown."""
+    if max(positions, steps) > MOST_SIDE or positions * steps > MOST_CELLS:
+        most = f"{MOST_CELLS:,} positions times steps, {MOST_SIDE:,} of each"
+        raise ValueError(f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it")
 
 
 def within(items: Iterator[Item], seconds: float) -> Iterator[Item]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from os.path import abspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
-from surelock.places import ASSETS
+from surelock.places import ASSETS, label_of
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
@@ -40,7 +39,7 @@ class Models:
         self._device_map = device_map
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
-            label = Path(abspath(name)).name if Path(name).is_dir() else name
+            label = label_of(name)
             if label in self._names:
                 raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
             self._names[label] = name

@@ -9,6 +9,7 @@ from typing import Any
 
 from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_settings
 from surelock.decoding.events import KINDS
+from surelock.ui.limits import MOST_CELLS
 
 #: In the order of the first edition, for positional callers; every other setting follows.
 _FIRST = (
@@ -46,7 +47,12 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
         False,
         "Measure, when the run is over, what skipping rows changed; the last object then has it, position by position.",
     ),
-    "trace": (bool, False, "Give the run's trace in the last object: a file of it opens on the page and in replays."),
+    "trace": (
+        bool,
+        False,
+        f"Give the run's trace in the last object, up to {MOST_CELLS:,} positions times steps: a file of it opens on the "
+        "page and in replays.",
+    ),
     "picture": (
         bool,
         False,

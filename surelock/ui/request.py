@@ -78,10 +78,14 @@ def read_job(
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("prompt is empty: write a few words for the model to continue.")
     if len(prompt) > MOST_CHARACTERS:
-        raise ValueError(f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here.")
+        raise ValueError(_too_long(prompt))
     job = Job(label, prompt, prompt_tokens(lm, prompt, chat), tuple(contestants))
     check_length(job, most)
     return job
+
+
+def _too_long(prompt: str) -> str:
+    return f"prompt is too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
 
 
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
@@ -99,6 +103,8 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
         if type(steps) is not int or not 0 <= steps <= contestant.decoder.settings.total_steps:
             raise ValueError(f"skip must be a number of steps of {contestant.name!r}, not {steps!r:.40}.")
         skip[contestant.id] = steps
+    if isinstance(prompt, str) and len(prompt) > MOST_CHARACTERS:
+        raise ValueError(_too_long(prompt))
     job = Job(label, prompt if isinstance(prompt, str) else None, tokens, tuple(contestants), skip)
     check_length(job, most)
     if any(token >= lm.network.config.vocab_size for token in tokens):

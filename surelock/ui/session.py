@@ -83,7 +83,9 @@ class Run:
             steps, unsent, due = 0, [], 0.0
             while self.state == RUNNING and self._wanted is None and (most is None or steps < most):
                 message = self._advance()
-                if message is not None:
+                if message is None:
+                    most = None  # the steps are over: what follows belongs to the last one
+                else:
                     unsent.append(message)
                     steps += 1
                 if self.state == RUNNING and self._spent() > self._most_seconds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import gradio as gr
@@ -66,8 +67,16 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
         label = _first(arguments)
         return models.state(label) if label in models.labels else "This page does not offer that model."
 
+    looking = Lock()
+
     def attended(arguments: list[Any]) -> list[list[float]] | None:
-        return computed(lambda: most_attended(models, arguments, most))
+        """See `most_attended`; one at a time, None for who comes meanwhile: the runs of others wait for it."""
+        if not looking.acquire(blocking=False):
+            return None
+        try:
+            return computed(lambda: most_attended(models, arguments, most))
+        finally:
+            looking.release()
 
     def token(arguments: list[Any]) -> dict[str, Any]:
         """The one token that a text is for a model, or why it is none."""

@@ -33,7 +33,7 @@ def locked_shown(page: Page) -> int:
 
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     recorded(page, app)
-    assert "opinion changed since the last step" in page.inner_text(".sl-figure >> nth=0")
+    assert "opinion changed since it was last computed" in page.inner_text(".sl-figure >> nth=0")
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(f"() => {{ for (const p of [16, [...Array(128).keys()].find({locks})]) surelock.stage.pin(p); }}")
     until(page, "document.querySelector('.sl-plot').data?.filter(({ mode }) => mode === 'markers').length >= 2")

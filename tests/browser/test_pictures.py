@@ -139,7 +139,7 @@ def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     for written in replay.locator(".sl-text").all_inner_texts():
         assert " ".join(written.split())[:200] in told
     share = replay.evaluate("((trace) => trace.totals(trace.lanes[1], trace.last).flopsShare)(surelock.stage.trace)")
-    assert "differs from the reference" in told and f"{100 * share:.0f} % of the FLOPs" in told
+    assert "differs from the reference" in told and f"{100 * share:.0f} % of the FLOPs of its steps" in told
 
 
 def test_the_drawn_picture_shows_every_state_in_the_pages_colours(replay: Page, tmp_path: Path) -> None:

@@ -20,6 +20,21 @@ const runs = new Map(
 );
 const nameOf = (p) => `cell ${p}`;
 
+test("a lesson is not about a run for which its sentences are false", () => {
+  const [unmasking] = lessons;
+  const made = (change) => {
+    const document = read("runs/stories.json");
+    for (const each of document.header.contestants) change(each);
+    return misfit(Trace.parse(document), unmasking.run);
+  };
+  assert.equal(
+    made(() => {}),
+    "",
+  );
+  const random = made((each) => Object.assign(each, { unmask: { kind: "random" } }));
+  assert.match(random, /^This lesson is about other contestants/);
+});
+
 test("the answers of a run of three steps", () => {
   const document = small();
   for (const record of document.records) record.commit_error = record.unmasked.map(() => 0.5);

@@ -37,6 +37,21 @@ test("what locks is told with how long it stood", () => {
   );
 });
 
+test("what locks by age, or by hand, is not said to have come to rest", () => {
+  const said = (change) => {
+    const steps = small();
+    steps.header.steps = 4;
+    for (const each of steps.header.contestants) each.settings.steps = 4;
+    Object.assign(steps.header.contestants[1], change);
+    steps.records.push(record("a", 3), record("b", 3));
+    return narrate(Trace.parse(steps), 2);
+  };
+  const plain = /“=a” was written 2 steps ago and is locked and no longer computed/;
+  assert.match(said({ compute: { kind: "age", steps: 2 } }), plain);
+  assert.match(said({ events: [{ step: 2, kind: "lock", position: 2 }] }), plain);
+  assert.match(said({ events: [{ step: 2, kind: "lock", position: 3 }] }), /has come to rest/);
+});
+
 test("the verdict has both subjects, and says when it was slower", () => {
   const told = (options) => verdict(raced(options));
   const start = "“=Locks” did 80 % of the work of “All”";
@@ -49,7 +64,7 @@ test("the verdict has both subjects, and says when it was slower", () => {
   );
   assert.equal(
     told({ errors: 0.25 }),
-    `${start}, 2.0 times as fast. ${text} Leaving rows out changed 2 of 2 choices (commit error 0.25 nats).`,
+    `${start}, 2.0 times as fast. ${text} Leaving rows out changed the likeliest word at 2 of 2 choices (commit error 0.25 nats).`,
   );
   assert.match(told({ errors: 0 }), /Nothing was left out that a choice could depend on\.$/);
   const trace = raced();
@@ -61,6 +76,7 @@ test("the verdict has both subjects, and says when it was slower", () => {
 test("of a run that was stopped the verdict does not say how the texts go on", () => {
   const stopped = raced({ records: small().records.filter(({ step }) => step === 0) });
   assert.match(verdict(stopped), /It wrote the same text for the first word\.$/);
+  assert.match(told(stopped, [0, 0]), /^Step 1: “=Locks” writes/);
 });
 
 test("a picture tells of the steps that it shows, whatever the clock of the page says", () => {

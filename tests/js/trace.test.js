@@ -173,6 +173,25 @@ test("what judges said stays with the lanes, also in a document", () => {
   );
 });
 
+test("rules and events have all that the page speaks of", () => {
+  const spoilt = (change) => {
+    const document = small();
+    Object.assign(document.header.contestants[1], change);
+    return () => Trace.parse(document);
+  };
+  const lock = { kind: "lock" };
+  for (const change of [
+    { compute: { kind: "both", lock } },
+    { compute: { kind: "both", select: { kind: "select" } } },
+    { events: [{ step: 1, kind: "rule" }] },
+    { events: [{ step: 1, kind: "lock" }] },
+    { events: [{ step: 1, kind: "write", position: 2 }] },
+  ])
+    assert.throws(spoilt(change), TraceError);
+  spoilt({ compute: { kind: "both", lock, select: { kind: "select" } } })();
+  spoilt({ events: [{ step: 1, kind: "write", position: 2, token: 5 }] })();
+});
+
 test("a trace knows its document, its sizes and what locks", () => {
   const { header, ...rest } = small();
   assert.deepEqual(trace.toDocument(), { header: { ...header, reference: "a" }, ...rest });
@@ -186,7 +205,7 @@ test("a branch has its parent's first steps, in every way", () => {
     "c",
     "Child",
     { kind: "age", steps: 3 },
-    { parent: "b", events: [{ step: 2, kind: "rule" }] },
+    { parent: "b", events: [{ step: 2, kind: "rule", compute: { kind: "everything" } }] },
   );
   const lane = whole.branch(child, 2);
   assert.equal(lane.count, 2);
