@@ -50,8 +50,8 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "trace": (
         bool,
         False,
-        f"Give the run's trace in the last object, up to {MOST_CELLS:,} positions times steps: a file of it opens on the "
-        "page and in replays.",
+        f"Give the run's trace in the last object, up to {MOST_CELLS:,} positions times steps: a file of it opens on "
+        "the page and in replays.",
     ),
     "picture": (
         bool,
