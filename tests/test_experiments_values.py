@@ -243,7 +243,9 @@ def test_tables_of_comparisons_begin_with_what_was_varied(
 
 def test_estimates_beside_the_jackknife() -> None:
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
-    assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(math.sqrt(2 * 1.5**2 / (3 * 2)))
+    assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
+    for p, freedom, expected in ((0.975, 29, 2.0452), (0.9995, 40, 3.5510), (1 - 0.05 / 177 / 2, 47, 3.9243)):
+        assert estimates.student_t(p, freedom) == pytest.approx(expected, abs=1e-4)
     alone = estimates.mean([None, 3.0, None])
     assert alone.value == 3 and math.isnan(alone.error)
     assert math.isnan(estimates.difference(alone, estimates.mean([1.0, 2.0, 3.0])).error)

@@ -11,13 +11,12 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from io import StringIO
 from itertools import combinations, pairwise, product
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from tokenizers import Tokenizer
 
 import surelock
 from surelock.experiments.bench import speeds
+from surelock.experiments.estimates import student_t
 from surelock.experiments.judged import pairs_of, read_scores
 from surelock.experiments.lab import Lab
 
@@ -612,10 +612,12 @@ def unlock() -> list[str]:
 RULES = ("the paper's rule", "wait until seen", "no gate", "no gate, smoothed", "by age", "by chance", "fixed budget")
 AGAINST = ("the paper's rule", "by age", "by chance")
 TARGETS = (0.52, 0.56, 0.6, 0.65)
+BOTH = ("page", "whole canvas")
+AWAY = ("greedy", "temperature 1", "256 tokens")
 
 
-def halves(setting: str, rule: str) -> list[tuple[float, Array]]:
-    """(share of rows where thresholds are chosen, errors of the openings that are reported) of each threshold."""
+def halves(setting: str, rule: str) -> list[tuple[float, str, Array]]:
+    """Of each threshold: share of rows where thresholds are chosen, the rule as JSON, errors of what is reported."""
     chosen: dict[str, list[Record]] = {}
     reported: dict[str, list[float]] = {}
     for record in records("frontier"):
@@ -627,15 +629,23 @@ def halves(setting: str, rule: str) -> list[tuple[float, Array]]:
             else:
                 reported.setdefault(key, []).extend(result["error"])
     share = {k: sum(sum(r["rows"]) for r in own) / sum(sum(r["positions"]) for r in own) for k, own in chosen.items()}
-    return sorted((share[key], np.array(reported[key])) for key in share)
+    return [(share[key], key, np.array(reported[key])) for key in sorted(share, key=lambda key: share[key])]
 
 
 def at(setting: str, rule: str, target: float) -> Change | None:
     """The commit error of the mixture of two thresholds that has this share of rows, None where there is none."""
-    for (low, cheap), (high, dear) in pairwise(halves(setting, rule)):
+    found = between(setting, rule, target)
+    if found is None:
+        return None
+    weight, (_, cheap), (_, dear) = found
+    return mean((1 - weight) * cheap + weight * dear)
+
+
+def between(setting: str, rule: str, target: float) -> tuple[float, tuple[str, Array], tuple[str, Array]] | None:
+    """The weight of the second of two thresholds whose mixture has this share of rows, and the two."""
+    for (low, *cheap), (high, *dear) in pairwise(halves(setting, rule)):
         if low <= target <= high:
-            weight = (target - low) / (high - low)
-            return mean((1 - weight) * cheap + weight * dear)
+            return (target - low) / (high - low), (cheap[0], cheap[1]), (dear[0], dear[1])
     return None
 
 
@@ -651,14 +661,11 @@ def compared() -> dict[tuple[str, str, str, float], Change]:
     return found
 
 
-def beaten(rule: str, other: str) -> str:
-    """At how many targets of the page's settings and the whole canvas a rule errs less, corrected: 6 of 8."""
-    z = NormalDist().inv_cdf(1 - 0.05 / len(compared()) / 2)
-    own = [c for (setting, *names, _), c in compared().items() if setting in BOTH and names == [rule, other]]
-    return f"{sum(c.z < -z for c in own)} of {len(own)}"
-
-
-BOTH = ("page", "whole canvas")
+def beaten(rule: str, other: str, places: Sequence[str] = BOTH) -> str:
+    """At how many targets of some settings a rule errs less, corrected: 6 of 8."""
+    t = student_t(1 - 0.05 / len(compared()) / 2, len(halves("page", rule)[0][2]) - 1)
+    own = [c for (setting, *names, _), c in compared().items() if setting in places and names == [rule, other]]
+    return f"{sum(c.z < -t for c in own)} of {len(own)}"
 
 
 def nats(value: float) -> str:
@@ -703,9 +710,9 @@ MOVED = ("the paper's rule", "no gate", "by age", "at once")
 def elsewhere() -> str:
     """Away from the page's settings, at .56 of the rows."""
     told = []
-    for setting, name in {"greedy": "greedy", "temperature 1": "temperature 1", "256 tokens": "256 tokens"}.items():
+    for setting in AWAY:
         found = [at(setting, rule, 0.56) for rule in ("the paper's rule", "by age", "fixed budget")]
-        told.append(f"{name} {' / '.join('none' if change is None else nats(change.value) for change in found)}")
+        told.append(f"{setting} {' / '.join('none' if change is None else nats(change.value) for change in found)}")
     return "; ".join(told)
 
 
@@ -736,9 +743,15 @@ class Texts:
         return Change(float(value) / math.log(2), parts / math.log(2))
 
 
-def judged_change(rule: str, compute: Record, setting: str = "page") -> Change:
-    own, every = Texts(setting, rule, compute), Texts(setting, "every position", {"kind": "everything"})
-    return own.bits(own.judge) - every.bits(every.judge)
+def judged_at(rule: str, target: float, setting: str = "page") -> Change:
+    """What the judge makes of the mixture of two thresholds that has this share of rows, beside every position."""
+    found = between(setting, rule, target)
+    assert found is not None
+    weight, *two = found
+    own, dear = (Texts(setting, rule, json.loads(compute)) for compute, _ in two)
+    every = Texts(setting, "every position", {"kind": "everything"})
+    own.characters = (1 - weight) * own.characters + weight * dear.characters
+    return own.bits((1 - weight) * own.judge + weight * dear.judge) - every.bits(every.judge)
 
 
 def agreement() -> tuple[int, list[float]]:
@@ -759,15 +772,12 @@ def agreement() -> tuple[int, list[float]]:
     return len(rows), [float(np.corrcoef(a, b)[0, 1]) for a, b in combinations(columns, 2)]
 
 
-PAPER = {"kind": "lock", "epsilon": 5e-4, "percentile": 20.0, "visible_steps": 0}
-
-
 def frontier() -> list[str]:
     def line(setting: str, rule: str) -> str:
         return " / ".join(nats(found.value) for target in TARGETS if (found := at(setting, rule, target)))
 
     def openings_of(setting: str) -> int:
-        return len(halves(setting, "by age")[0][1])
+        return len(halves(setting, "by age")[0][2])
 
     names = {"no gate": "without the gate", "no gate, smoothed": "smoothed without it", "by age": "by age"}
     names |= {"by chance": "by chance", "fixed budget": "a fixed budget"}
@@ -788,10 +798,12 @@ def frontier() -> list[str]:
         f"than the paper's at {beaten('by age', RULES[0])}; KL, smoothed or not, less than age at "
         f"{beaten('no gate', 'by age')} and {beaten('no gate, smoothed', 'by age')}; the fixed budget less than the "
         f"paper's at {beaten('fixed budget', RULES[0])}, at most {percent(ratio)} % of its error",
-        f"Away from there, at .56, {openings_of('greedy')} openings each, paper / age / budget: {elsewhere()}",
-        f"By SmolLM2 the page's texts change at .56 by {judged_change(RULES[0], PAPER)} bits per character under the "
-        f"paper's rule (ε 5e-4), by {judged_change('by age', {'kind': 'age', 'steps': 16})} by age (16), by "
-        f"{judged_change('fixed budget', {'kind': 'budget', 'share': 0.55})} with the budget (.55)",
+        f"Away from there, at .56, {openings_of('greedy')} openings each, paper / age / budget: {elsewhere()}; at all "
+        f"shares age errs less than the paper's at {beaten('by age', RULES[0], AWAY)} places there, the budget at "
+        f"{beaten('fixed budget', RULES[0], AWAY)}",
+        f"By SmolLM2 the page's texts change at .56, mixed as the errors are, by {judged_at(RULES[0], 0.56)} bits per "
+        f"character under the paper's rule, by {judged_at('by age', 0.56)} by age, by "
+        f"{judged_at('fixed budget', 0.56)} with the budget",
         "Over {} thresholds, both settings, commit error and own bound have rank correlation {}, commit error and "
         "judge {}, own bound and judge {}".format(agreement()[0], *map(two, agreement()[1])),
     ]
@@ -808,7 +820,7 @@ def about() -> str:
     """What the page's About says of it."""
     found = {rule: at("page", rule, 0.56) for rule in RULES}
     told = {rule: nats(change.value) for rule, change in found.items() if change is not None}
-    openings = len(halves("page", "by age")[0][1])
+    openings = len(halves("page", "by age")[0][2])
     return (
         f"What leaving rows out changes was measured here, exactly (commit error at .56 of the rows, {openings} "
         f"openings that chose no threshold): the rule of the paper errs by {told[RULES[0]]} nats a choice, without its "

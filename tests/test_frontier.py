@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import torch
 
 import surelock
 from surelock.decoding.loop import decode
-from surelock.experiments import drift, frontier
+from surelock.experiments import drift, frontier, judged
 from surelock.experiments.frontier import LockByChance, frontier_decoder
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record
@@ -61,17 +60,56 @@ def test_a_target_is_met_by_a_mixture_that_the_other_half_chose() -> None:
 
 
 def test_better_is_said_after_correction_for_everything_that_was_compared() -> None:
-    """Six comparisons: age with the paper's rule at three targets, and the paper's rule with age at three."""
-    z = NormalDist().inv_cdf(1 - 0.05 / 6 / 2)
-    for margin, told in ((1.05, "yes"), (0.95, "no")):
-        spread = 0.01
-        lead = margin * z * spread / math.sqrt(2) * math.sqrt(2) / math.sqrt(2)  # of a mean of two, one apart each way
-        paper = [0.5, 0.5]
-        age = [0.5 - lead - spread / math.sqrt(2), 0.5 - lead + spread / math.sqrt(2)]
-        frame = frontier.table(records([paper, paper], [age, age]))
-        at = frame[frame["target"].notna()].set_index("rule")
-        assert set(at.loc[AGE, "beats_paper"]) == {told}
-        assert set(at.loc[PAPER, "beats_age"]) == {"worse" if told == "yes" else "no"}
+    """Six comparisons of 30 openings: age with the paper's rule at three targets, and the other way round."""
+    t = 2.8316  # Student's, 29 degrees of freedom, at 1 - .05 / 6 / 2
+    for margin, told in ((1.02, "yes"), (0.98, "no")):
+        for openings in (30, 28):
+            paper, sides = [0.5] * openings, np.tile([-0.01, 0.01], openings // 2)
+            age = (0.5 - margin * t * sides.std(ddof=1) / math.sqrt(openings) + sides).tolist()
+            frame = frontier.table(records([paper, paper], [age, age]))
+            at = frame[frame["target"].notna()].set_index("rule")
+            known = openings == 30  # fewer tell nothing of the tails
+            assert set(at.loc[AGE, "beats_paper"]) == {told if known else ""}
+            assert set(at.loc[PAPER, "beats_age"]) == {("worse" if told == "yes" else "no") if known else ""}
+
+
+def test_thresholds_of_one_share_are_a_target_too() -> None:
+    made = records([[0.1, 0.3], [0.5, 0.7]], [[0.1, 0.3], [0.5, 0.7]])
+    for each in made:
+        if each["cell"]["half"] == "choose":
+            each["result"]["rows"] = [52, 52]
+    at = frontier.table(made).set_index("target").loc[0.52]
+    assert at["error"].tolist() == pytest.approx([0.2, 0.2])
+
+
+def test_a_threshold_of_which_the_judge_has_read_other_openings_is_left_out() -> None:
+    def scores(count: int) -> dict[str, judged.Scores]:
+        return {"": judged.Scores([9.0] * count, [3] * count, [8] * count, [0.0] * count)}
+
+    made, own = [], []
+    for skip in (0, 2):
+        for each in records([[0.1, 0.3], [0.5, 0.7]], [[0.1, 0.3], [0.5, 0.7]]):
+            each["cell"]["skip"] = skip
+            made.append(each)
+            read = each["cell"]["half"] == "report" and not (each["cell"]["rule"] == AGE and skip == 2)
+            own.append(scores(2) if read else {})
+    frame = frontier.judge_table(made, own)
+    assert frame["rule"].tolist() == [EVERY, PAPER, PAPER] and set(frame["prompts"]) == {4}
+
+
+def test_a_cache_is_looked_at_in_every_step() -> None:
+    """Its blocks begin, and all its rows are renewed, in even steps."""
+    rules = [surelock.LockRule(), surelock.BudgetRule(), surelock.BlockCache(), surelock.DelayedCache()]
+    seen = [[step for step in range(4) if frontier.looked_at(step, rule)] for rule in rules]
+    assert seen == [[0, 2], [0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]
+
+
+def test_both_halves_of_mt_bench_have_of_all_categories() -> None:
+    halves: dict[str, set[int]] = {"choose": set(), "report": set()}
+    for cell in frontier.GRIDS["paper"]:
+        halves[cell["half"]].update(range(cell["skip"], cell["skip"] + cell["prompts"]))
+    assert halves["choose"] | halves["report"] == set(range(80)) and not halves["choose"] & halves["report"]
+    assert {skip // 10 for skip in halves["choose"]} == {skip // 10 for skip in halves["report"]} == set(range(8))
 
 
 def test_cells_choose_and_report_on_different_openings() -> None:
@@ -81,9 +119,9 @@ def test_cells_choose_and_report_on_different_openings() -> None:
         asked = (cell["setting"], cell["rule"], str(cell["compute"]))
         openings[cell["half"]].setdefault(asked, set()).update(range(cell["skip"], cell["skip"] + cell["prompts"]))
     assert set().union(*openings["choose"].values()) <= set(range(48))
-    for setting, reported in (("page", range(48, 96)), ("whole canvas", range(48, 96)), ("greedy", range(48, 56))):
-        found = [own for (name, *_), own in openings["report"].items() if name == setting]
-        assert all(own == set(reported) for own in found)
+    assert all(own == set(range(48)) for own in openings["choose"].values())
+    assert all(own == set(range(48, 96)) for own in openings["report"].values())
+    assert {name for name, *_ in openings["report"]} == set(frontier.SETTINGS)
 
 
 def test_rows_and_errors_are_those_of_the_run(stories: surelock.LanguageModel) -> None:

@@ -30,10 +30,10 @@ NOTE = """\
 rows, flops: share of what computing every position in every step costs, one token a step, by the paper's count (which
 knows no rows that nobody reads). speed: ratio of the total times of the steps, its error over openings; contestants
 take turns in going first, and make posteriors only of what they decide by, as `generate` does. error: commit error,
-KL(shadow || run) in nats, of every other step, the mean over openings with its standard error; it knows nothing of
-writing many tokens at once. clean, again, strangers, stuck: shares of the continuations as in `sampler`, with their
-standard errors; clean_change: paired with the first contestant's. The table compares every row with the first:
-with so many, one or two differences of two standard errors are chance."""
+KL(shadow || run) in nats, of every other step (of a cache's every step), the mean over openings with its standard
+error; it knows nothing of writing many tokens at once. clean, again, strangers, stuck: shares of the continuations as
+in `sampler`, with their standard errors; clean_change: paired with the first contestant's. The table compares every row
+with the first: with so many, one or two differences of two standard errors are chance."""
 
 _EVERY = "Every position"
 _FAST_DLLM = {"unmask": "threshold", "compute": "block_cache"}
@@ -109,7 +109,7 @@ def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
     run, last = replace(decoder, settings=settings).keywords(), None
     for last in decode(lm, [prompt.ids], **run, keep_logits=True, lean=True):
         counter.add(last)
-        if last.index % frontier.LOOKED_AT == 0:
+        if frontier.looked_at(last.index, decoder.compute):
             shadow.add(last)
     assert last is not None
     totals = counter.totals()

@@ -24,10 +24,11 @@ from surelock.model.language_model import LanguageModel
 TITLE = "Drift: what keys and values do after a lock"
 NOTE = """\
 At its lock a position's keys and values are kept. drift: how far those that a forward of the whole sequence gives
-move in the next 16 steps, |now - then| / |then| over all layers, mean over the locks of generated positions. rows:
-share of the rows computed. At the lock: mean confidence, median KL (nats) and median age, passes that had seen the
-token. The last three columns are rank correlations with the drift over the rule's own locks. Errors are over openings.
-Had the gate chosen what has come to rest, its drift would be the smallest."""
+move in 16 steps, |now - then| / |then| over all layers, mean over the locks of generated positions; such forwards are
+of every fourth step, so then is up to four steps after the lock. rows: share of the rows computed. At the lock: mean
+confidence, median KL (nats) and median age, passes that had seen the token. The last three columns are rank
+correlations with the drift over the rule's own locks. Errors are over openings. Had the gate chosen what has come to
+rest, its drift would be the smallest."""
 AHEAD = 16
 _LOCK = ("drift", "kl", "confidence", "age")
 _EACH = 4  # the dense forwards are of every fourth step

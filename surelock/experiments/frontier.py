@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, product
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder, from_flat, read_compute
-from surelock.decoding.compute import ComputeRule
+from surelock.decoding.compute import BlockCache, ComputeRule, DelayedCache
 from surelock.decoding.locking import LockingRule
 from surelock.decoding.loop import decode
 from surelock.experiments import estimates, judged
@@ -29,13 +28,14 @@ from surelock.quality.commit_error import Shadow
 
 TITLE = "The frontier: what skipping rows costs, rule by rule"
 NOTE = """\
-rows: share of the rows that a run computes (probes count). error: commit error, KL(shadow || run) in nats, the mean
-over openings with its standard error; median: over openings. large: share of the commits above .1 nats; changed: whose
-most likely token is another one. At a target share of rows a rule is a mixture of two of its thresholds, weighted so
-that the other half of the openings has that share: nothing that is reported chose anything. over_paper: ratio to the
-paper's rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired
-difference at the 95 % level, corrected for all comparisons in the table (Bonferroni). bits: the model's own bound per
-character; bits_change: paired with the unlocked run's."""
+rows: share of the rows that a run computes (probes count). error: commit error, KL(shadow || run) in nats, of every
+other step (of a cache's every step), the mean over openings with its standard error; median: over openings. large:
+share of the commits above .1 nats; changed: whose most likely token is another one. At a target share of rows a rule is
+a mixture of two of its thresholds, weighted so that the other half of the openings has that share: nothing that is
+reported chose anything; a rule whose thresholds do not reach a share has no row there. over_paper: ratio to the paper's
+rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired difference at
+the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. bits:
+the model's own bound per character; bits_change: paired with the unlocked run's."""
 
 JUDGE_NOTE = (
     judged.NOTE
@@ -46,14 +46,14 @@ TARGETS = (0.52, 0.56, 0.60, 0.65)
 _PAPER, _AGE, _CHANCE, _EVERY = "the paper's rule", "by age", "by chance", "every position"
 _OTHERS = {"paper": _PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
-LOOKED_AT = 2  # of so many steps the shadow looks at one
+_LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
 
 
 @dataclass(frozen=True, slots=True)
 class LockByChance(LockingRule):
     """A control of this experiment: each candidate locks with the same probability in each step.
 
-    Drawn by step and slot: every batch of the same lengths draws the same, another one does not.
+    Drawn by step and slot of the batch, whatever the seed: the first sequences of two batches draw the same.
     """
 
     kind: ClassVar[str] = "chance"
@@ -91,10 +91,13 @@ RULES: dict[str, list[Record]] = {
 #: What is compared away from the page's settings: rule -> its thresholds.
 FEW: dict[str, list[Record]] = {
     _EVERY: RULES[_EVERY],
-    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-2], percentile=20.0, visible_steps=0),
-    _AGE: [{"kind": "age", "steps": steps} for steps in (24, 12, 8)],
+    _PAPER: RULES[_PAPER],
+    _AGE: [{"kind": "age", "steps": steps} for steps in (24, 16, 12, 8)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
+
+#: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
+_LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
 
 _FLAT = {"remasking": "unmask"}  # the flat form's names, where they are others
 _PAGE = {"gen_length": 128} | {_FLAT.get(name, name): value for name, value in RECOMMENDED.items()}
@@ -136,7 +139,8 @@ GRIDS: dict[str, list[Cell]] = {
     ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
-        for cell in _cells(["256 tokens"], (40, 40), (0, 40), 8)
+        for start in range(0, 80, 10)  # the file goes by category, ten each: both halves have of all
+        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, _LONG)
     ],
     "quick": [
         cell | {"sampler": {"gen_length": 12}}
@@ -147,10 +151,7 @@ GRIDS: dict[str, list[Cell]] = {
 
 
 def measure(lab: Lab, cell: Cell) -> Record:
-    """Of each opening: rows and positions; in the half that is reported also the commit errors and the text's figures.
-
-    The shadow looks at every other step, which halves its cost and biases nothing.
-    """
+    """Of each opening: rows and positions; in the half that is reported also commit errors and the text's figures."""
     prompts, found = lab.prompts(cell), defaultdict(list)
     for start, batch in in_batches(prompts, _BATCH):
         seeds = [cell["seed"] + cell["skip"] + start + number for number in range(len(batch))]
@@ -169,6 +170,13 @@ def frontier_decoder(sampler: Record, compute: ComputeRule, seeds: list[int]) ->
     return replace(decoder, compute=compute, settings=replace(decoder.settings, seed=seeds))
 
 
+def looked_at(step: int, compute: ComputeRule) -> bool:
+    """Whether the shadow looks at a step: at every other one, which halves its cost, except that caches begin blocks
+    and renew all rows in even steps.
+    """
+    return step % 2 == 0 or isinstance(compute, BlockCache | DelayedCache)
+
+
 def _read(plain: Record) -> ComputeRule:
     if plain["kind"] == LockByChance.kind:
         return LockByChance(plain["probability"])
@@ -179,7 +187,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
     shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
     for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report, lean=True):
         rows += (step.computed.sum(dim=1) + step.probed.sum(dim=1)).numpy()
-        if report and step.index % LOOKED_AT == 0:
+        if report and looked_at(step.index, decoder.compute):
             shadow.add(step)
     assert step is not None
     length = decoder.settings.gen_length
@@ -222,11 +230,12 @@ def table(records: list[Record]) -> pd.DataFrame:
         rows += [{"setting": setting, **row} for row in _setting(rules)]
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
     tried = int(frame[[f"minus_{other}" for other in _OTHERS]].notna().sum().sum())
-    z = NormalDist().inv_cdf(1 - 0.05 / max(1, tried) / 2)
+    openings = frame.pop("openings")
+    t = [estimates.student_t(1 - 0.05 / max(1, tried) / 2, max(count, _LEAST_OPENINGS) - 1) for count in openings]
     for other in _OTHERS:
-        difference, error = frame.pop(f"minus_{other}"), frame.pop(f"minus_{other}_se")
-        told = np.where(difference + z * error < 0, "yes", np.where(difference - z * error > 0, "worse", "no"))
-        frame[f"beats_{other}"] = np.where(difference.notna(), told, "")
+        difference, error = frame.pop(f"minus_{other}"), t * frame.pop(f"minus_{other}_se")
+        told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
+        frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
     return frame
 
 
@@ -266,6 +275,7 @@ def _figures(own: Record, every: Record) -> Record:
     change = estimates.difference(bits, bits_every)
     commits = sum(own["commits"])
     return {
+        "openings": len(own["error"]),
         "rows": rows.value,
         "error": error.value,
         "error_se": error.error,
@@ -288,7 +298,7 @@ def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | N
     order = sorted(shares, key=lambda threshold: shares[threshold])
     for low, high in pairwise(order):
         if shares[low] <= target <= shares[high]:
-            weight = (target - shares[low]) / (shares[high] - shares[low])
+            weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
             cheap, dear = (thresholds[each]["report"] for each in (low, high))
             mixed = {name: _mix(cheap[name], dear[name], weight) for name in ("rows", "error")}
             return Point(estimates.ratio(mixed["rows"], cheap["positions"]), mixed["error"])
@@ -302,7 +312,7 @@ def _mix(cheap: list[float], dear: list[float], weight: float) -> NDArray[np.flo
 def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
     for rule, point in points.items():
         error = estimates.mean(point.errors)
-        row = {"rule": rule, "target": target, "rows": point.rows.value}
+        row = {"rule": rule, "target": target, "openings": len(point.errors), "rows": point.rows.value}
         row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
         for short, name in _OTHERS.items():
             if name not in points or name == rule:
@@ -321,7 +331,7 @@ def texts(lab: Lab, record: Record) -> judged.Texts:
 
 def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
     """What a judge makes of each rule's texts beside those of every position; commit error and the own bound's change
-    stand beside it.
+    stand beside it. A threshold of which it has read other openings than of those is left out.
     """
     read = [(record, own[""]) for record, own in zip(records, scores, strict=True) if own]
     rows = []
@@ -329,9 +339,11 @@ def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -
         every = _read_texts(read, setting, _EVERY)
         if not every:
             continue
-        ((own_every, base),) = every.values()
+        ((openings, own_every, base),) = every.values()
         for rule in RULES:
-            for threshold, (own, found) in _read_texts(read, setting, rule).items():
+            for threshold, (its, own, found) in _read_texts(read, setting, rule).items():
+                if its != openings:
+                    continue
                 figures = _figures(own, own_every)
                 told = {"rows": figures["rows"], "error": figures["error"], "own_change": figures["bits_change"]}
                 rows.append(
@@ -342,14 +354,17 @@ def judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -
 
 def _read_texts(
     read: list[tuple[Record, judged.Scores]], setting: str, rule: str
-) -> dict[str, tuple[Record, judged.Scores]]:
-    """By threshold: a rule's figures, and the judge's of the same texts."""
+) -> dict[str, tuple[list[int], Record, judged.Scores]]:
+    """By threshold: the first openings of the cells that the judge has read, a rule's figures, and the judge's."""
     own = [(record, scores) for record, scores in read if _is(record, setting, rule)]
     found: dict[str, list[judged.Scores]] = defaultdict(list)
+    openings: dict[str, list[int]] = defaultdict(list)
     for record, scores in own:
-        found[_threshold(record["cell"]["compute"])].append(scores)
+        threshold = _threshold(record["cell"]["compute"])
+        found[threshold].append(scores)
+        openings[threshold].append(record["cell"]["skip"])
     halves = _thresholds([record for record, _ in own])
-    return {name: (halves[name]["report"], judged.joined(parts)) for name, parts in found.items()}
+    return {name: (openings[name], halves[name]["report"], judged.joined(parts)) for name, parts in found.items()}
 
 
 def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
