@@ -592,10 +592,22 @@ def arena() -> list[str]:
         f"fault changes by {signed(best.value, 2)} ({dot(best.error, 2)})",
         f"Writing in parallel takes {sums['Parallel threshold']['steps'] / len(clean[every]):.0f} steps instead of "
         f"{field[every]['settings']['steps']}: this model is hardly ever {percent(p)} % sure",
+        "By SmolLM2 bits per character change by "
+        + ", ".join(f"{arena_bits(name) - arena_bits(every)} {told}" for name, told in JUDGED.items()),
         f"Of the {len(field) - 1} others one writes worse beyond chance (sign test, Bonferroni), half the steps "
         f"({plain(change[first])}); KLASS with SureLock ({plain(change[second])}) has p {two(corrected[second])}, "
         "so corrected",
     ]
+
+
+JUDGED = {
+    "SureLock": "with SureLock",
+    "Lock by age": "by age",
+    "Fixed budget": "with the budget",
+    "Dual cache": "with the dual cache",
+    "Parallel threshold": "with the parallel threshold",
+    "Half the steps": "with half the steps",
+}
 
 
 def unlock() -> list[str]:
@@ -716,6 +728,26 @@ def elsewhere() -> str:
     return "; ".join(told)
 
 
+def judged_key(cell: Record, texts: list[str]) -> str:
+    """Under what a judge's scores of these continuations of the cell's openings are kept."""
+    pairs = list(zip(openings()[cell["skip"] : cell["skip"] + cell["prompts"]], texts, strict=True))
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+
+def bits_per_character(nats: Array, characters: Array) -> Change:
+    value = nats.sum() / characters.sum()
+    parts = (nats - value * characters) / characters.mean()
+    return Change(float(value) / math.log(2), parts / math.log(2))
+
+
+def arena_bits(name: str) -> Change:
+    """What the judge makes of a contestant's texts."""
+    scores = {r["cell"]["texts"]: r["result"] for r in records(f"arena/{JUDGE}")}
+    own = [scores[judged_key(r["cell"], r["result"][name]["texts"])] for r in records("arena")]
+    nats, characters = (np.array([x for each in own for x in each[key]], dtype=float) for key in ("nats", "characters"))
+    return bits_per_character(nats, characters)
+
+
 class Texts:
     """The texts of one threshold in a setting: its characters, and what the judge made of it."""
 
@@ -732,15 +764,12 @@ class Texts:
 
     @staticmethod
     def _key(record: Record) -> str:
-        cell, result = record["cell"], record["result"]
+        result = record["result"]
         texts = [tokenizer().decode(ids[:end]) for ids, end in zip(result["tokens"], result["ends"], strict=True)]
-        pairs = list(zip(openings()[cell["skip"] : cell["skip"] + cell["prompts"]], texts, strict=True))
-        return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+        return judged_key(record["cell"], texts)
 
     def bits(self, nats: Array) -> Change:
-        value = nats.sum() / self.characters.sum()
-        parts = (nats - value * self.characters) / self.characters.mean()
-        return Change(float(value) / math.log(2), parts / math.log(2))
+        return bits_per_character(nats, self.characters)
 
 
 def judged_at(rule: str, target: float, setting: str = "page") -> Change:

@@ -423,12 +423,20 @@ class Live {
     while (run.wish === "pause" && (await this.server.state(run.id)) === "running") await later(ASK_MS);
     if (run.wish !== "pause") return;
     this.#wish(null);
+    if (run.again) {
+      run.again = false;
+      return this.resume();
+    }
     this.stage.say(`Paused after step ${run.trace.count}.`);
   }
 
   resume() {
     const { run } = this;
-    if (run?.state !== "paused" || run.wish) return;
+    if (run?.state !== "paused") return;
+    if (run.wish) {
+      run.again = !run.again; // once it has paused
+      return;
+    }
     if (run.steps !== undefined) return this.stage.say("A step is on its way: let it come first.");
     this.stage.say("");
     this.#state("running");

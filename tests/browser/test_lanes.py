@@ -288,7 +288,7 @@ def test_four_lanes_make_room_for_a_branch(page: Page, app: App) -> None:
     race(page, app, *FOUR)
     branch(page, 1, 0, 11, "Unlock it")
     names = page.locator(".sl-side h2").all_inner_texts()
-    assert names[:2] == ["Every position", "SureLock"] and len(names) == 3
+    assert names[:2] == ["Every position", "SureLock"] and len(names) == 4
     page.click("role=tab[name='Runs']")
     page.locator("button[aria-label='Show run 2']").click()
     assert page.locator(".sl-side h2").all_inner_texts() == NAMES

@@ -85,7 +85,11 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert "of 24, commit error" in damage and " text" in damage
     assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
     told = page.inner_text(".sl-narrator")
-    assert "“SureLock” did" in told and "of the work of “Every position”" in told and f"changed {changed} of 24" in told
+    assert (
+        "“SureLock” did" in told
+        and "of the work of “Every position”" in told
+        and f"likeliest word at {changed} of 24" in told
+    )
     page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     expect(page.locator(".modebar-btn").first).to_be_attached(timeout=30_000)
     assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
