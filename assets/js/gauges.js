@@ -32,7 +32,7 @@ const GAUGES = [
   },
   {
     key: "damage",
-    label: "Likeliest words changed",
+    label: "Top words changed",
     term: "commit error",
     read: ({ damage, same }, { single, live }) => ({
       value: damage ? String(damage.changed) : "–",

@@ -11,7 +11,7 @@ export const GLOSSARY = {
   posterior:
     "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
   "commit error":
-    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; beside it stands at how many choices another word would have been the likeliest.",
+    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
   "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",
   locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
   reference: "The reference is the contestant that all others are shown beside; any of them can be it.",

@@ -28,7 +28,7 @@ export function results(trace, lane) {
     ["Active ratio", percent(now.activeRatio, 1), now.activeRatio],
     ["Time", seconds(now.seconds), now.seconds],
     ["Speed", alone ? "–" : `${now.speed.toFixed(2)}×`, alone ? NaN : now.speed],
-    ["Likeliest words changed", changed(now.damage), now.damage?.changed ?? NaN],
+    ["Top words changed", changed(now.damage), now.damage?.changed ?? NaN],
     ["Beside the reference", alone ? "–" : sameText(now.same), alone || whole ? Infinity : shared],
   ];
 }

@@ -15,7 +15,7 @@ const NUMBERS = [
   "Active ratio",
   "Time",
   "Speed",
-  "Likeliest words changed",
+  "Top words changed",
   "Beside the reference",
 ];
 const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS];
@@ -26,7 +26,7 @@ for (const name of NUMBERS)
 const EXPLAINED = {
   "FLOPs of its steps": "FLOPs",
   "Active ratio": "active ratio",
-  "Likeliest words changed": "commit error",
+  "Top words changed": "commit error",
 };
 
 const cutTo = (text, most) => (text.length > most ? `${text.slice(0, most).trimEnd()}\u00a0…` : text);

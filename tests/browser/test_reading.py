@@ -248,7 +248,7 @@ def test_terms_explain_themselves(page: Page, app: App) -> None:
         "ε",
         "percentile",
         "posterior",
-        "Likeliest words changed",
+        "Top words changed",
         "locked",
         "reference",
     } <= named
