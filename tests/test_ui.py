@@ -653,6 +653,14 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
             limits.check_size("trace", *size)
 
 
+def test_the_endpoint_refuses_a_trace_that_is_too_large(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_CELLS", 40)
+    assert list(endpoint("Once", 8))[-1]["steps"] == 8
+    for name in ("trace", "picture"):
+        with pytest.raises(gr.Error, match=f"{name} is of at most 40 positions times steps"):
+            list(endpoint("Once", 8, **{name: True}))
+
+
 def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, go = threading.Event(), threading.Event()
 

@@ -71,7 +71,7 @@ export class Handout {
       "article",
       { class: "sl-handout" },
       h("h1", {}, "SureLock: decoders race"),
-      h("p", {}, trace.complete ? verdict(trace) : `Stopped after step ${trace.count} of ${trace.steps}.`),
+      h("p", {}, trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
       h("p", {}, h("b", {}, "Prompt: "), promptOf(trace)),
       moments(trace.count).map((step) => moment(trace, colours, step)),
       h("p", {}, "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),

@@ -319,7 +319,7 @@ class Live {
 
   #started() {
     if (this.waiting.on) this.#leaveQueue("release");
-    if (this.run && this.run.state !== "idle") this.#stopRun();
+    this.#stopRun();
     this.#wait("run");
   }
 
@@ -341,7 +341,7 @@ class Live {
   /** Starts a run of its own with the prompt of another one. Gives a sentence where it cannot. */
   raceLike(trace, contestants) {
     if (this.waiting.on) return ONE_WAITS;
-    if (this.run && this.run.state !== "idle") this.#stopRun();
+    this.#stopRun();
     this.#wait("apply");
     this.#apply(
       trace,

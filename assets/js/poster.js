@@ -77,11 +77,8 @@ export class Field {
 
   #head(pen, lane, step, { x, y, width }, colour) {
     const { trace, colours } = this;
-    const now = lane.at(step);
-    const over = lane.endsAt(step);
-    const steps = lane.endsAt(lane.count - 1) ? lane.count : (lane.contestant.settings.steps ?? trace.steps);
+    const { clock, told, done } = heading(trace, lane, step);
     pen.textBaseline = "alphabetic";
-    const clock = `${seconds(now?.totalSeconds ?? 0)}${over ? " ✓" : ""}`;
     type(pen, 20, 700);
     pen.fillStyle = colours.ink;
     pen.textAlign = "right";
@@ -90,15 +87,26 @@ export class Field {
     pen.fillText(cut(pen, lane.name, width - pen.measureText(clock).width - 14), x, y + 20);
     type(pen, 14);
     pen.fillStyle = colours.muted;
-    const at = `step ${lane.clamp(step) + 1} / ${steps}`;
-    const share = now && percent(now.totalFlops / now.totalBaseline);
-    const told = now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at;
     pen.fillText(cut(pen, told, width), x, y + 41);
     pen.fillStyle = colours.line;
     pen.fillRect(x, y + 50, width, 4);
     pen.fillStyle = colour;
-    pen.fillRect(x, y + 50, (width * (lane.clamp(step) + 1)) / Math.max(1, steps), 4);
+    pen.fillRect(x, y + 50, width * done, 4);
   }
+}
+
+/** What stands over a lane after a step of its own: its clock, what it has done, and the share of its steps. */
+export function heading(trace, lane, step) {
+  const now = lane.at(step);
+  const steps = lane.endsAt(lane.count - 1) ? lane.count : (lane.contestant.settings.steps ?? trace.steps);
+  const taken = lane.clamp(step) + 1;
+  const at = `step ${taken} / ${steps}`;
+  const share = now && percent(now.totalFlops / now.totalBaseline);
+  return {
+    clock: `${seconds(now?.totalSeconds ?? 0)}${lane.endsAt(step) ? " ✓" : ""}`,
+    told: now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
+    done: taken / Math.max(1, steps),
+  };
 }
 
 /** What is said while the lanes stand at these steps of their own. */

@@ -216,7 +216,7 @@ class _Run:
         canvas, state, schedule = self.canvas, self.state, self.schedule
         active = np.flatnonzero(~state.locked & state.alive)
         slots = self.compute.rows(state, active)
-        if state.step == 0:  # nothing is cached yet
+        if state.step == 0:  # nothing is cached yet; the rule was asked because it may keep account
             slots = active
         choosing = np.zeros(canvas.total, dtype=bool)
         for b in np.flatnonzero(schedule.running).tolist():

@@ -156,6 +156,18 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
     until(page, "document.querySelector('.sl-status').textContent.includes('about other contestants')")
 
 
+def test_a_prediction_of_nothing_comes_back_as_it_was(page: Page, app: App) -> None:
+    opened(page, f"{app.url}/", "unmasking", 1)
+    shown = page.evaluate("""async () => {
+      const { modules } = await import(new URL("surelock/js/all.js", document.baseURI).href);
+      const question = { kind: "value", unit: "%", low: -50, high: 100, ask: "How much?" };
+      const asked = (given) => new modules["questions.js"].Question(question, { given, onChange: () => {} }).node;
+      const read = (node) => [node.querySelector("input").value, node.querySelector("output").textContent];
+      return [undefined, 0, 0.4].map((given) => read(asked(given)));
+    }""")
+    assert shown == [["25", "move the slider"], ["0", "0 %"], ["40", "40 %"]]
+
+
 def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     """Predicted on the recorded run, checked against the learner's own; the address holds the page."""
     opened(page, f"{app.url}/", "too-early", 3)

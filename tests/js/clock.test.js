@@ -116,6 +116,10 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
       [2, "End"],
     ],
   );
+  assert.equal(
+    found.find(({ name }) => name === "Slowest to lock").text,
+    "of the words that lock, “=a” took longest: 2 steps after it was written.",
+  );
   assert.match(narrate(trace, 1, found), /^Step 2: the texts part here: “=Locks” has “=as” where “All” has “=at”\.$/);
   assert.match(narrate(trace, 2, found), /^“=Locks” did/); // the verdict is the end's own
 });

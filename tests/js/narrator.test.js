@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { lookedAt } from "../../assets/js/attended.js";
 import { narrate, subject, verdict } from "../../assets/js/narrator.js";
-import { stepsAfter, told } from "../../assets/js/poster.js";
+import { heading, stepsAfter, told } from "../../assets/js/poster.js";
+import { summary } from "../../assets/js/spoken.js";
+import { Store } from "../../assets/js/store.js";
+import { Tab } from "../../assets/js/tab.js";
 import { Trace } from "../../assets/js/trace.js";
 import { byHand, contestant, record, small } from "./small.js";
 
@@ -73,10 +77,42 @@ test("the verdict has both subjects, and says when it was slower", () => {
   assert.match(verdict(trace), /did 80 % of the work of “All”; they were not timed side by side\./);
 });
 
+test("who ends early by leaving nothing out is not said to decide what to leave out", () => {
+  const steps = small();
+  steps.header.contestants[1] = contestant("b", "Quick", { kind: "everything" }, { settings: { steps: 2 } });
+  steps.records = steps.records.filter((each) => each.contestant === "a" || each.step < 2);
+  for (const each of steps.records) if (each.contestant === "b") Object.assign(each, { flops: 100, seconds: 5 });
+  assert.match(verdict(Trace.parse(steps)), /did 67 % of the work of “All”, and took 3\.3 times as long\. /);
+});
+
+test("a screen reader is not told how a lane that is alone compares with itself", () => {
+  const trace = raced();
+  assert.match(summary(trace, 2), /of All so far, the same text for the first word\.$/);
+  assert.match(summary(trace.withLanes([trace.lane("b")]), 2), /computation of computing every position so far\.$/);
+});
+
+test("what a choice looked at was locked before its step, not by it", () => {
+  const trace = raced();
+  const list = [
+    [1, 0.5],
+    [0, 0.25],
+  ];
+  const said = "Of the words that stood, this choice looked most at “upon” 50 %, “Once” 25 % (locked).";
+  assert.equal(lookedAt(trace, trace.lane("b"), 1, list), said);
+});
+
 test("of a run that was stopped the verdict does not say how the texts go on", () => {
   const stopped = raced({ records: small().records.filter(({ step }) => step === 0) });
   assert.match(verdict(stopped), /It wrote the same text for the first word\.$/);
   assert.match(told(stopped, [0, 0]), /^Step 1: “=Locks” writes/);
+  const { clock, told: done, done: share } = heading(stopped, stopped.lane("b"), 0);
+  assert.deepEqual([clock, share], ["0.50 s", 1 / 3]);
+  assert.match(done, /% of the FLOPs of its steps, 1 of 4 locked, step 1 \/ 3$/);
+  const whole = raced();
+  assert.deepEqual(
+    [heading(whole, whole.lane("b"), 2).clock, heading(whole, whole.lane("b"), 2).done],
+    ["1.50 s ✓", 1],
+  );
 });
 
 test("a picture tells of the steps that it shows, whatever the clock of the page says", () => {
@@ -118,4 +154,22 @@ test("a lane that ended sooner waits for the other", () => {
     records: [...records.filter((each) => each.contestant === "a" || each.step < 2), record("a", 3)],
   });
   assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” still works.");
+});
+
+test("a run too large to be kept costs none that is", () => {
+  const kept = new Map();
+  const storage = {
+    getItem: (name) => kept.get(name) ?? null,
+    setItem: (name, text) => kept.set(name, text),
+    removeItem: (name) => kept.delete(name),
+  };
+  const problems = [];
+  const store = new Store({ onProblem: (text) => problems.push(text), tab: new Tab(storage) });
+  store.keep("small", "live", { a: 1 });
+  store.keep("large", "opened", { a: "x".repeat(4_000_000) });
+  assert.deepEqual(
+    store.runs().map(({ id }) => id),
+    ["small"],
+  );
+  assert.deepEqual(problems, ["This run is too large to be kept for a reload: export it to keep it."]);
 });
