@@ -227,7 +227,7 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
         torch.testing.assert_close(plain(tokens), lm.network(tokens), rtol=1e-4, atol=1e-4)
         half = PlainLlada(lm.network.to(torch.bfloat16))
         assert half(tokens).dtype == torch.bfloat16
-    packed = lm.network.layers[1].qkv.weight
+    packed = lm.network.layers[1].qkv
     assert half.blocks[1].k_proj.weight.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 

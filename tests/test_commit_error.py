@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 import surelock
 from surelock import BlockCache, DecodeSettings, Event, LanguageModel, LockByAge, LockRule, SelectRule, UnlockRule
 from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
 from surelock.decoding.compute import ComputeRule
+from surelock.model.network import rotary_table
 from surelock.quality import commit_error as module
 from surelock.quality.commit_error import CommitError, Shadow, commit_error
 from surelock.trace.contestants import Contestant
@@ -66,34 +69,21 @@ def test_an_update_that_was_stolen_by_hand(lm: LanguageModel) -> None:
 
 def _forward_with_masked_row(lm: LanguageModel, tokens: torch.Tensor, row: int) -> torch.Tensor:
     """Logits [N, V] where all others see the keys and values that `row` had as a mask, in the opening pass."""
-    network, config = lm.network, lm.network.config
-    opening = torch.tensor([[5, 9, *[lm.mask_id] * 4]])
-    kept: list[tuple[torch.Tensor, torch.Tensor]] = []
+    network, opening = lm.network, torch.tensor([[5, 9, *[lm.mask_id] * 4]])
+    kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def watch(of: Any, inputs: Any, output: Any) -> Any:
-        kept.append((of, output))
+    def attend(layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        k, v = k.clone(), v.clone()
+        for mine, opened in zip((k, v), kept.setdefault(layer, (k, v)), strict=True):
+            mine[0, row] = opened[0, row]
+        parts = (x.transpose(1, 2) for x in (q, k, v))
+        return F.scaled_dot_product_attention(*parts, enable_gqa=True).transpose(1, 2)
 
-    def projections(sequence: torch.Tensor) -> list[torch.Tensor]:
-        kept.clear()
-        handles = [layer.qkv.register_forward_hook(watch) for layer in network.layers]
-        network(sequence)
-        for handle in handles:
-            handle.remove()
-        return [output for _, output in kept]
+    def rotary(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        return rotary_table(network.config, opening.shape[1], network.dtype, device)
 
-    width = config.n_heads * config.head_size
-    stale = iter(projections(opening))
-
-    def swap(of: Any, inputs: Any, output: torch.Tensor) -> torch.Tensor:
-        output = output.clone()
-        output[0, row, width:] = next(stale)[0, row, width:]
-        return output
-
-    handles = [layer.qkv.register_forward_hook(swap) for layer in network.layers]
-    logits = network(tokens)[0]
-    for handle in handles:
-        handle.remove()
-    return logits
+    network.run(opening, rotary, lambda layer: partial(attend, layer))
+    return network.logits(network.run(tokens, rotary, lambda layer: partial(attend, layer)))[0]
 
 
 @pytest.mark.parametrize("cfg_scale", [0.0, 0.7])

@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from checkpoints import write_dream, write_llada, write_qwen3
 from torch import Tensor
 
 import surelock
 from surelock.model.bound import conditional_bound
-from surelock.model.cache import KVCache, Rows
+from surelock.model.cache import Rows
 from surelock.model.network import Network
+from surelock.model.packed import PackedForward
 
 LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}
 QWEN3 = {"layers": 2, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 37, "seed": 2}
@@ -141,9 +143,9 @@ class Packed:
     """Sequences behind one another in one cache; `run` computes some positions of each."""
 
     def __init__(self, network: Network, lengths: Sequence[int]) -> None:
-        devices = [block.ff_out.weight.device for block in network.blocks]
         self.network, self.lengths = network, list(lengths)
-        self.cache = KVCache(network.config, sum(lengths), network.dtype, devices)
+        self.forward = PackedForward(network, sum(lengths))
+        self.cache = self.forward.cache
 
     def run(
         self,
@@ -166,7 +168,7 @@ class Packed:
             *self._read(positions, read),
         )
         tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
-        logits = self.network.logits(self.network.forward_rows(tokens, rows, self.cache))
+        logits = self.network.logits(self.forward(tokens, rows))
         return list(logits.split(rows.read_counts))
 
     @staticmethod
@@ -207,19 +209,24 @@ def test_both_forwards_equal_the_dense_layout(layout) -> None:
 
 
 @pytest.mark.parametrize("read", [[[2, 5], [0, 1, 2, 3, 4, 5, 6, 7], [7]], [[0], [3], [6]], [[], [4], []]])
-def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(layout, read: list[list[int]]) -> None:
+def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
+    layout, read: list[list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rows that are read have the same logits, alone or not; what the others leave behind is the same."""
     network, _ = layout
     before, after = torch.randint(1, 37, (2, 3, 8), generator=torch.Generator().manual_seed(0)).tolist()
     whole, part = Packed(network, [8, 8, 8]), Packed(network, [8, 8, 8])
     seen: list[int] = []
-    hook = network.layers[-1].ff_norm.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    silu = F.silu
+    monkeypatch.setattr(F, "silu", lambda gate: seen.append(len(gate)) or silu(gate))
     for sequences in (before, after):
-        expected, found = whole.run(sequences), part.run(sequences, read=read)
+        expected = whole.run(sequences)
+        seen.clear()
+        found = part.run(sequences, read=read)
         for b, chosen in enumerate(read):
             assert_near(found[b], expected[b][chosen])
-    hook.remove()
-    assert seen == [24, 24 if network.config.shifted else sum(map(len, read))] * 2
+        last = 24 if network.config.shifted else sum(map(len, read))
+        assert seen == [24] * (network.config.n_layers - 1) + [last]
     for mine, theirs in ((part.cache.keys, whole.cache.keys), (part.cache.values, whole.cache.values)):
         for a, b in zip(mine, theirs, strict=True):
             assert_near(a, b)

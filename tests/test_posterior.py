@@ -143,10 +143,11 @@ def test_only_the_kl_that_somebody_decides_by_is_computed(observe: bool) -> None
 def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
-    for rows in (32, 40, 100):
-        monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": rows * 50 * 4})
+    for chunk, part in ((32, 1), (40, 40), (100, 17), (100, 100)):
+        for name, rows in (("_CHUNK_BYTES", chunk), ("_PART_BYTES", part)):
+            monkeypatch.setattr(posterior, name, {"cpu": rows * 50 * 4})
         reads = Reads(90, model(50), **changes)
-        assert reads.reader._chunk == min(rows, 90)
+        assert (reads.reader._chunk, reads.reader._part) == (min(chunk, 90), min(part, 90))
         first, second = reads.read(logits[0]), reads.read(logits[1, some], some, probed=[9, 45])
         readings.append([first, second, reads.read(logits[2])])
     for others in readings[1:]:
@@ -157,9 +158,10 @@ def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: 
 
 def test_a_chunk_is_bounded_but_never_a_few_rows() -> None:
     """Every chunk reads the whole output head: at 150,000 tokens a few rows at a time would cost several forwards."""
-    chunk = Reads(64, model(150_000)).reader._chunk
-    assert chunk >= 16
-    assert chunk * 150_000 * 4 <= 2**25
+    reader = Reads(64, model(150_000)).reader
+    assert reader._chunk >= 16
+    assert reader._chunk * 150_000 * 4 <= 2**25
+    assert reader._part * 150_000 * 4 <= 3 * 2**19
 
 
 def test_tables_lie_where_the_logits_come_out() -> None:

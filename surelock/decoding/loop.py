@@ -26,6 +26,7 @@ from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.unmasking import Candidates, LowConfidence, Replay, UnmaskPolicy
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
+from surelock.model.packed import PackedForward
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -169,7 +170,7 @@ class _Run:
         self.reader = PosteriorReader(
             lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
-        self.cache = network.make_cache(canvas.total * self.passes)
+        self.packed = PackedForward(network, canvas.total * self.passes)
         self.top_k, self.keep_logits, self.lean = top_k, keep_logits, lean
         self.read: Slots = np.empty(0, dtype=np.int64)  # of the step's rows those whose outcome somebody wants: [K]
         self.hidden = torch.empty(0)  # theirs: [passes, K, d_model]
@@ -235,7 +236,7 @@ class _Run:
     @torch.inference_mode()
     def _forward(self, rows: StepRows) -> Reading:
         """The packed forward of both passes, and what the posteriors say."""
-        network, state = self.lm.network, self.state
+        state = self.state
         visible = rows.slots[~(rows.probed | self.canvas.masked[rows.slots])]
         draws = self.policy.scores == "noise"
         noise = BatchNoise(self.canvas, self.schedule, self.settings, state.step, self.lm, draws)
@@ -244,7 +245,7 @@ class _Run:
         repeats = self.chooser.repeats(state, read)
         self.read = read.slots
         if len(rows.slots):
-            self.hidden = network.forward_rows(*self._pack(rows), self.cache).unflatten(0, (self.passes, -1))
+            self.hidden = self.packed(*self._pack(rows)).unflatten(0, (self.passes, -1))
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
             return self._logits(slice(start, stop), out)

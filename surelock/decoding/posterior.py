@@ -1,12 +1,12 @@
 """From logits to what the sampler and the lock rule need of each row's posterior, in bounded chunks of rows.
 
-A chunk's logits are made, read once and, where a next step wants them, kept in the network's own dtype with their
-log-sum-exp: the previous posterior without loss, in half the memory of a float32 table of probabilities.
+A chunk's logits are made, read part by part and, where a next step wants them, kept in the network's own dtype with
+their log-sum-exp: the previous posterior without loss, in half the memory of a float32 table of probabilities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -21,8 +21,10 @@ from surelock.model.language_model import LanguageModel
 Logits = Callable[[int, int, Tensor], Tensor]
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 
-# Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
+# Of a chunk's logits and of one of a part's three tables, each [rows, V] in the wide dtype. A chunk is one product; a
+# part goes through a dozen passes, for which a CPU's second-level cache had better hold it.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
+_PART_BYTES = {"cpu": 3 * 2**19, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
@@ -85,15 +87,17 @@ class Reading:
 
 
 def kl_divergence(
-    p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor, scratch: Tensor | None = None
+    p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor, scratch: Sequence[Tensor] | None = None
 ) -> Tensor:
     """KL(p || q) in nats, [R], of p [R, V] = softmax(logits) from q = softmax(other); lse and other_lse [R] are theirs.
 
     As sum_v p (delta + expm1(-delta)) with delta = log p - log q: what is added sums to zero and every term is at least
-    zero, so that no digits are lost when p and q nearly agree. Overwrites `other` and `scratch`.
+    zero, so that no digits are lost when p and q nearly agree. scratch: two tables [R, V] that are overwritten; the
+    first may hold `other`, the second `logits`.
     """
-    minus_delta = other.sub_(logits).add_((lse - other_lse)[:, None])
-    return torch.expm1(minus_delta, out=scratch).sub_(minus_delta).mul_(p).sum(dim=-1)
+    first, second = (None, None) if scratch is None else scratch
+    minus_delta = torch.sub(other, logits, out=first).add_((lse - other_lse)[:, None])
+    return torch.expm1(minus_delta, out=second).sub_(minus_delta).mul_(p).sum(dim=-1)
 
 
 class PosteriorReader:
@@ -108,10 +112,14 @@ class PosteriorReader:
         network, device = lm.network, lm.device
         vocab_size = network.config.vocab_size
         self._wide = torch.promote_types(network.dtype, torch.float32)
-        chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
-        self._chunk = min(slots, max(_LEAST_ROWS, chunk_bytes // (vocab_size * self._wide.itemsize)))
-        # A chunk's tables are made once: fresh memory for each costs more than the arithmetic on it (on the CPU).
-        self._tables = torch.empty(3, self._chunk, vocab_size, dtype=self._wide, device=device)
+        chunk, part = (
+            bytes_on.get(device.type, bytes_on["cpu"]) // (vocab_size * self._wide.itemsize)
+            for bytes_on in (_CHUNK_BYTES, _PART_BYTES)
+        )
+        self._chunk = min(slots, max(_LEAST_ROWS, chunk))
+        self._part = min(self._chunk, max(1, part))
+        # The tables are made once: fresh memory for each part costs more than the arithmetic on it (on the CPU).
+        self._tables = torch.empty(3, self._part, vocab_size, dtype=self._wide, device=device)
         self._raw = torch.empty(self._chunk, vocab_size, dtype=network.dtype, device=device)
         stored = slots if remember or observe else 0
         self._previous = torch.empty(stored, vocab_size, dtype=network.dtype, device=device)
@@ -124,10 +132,10 @@ class PosteriorReader:
         self._stored[slots] = False
 
     def read(self, logits: Logits, rows: StepRows, choose: Choose) -> Reading:
-        """Read the posteriors of `rows`, chunk by chunk.
+        """Read the posteriors of `rows`, chunk by chunk and part by part.
 
         logits(start, stop, out): those of a range of rows, [stop - start, V] in the network's dtype, put into `out`.
-        choose(z, p, start): what the chunk's choosers become, [2, C] float64 tokens and scores, from its logits and
+        choose(z, p, start): what the part's choosers become, [2, C] float64 tokens and scores, from its logits and
         posteriors; called last, it may overwrite z.
         """
         count = len(rows.slots)
@@ -135,9 +143,11 @@ class PosteriorReader:
             none = np.empty(0)
             top_ids, top_probs = np.empty((0, self._top_k), int), np.empty((0, self._top_k))
             return Reading(rows.slots, rows.probed, True, none, none, top_ids, top_probs, rows.slots, none)
-        chunks = -(-count // self._chunk)
-        edges = [count * chunk // chunks for chunk in range(chunks + 1)]  # even: a last chunk of a few rows is dear
-        parts = [self._read_chunk(logits, rows, choose, *ends) for ends in pairwise(edges)]
+        parts = []
+        for start, stop in _cuts(0, count, self._chunk):
+            raw = logits(start, stop, self._raw[: stop - start])
+            for first, last in _cuts(start, stop, self._part):
+                parts.append(self._read_part(raw[first - start : last - start], rows, choose, first, last))
         stats, choices, tops = zip(*parts, strict=True)
         total, confidence, kl = _to_host(torch.cat(stats, dim=1))
         known = rows.compared | self._observe
@@ -152,12 +162,10 @@ class PosteriorReader:
         finite = bool(np.isfinite(total).all())
         return Reading(rows.slots, rows.probed, finite, confidence, kl, top_ids, top_probs, tokens, score)
 
-    def _read_chunk(
-        self, logits: Logits, rows: StepRows, choose: Choose, start: int, stop: int
+    def _read_part(
+        self, raw: Tensor, rows: StepRows, choose: Choose, start: int, stop: int
     ) -> tuple[Tensor, Tensor, Tensor]:
-        p, _, _ = self._tables[:, : stop - start]
-        raw = logits(start, stop, self._raw[: stop - start])
-        z = raw.to(self._wide)
+        p, z = self._tables[0, : stop - start], raw.to(self._wide)
         torch.softmax(z, dim=-1, out=p)
         confidence = p.amax(dim=-1)
         lse, total = z.amax(dim=-1) - confidence.log(), z.sum(dim=-1)
@@ -183,28 +191,38 @@ class PosteriorReader:
         count = int(which.sum())
         if not count:
             return
-        p, other, scratch = self._tables[:, : len(slots)]
-        target = torch.from_numpy(slots[which]).to(z.device)
-        rows = slice(None) if count == len(slots) else torch.from_numpy(np.flatnonzero(which)).to(z.device)
-        if not isinstance(rows, slice):
-            p, z, lse = p[rows], torch.index_select(z, 0, rows, out=scratch[:count]), lse[rows]
-        other, scratch = other[:count], scratch[:count]
-        if other.dtype == self._previous.dtype:
-            torch.index_select(self._previous, 0, target, out=other)
-        else:
-            other.copy_(self._previous.index_select(0, target))
-        kl[rows] = kl_divergence(p, z, lse, other, self._previous_lse[target], scratch)
+        p, *scratch = self._tables[:, : len(slots)]
+        index, target = _index(np.flatnonzero(which), z.device), _index(slots[which], z.device)
+        scratch = [table[:count] for table in scratch]
+        other, z = _take(self._previous, target, scratch[0]), _take(z, index, scratch[1])
+        kl[index] = kl_divergence(p[index], z, lse[index], other, self._previous_lse[target], scratch)
 
     def _keep(self, raw: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]) -> None:
         """The rows `which` become the last posteriors of their slots."""
         if not which.any():
             return
-        if not which.all():
-            rows = torch.from_numpy(np.flatnonzero(which)).to(raw.device)
-            raw, lse, slots = raw[rows], lse[rows], slots[which]
-        target = torch.from_numpy(slots).to(raw.device)
-        self._previous.index_copy_(0, target, raw)
-        self._previous_lse.index_copy_(0, target, lse)
+        index, target = _index(np.flatnonzero(which), raw.device), _index(slots[which], raw.device)
+        self._previous[target] = raw[index]
+        self._previous_lse[target] = lse[index]
+
+
+def _cuts(start: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
+    """start..stop in runs of at most `most`, all about equal: a last one of a few rows would be dear."""
+    count = -(-(stop - start) // most)
+    return pairwise(start + (stop - start) * cut // count for cut in range(count + 1))
+
+
+def _index(places: NDArray[np.int64], device: torch.device) -> slice | Tensor:
+    """Ascending places [R], at least one, to index with; neighbours as a slice, of which nothing is copied."""
+    first, last = int(places[0]), int(places[-1])
+    return slice(first, last + 1) if last - first + 1 == len(places) else torch.from_numpy(places).to(device)
+
+
+def _take(table: Tensor, index: slice | Tensor, out: Tensor) -> Tensor:
+    """Rows of a table: neighbours as they lie there, others copied together, into `out` where it has the dtype."""
+    if isinstance(index, slice):
+        return table[index]
+    return torch.index_select(table, 0, index, out=out if out.dtype == table.dtype else None)
 
 
 def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:

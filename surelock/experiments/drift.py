@@ -19,7 +19,9 @@ from surelock.experiments.frontier import SETTINGS, frontier_decoder
 from surelock.experiments.grid import Cell
 from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record
+from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
+from surelock.model.packed import PackedForward
 
 TITLE = "Drift: what keys and values do after a lock"
 NOTE = """\
@@ -96,17 +98,12 @@ def _locks(lm: LanguageModel, steps: list[Step], prompt: int) -> dict[str, list[
 
 @torch.inference_mode()
 def _keys_and_values(lm: LanguageModel, tokens: torch.Tensor) -> NDArray[np.float32]:
-    """[N, layers * 2 * width] of a forward that computes every row of tokens [1, N], before the rotation."""
-    kept, width = [], lm.network.config.n_heads * lm.network.config.head_size
-
-    def keep(_: Any, __: Any, output: torch.Tensor) -> None:
-        kept.append(output[0, :, width:].float().cpu().numpy())
-
-    handles = [layer.qkv.register_forward_hook(keep) for layer in lm.network.layers]
-    lm.network.hidden(tokens.to(lm.device))
-    for handle in handles:
-        handle.remove()
-    return np.concatenate(kept, axis=1)
+    """[N, layers * 2 * width] of a forward that computes every row of tokens [1, N]."""
+    length = tokens.shape[1]
+    packed, every = PackedForward(lm.network, length), torch.arange(length, device=lm.device)
+    packed(tokens[0].to(lm.device), Rows(every, every, [length], [length]))
+    pairs = zip(packed.cache.keys, packed.cache.values, strict=True)
+    return np.concatenate([each.flatten(1).float().numpy(force=True) for pair in pairs for each in pair], axis=1)
 
 
 def table(records: list[Record]) -> pd.DataFrame:

@@ -20,7 +20,8 @@ class Rows:
     positions [R] int64: each row's position in its own sequence. slots [R] int64: its place on the flat axis.
     counts: rows of each sequence. lengths: slots of each sequence. written [W] int64: which of the R rows write their
     keys and values, None for all (a probed row reads the cache but leaves it as it is). read [K] int64, ascending:
-    which of the R rows somebody wants the outcome of, None for all; read_counts: how many of each sequence.
+    which of the R rows somebody wants the outcome of, None for all; read_counts: how many of each sequence. even:
+    whether all sequences are of one length.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Rows:
         self.written = written
         self.read = read
         self.read_counts = self.counts if read_counts is None else list(read_counts)
+        self.even = len(set(self.lengths)) == 1
         self._targets: dict[torch.device, tuple[Tensor | None, Tensor]] = {}
 
     def targets(self, device: torch.device) -> tuple[Tensor | None, Tensor]:
@@ -77,8 +79,8 @@ class KVCache:
         keys.index_copy_(0, slots, k)
         values.index_copy_(0, slots, v)
         counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
-        if len(set(counts)) == 1 and len(set(rows.lengths)) == 1:
-            return self._attend_batch(q, keys, values, len(rows.lengths))
+        if rows.even and len(set(counts)) == 1:
+            return self._attend_batch(q, keys, values, len(counts))
         parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
         return torch.cat([self._attend_batch(*part, 1) for part in parts if len(part[0])])
 

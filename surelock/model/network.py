@@ -1,21 +1,20 @@
 """One network for every checkpoint family: a bidirectional pre-norm Transformer with two ways to run it.
 
-`Network.forward` is the plain dense forward; `Network.forward_rows` computes only the rows it is given and lets them
-attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same blocks and differ
-in one function, `attend`.
+`Network.forward` is the plain dense forward; `PackedForward` (in `packed`) computes only the rows it is given and lets
+them attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same layers and
+differ in one function, `attend`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from surelock.model.cache import KVCache, Rows
 from surelock.model.config import NetworkConfig
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -32,23 +31,56 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x if x.dtype.itemsize >= 4 else x.float()
-        if x.device.type == "cpu":  # torch's own makes more passes there, of which a step on few rows consists
-            length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-            eps = _constant(self.eps, wide.dtype)
-            normed = wide * torch.addcmul(eps, length, length, value=1 / x.shape[-1]).rsqrt()
-        else:
-            normed = F.rms_norm(wide, self.weight.shape, None, self.eps)
-        return normed.to(x.dtype) * self.weight
+        return rms_norm(x, self.weight, self.eps)
+
+
+class Layer(NamedTuple):
+    """A block's tensors and what it computes: x + attention(norm(x)), then x + SwiGLU(norm(x)).
+
+    On few rows a step is small operations, and reaching for each tensor through modules would cost as much as they do.
+    heads: of q, k and v. qkv [sum(heads) * head_size, d_model], gate_up [2 * d_ff, d_model]: products in one.
+    """
+
+    heads: tuple[int, int, int]
+    eps: float
+    attn_norm: Tensor
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    attn_out: Tensor
+    ff_norm: Tensor
+    gate_up: Tensor
+    ff_out: Tensor
+
+    def __call__(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
+        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
+        q, k, v = self._project(rms_norm(x, self.attn_norm, self.eps), rotary)
+        if only is not None:
+            x, q = only(x), only(q)
+        x = _add_product(x, attend(q, k, v).flatten(-2), self.attn_out)
+        gate, up = F.linear(rms_norm(x, self.ff_norm, self.eps), self.gate_up).chunk(2, dim=-1)
+        gate = F.silu(gate)
+        return _add_product(x, gate * up if torch.is_grad_enabled() else gate.mul_(up), self.ff_out)
+
+    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
+        query_heads, kv_heads, _ = self.heads
+        qkv = F.linear(h, self.qkv, self.qkv_bias).view(*h.shape[:-1], sum(self.heads), -1)
+        qk, v = qkv.split_with_sizes((query_heads + kv_heads, kv_heads), dim=-2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = qk.split_with_sizes((query_heads, kv_heads), dim=-2)
+            qk = torch.cat((rms_norm(q, self.q_norm, self.eps), rms_norm(k, self.k_norm, self.eps)), dim=-2)
+        q, k = rotate(qk, *rotary).split_with_sizes((query_heads, kv_heads), dim=-2)
+        return q, k, v
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + SwiGLU(norm(x)); q, k, v share one matrix, and so do gate and up."""
+    """Where a layer's parameters are."""
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.heads = (config.n_heads, config.n_kv_heads, config.n_kv_heads)
-        self.head_size = config.head_size
         attention_width = config.n_heads * config.head_size
         self.attn_norm = RMSNorm(config.d_model, config.norm_eps)
         self.qkv = nn.Linear(config.d_model, sum(self.heads) * config.head_size, bias=config.qkv_bias)
@@ -59,33 +91,45 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
         self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
-        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
-        q, k, v = self._project(self.attn_norm(x), rotary)
-        if only is not None:
-            x, q = only(x), only(q)
-        x = _add_product(x, attend(q, k, v).flatten(-2), self.attn_out)
-        gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
-        gate = F.silu(gate)
-        return _add_product(x, gate * up if torch.is_grad_enabled() else gate.mul_(up), self.ff_out)
-
-    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
-        query_heads, kv_heads, _ = self.heads
-        qkv = self.qkv(h).view(*h.shape[:-1], -1, self.head_size)
-        qk, v = qkv.split_with_sizes((query_heads + kv_heads, kv_heads), dim=-2)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = qk.split((query_heads, kv_heads), dim=-2)
-            qk = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
-        q, k = rotate(qk, *rotary).split_with_sizes((query_heads, kv_heads), dim=-2)
-        return q, k, v
+    def layer(self) -> Layer:
+        """The layer of the parameters that the block has now."""
+        return Layer(
+            self.heads,
+            self.attn_norm.eps,
+            self.attn_norm.weight,
+            self.qkv.weight,
+            self.qkv.bias,
+            None if self.q_norm is None else self.q_norm.weight,
+            None if self.k_norm is None else self.k_norm.weight,
+            self.attn_out.weight,
+            self.ff_norm.weight,
+            self.gate_up.weight,
+            self.ff_out.weight,
+        )
 
 
-def _add_product(x: Tensor, y: Tensor, layer: nn.Linear) -> Tensor:
-    """x + layer(y) of a layer without bias; overwrites x where nobody differentiates or casts automatically."""
-    if torch.is_grad_enabled() or x.dtype != y.dtype:
-        return x + layer(y)
-    return x.flatten(0, -2).addmm_(y.flatten(0, -2), layer.weight.T).view_as(x)
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., size] / sqrt(mean(x^2) + eps) in float32 (float64 if x is), cast down, then times weight [size]."""
+    wide = x if x.dtype.itemsize >= 4 else x.float()
+    if x.is_cpu:  # torch's own makes more passes there, of which a step on few rows consists
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        normed = wide * torch.addcmul(_constant(eps, wide.dtype), length, length, value=1 / x.shape[-1]).rsqrt()
+    else:
+        normed = F.rms_norm(wide, weight.shape, None, eps)
+    normed = normed if wide is x else normed.to(x.dtype)
+    return normed * weight if _keeps(normed, weight) else normed.mul_(weight)
+
+
+def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """x + y @ weight.T; overwrites x where it may."""
+    if _keeps(x, y):
+        return x + F.linear(y, weight)
+    return x.flatten(0, -2).addmm_(y.flatten(0, -2), weight.T).view_as(x)
+
+
+def _keeps(x: Tensor, y: Tensor) -> bool:
+    """Whether x may not become what it makes with y: somebody differentiates, or casts automatically."""
+    return torch.is_grad_enabled() or x.dtype != y.dtype
 
 
 class Network(nn.Module):
@@ -108,8 +152,9 @@ class Network(nn.Module):
         return self.embed.weight if self.head is None else self.head.weight
 
     @property
-    def layers(self) -> list[Block]:
-        return cast("list[Block]", list(self.blocks))
+    def layers(self) -> list[Layer]:
+        """Of the parameters that the network has now."""
+        return [block.layer() for block in cast("Iterable[Block]", self.blocks)]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -143,7 +188,7 @@ class Network(nn.Module):
             assert positions is not None
             return x[torch.arange(len(x), device=x.device)[:, None], positions.to(x.device)]
 
-        return self._run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
+        return self.run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
         """How much what predicts one position attends to each: the mean over layers and heads of the dense forward.
@@ -163,59 +208,35 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, tokens.shape[1], self.dtype, device)
 
-        self._run(tokens, rotary, lambda layer: attend)
+        self.run(tokens, rotary, lambda layer: attend)
         return torch.stack(weights).mean(0)
-
-    def forward_rows(self, tokens: Tensor, rows: Rows, cache: KVCache) -> Tensor:
-        """Packed forward (Algorithm 1, lines 9-14): only `rows` are computed, whatever the batch looks like.
-
-        tokens [R] int64 -> what the logits of the rows that are read come from [K, d_model]: their hidden states after
-        the last norm, or, in a shifted network, those that the cache has of the positions before them. In each layer
-        the rows' keys and values are written into `cache` at the rows' own slots (rows that only probe write nothing),
-        and each row attends to all positions of its own sequence. Of rows that are not read the last block computes
-        little more than that.
-        """
-
-        def rotary(device: torch.device) -> Rotary:
-            cos, sin = rotary_table(self.config, max(rows.lengths), self.dtype, device)
-            positions = rows.positions.to(device)
-            return cos[positions], sin[positions]
-
-        def pick(x: Tensor) -> Tensor:
-            assert rows.read is not None
-            return x[rows.read.to(x.device)]
-
-        def attend(layer: int) -> Attend:
-            return lambda q, k, v: cache.attend(layer, rows, q, k, v)
-
-        if not self.config.shifted:
-            return self._run(tokens, rotary, attend, None if rows.read is None else pick)
-        hidden = cache.before(rows, self._run(tokens, rotary, attend))
-        return hidden if rows.read is None else pick(hidden)
-
-    def make_cache(self, slots: int) -> KVCache:
-        """An empty key/value cache of `slots` positions, each layer's on its own device."""
-        return KVCache(self.config, slots, self.dtype, [layer.ff_out.weight.device for layer in self.layers])
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
         """Hidden states after the last norm [..., d_model] -> logits [..., vocab_size], in `out` if given (2-D)."""
         x = x.to(self.head_weight.device)
         return F.linear(x, self.head_weight) if out is None else torch.mm(x, self.head_weight.T, out=out)
 
-    def _run(
+    def run(
         self,
         tokens: Tensor,
         rotary: Callable[[torch.device], Rotary],
         attend: Callable[[int], Attend],
         only: Pick | None = None,
+        layers: Sequence[Layer] | None = None,
     ) -> Tensor:
-        x = self.embed(tokens.to(self.embed.weight.device))
-        factors, device, layers = None, None, self.layers
-        for layer, block in enumerate(layers):
-            here = block.ff_out.weight.device
+        """tokens [...] int64 -> [..., d_model], after the last norm; of the rows that `only` picks, if given.
+
+        rotary: the factors of the rows' positions on a device. attend: how a layer's queries attend. layers: the
+        network's own, from whoever runs it often.
+        """
+        x = F.embedding(tokens.to(self.embed.weight.device), self.embed.weight)
+        factors, device, layers = None, None, layers or self.layers
+        last = len(layers) - 1
+        for number, layer in enumerate(layers):
+            here = layer.ff_out.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here
-            x = block(x, factors, attend(layer), only if block is layers[-1] else None)
+            x = layer(x, factors, attend(number), only if number == last else None)
         return self.norm(x.to(self.norm.weight.device))
 
 
@@ -243,5 +264,5 @@ def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device:
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Half-split rotary embedding of x [..., heads, head_size] (rotates the halves, as LLaDA and Qwen do)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.addcmul(x * cos, torch.cat((second, first), dim=-1), sin).to(x.dtype)
+    rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
+    return rotated if rotated.dtype == x.dtype else rotated.to(x.dtype)

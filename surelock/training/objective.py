@@ -65,8 +65,8 @@ def nats(network: Network, noisy: Tensor, index: Tensor, target: Tensor) -> Tens
     x = network.embed(noisy)
     rotary = rotary_table(network.config, noisy.shape[1], x.dtype, noisy.device)
     attend = _attend_plainly if noisy.device.type == "cpu" else _attend_fused
-    for block in network.blocks:
-        x = block(x, rotary, attend)
+    for layer in network.layers:
+        x = layer(x, rotary, attend)
     logits = network.logits(network.norm(x).flatten(0, 1)[index])
     return F.cross_entropy(logits.float(), target, reduction="none")
 

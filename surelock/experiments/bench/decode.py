@@ -25,6 +25,7 @@ from surelock.experiments.machine import load
 from surelock.experiments.spread import Figures, joined, told
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
+from surelock.model.packed import PackedForward
 from surelock.trace.cli import target_file
 
 
@@ -72,10 +73,10 @@ def dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) -
     tokens = torch.randint(network.config.vocab_size, (batch, length), device=lm.device)
     positions = torch.arange(length, device=lm.device).repeat(batch)
     rows = Rows(positions, torch.arange(batch * length, device=lm.device), [length] * batch, [length] * batch)
-    cache = network.make_cache(batch * length)
+    packed = PackedForward(network, batch * length)
     calls: dict[str, Callable[[], Tensor]] = {
         "dense_ms": lambda: network(tokens),
-        "packed_ms": lambda: network.logits(network.forward_rows(tokens.flatten(), rows, cache)),
+        "packed_ms": lambda: network.logits(packed(tokens.flatten(), rows)),
     }
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for repeat in range(repeats):

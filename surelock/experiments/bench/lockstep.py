@@ -22,6 +22,7 @@ from surelock.experiments.bench.figures import costs, rooflines, speeds
 from surelock.experiments.spread import Figures
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
+from surelock.model.packed import PackedForward
 from surelock.quality.commit_error import commit_error
 
 
@@ -39,7 +40,7 @@ class DecodeBench:
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
-        self._cache = lm.network.make_cache(sum(self.lengths))
+        self._packed = PackedForward(lm.network, sum(self.lengths))
         if lm.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(lm.device)
 
@@ -69,11 +70,10 @@ class DecodeBench:
 
     def _forward_alone(self, step: Step) -> Callable[[], Tensor]:
         tokens, rows = packed_rows(step, self.lengths, self.lm.device)
-        network = self.lm.network
 
         @torch.inference_mode()
         def forward() -> Tensor:
-            return network.logits(network.forward_rows(tokens, rows, self._cache))
+            return self.lm.network.logits(self._packed(tokens, rows))
 
         return forward if len(tokens) else lambda: tokens
 
@@ -92,7 +92,8 @@ class DecodeBench:
         if self.lm.device.type != "cuda":
             return {}
         weights = sum(p.numel() * p.element_size() for p in self.lm.network.parameters())
-        cache = sum(t.numel() * t.element_size() for t in (*self._cache.keys, *self._cache.values))
+        own = self._packed.cache
+        cache = sum(t.numel() * t.element_size() for t in (*own.keys, *own.values))
         peak = torch.cuda.max_memory_allocated(self.lm.device)
         return {"peak_bytes": peak, "peak_bytes_beyond_weights_and_caches": peak - weights - 3 * cache}
 

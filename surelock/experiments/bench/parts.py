@@ -1,6 +1,6 @@
 """The parts of a step, and a clock that gives each its own time.
 
-The library has no instrumentation. While a step is profiled, and only then, the modules and the functions below are
+The library has no instrumentation. While a step is profiled, and only then, the functions below are
 wrapped from here. A part's time is its own: what another part takes inside it is the other's. What none of them takes
 is `rest`, so the parts always add up to the step; how much the wrapping costs is told beside them.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import nn
 
 from surelock.decoding import loop
 from surelock.decoding.choosing import Chooser
@@ -22,32 +21,30 @@ from surelock.decoding.compute import ComputeRule
 from surelock.decoding.posterior import PosteriorReader
 from surelock.model import network as transformer
 from surelock.model.cache import KVCache
+from surelock.model.packed import PackedForward
 
-#: Functions by part. "cache" is writing keys and values, and the views that attention reads; "outputs" are the products
-#: of attention and feed-forward, added to the residual; "blocks" is what these do beside the other parts, the gate's
-#: activation included.
+#: Functions by part. "products" are those of queries, keys and values and of gate and up; "outputs" are those of
+#: attention and feed-forward, added to the residual; "cache" is writing keys and values, and the views that attention
+#: reads; "layers" is what these do beside the other parts, the gate's activation included.
 FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
+    "embedding": ((F, "embedding"),),
     "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
+    "norms": ((transformer, "rms_norm"),),
+    "products": ((F, "linear"),),
     "cache": ((KVCache, "attend"),),
     "attention": ((F, "scaled_dot_product_attention"),),
     "outputs": ((transformer, "_add_product"),),
-    "blocks": ((transformer.Network, "forward_rows"),),
+    "layers": ((PackedForward, "__call__"),),
     "head": ((transformer.Network, "logits"),),
     "posterior": ((PosteriorReader, "read"),),
     "choosing": ((Chooser, "choose"), (Chooser, "repeats"), (Chooser, "late")),
     "unmasking": ((loop._Run, "_unmask"),),
     "report": ((loop._Run, "_report"),),
 }
-#: Modules of every block by part.
-MODULES: dict[str, tuple[str, ...]] = {
-    "norms": ("attn_norm", "ff_norm", "q_norm", "k_norm"),
-    "qkv": ("qkv",),
-    "gate and up": ("gate_up",),
-}
 #: In the order of a step.
 NAMES: tuple[str, ...] = (
-    "embedding", "norms", "qkv", "rotary", "cache", "attention", "gate and up", "outputs", "blocks", "head",
-    "posterior", "choosing", "unmasking", "rule", "report", "rest",
+    "embedding", "norms", "products", "rotary", "cache", "attention", "outputs", "layers", "head", "posterior",
+    "choosing", "unmasking", "rule", "report", "rest",
 )  # fmt: skip
 
 
@@ -60,15 +57,6 @@ class Parts:
         self.seconds: dict[str, float] = dict.fromkeys(NAMES, 0.0)
         places = [(owner, name, part) for part, all_of in FUNCTIONS.items() for owner, name in all_of]
         places += [(rule, "rows", "rule"), (rule, "after", "rule")]
-        modules = [(network.embed, "embedding"), (network.norm, "norms")]
-        modules += [
-            (module, part)
-            for block in network.layers
-            for part, names in MODULES.items()
-            for name in names
-            if isinstance(module := getattr(block, name), nn.Module)
-        ]
-        places += [(module, "forward", part) for module, part in modules]
         self._places = [(owner, name, self.wrapped(part, getattr(owner, name))) for owner, name, part in places]
 
     def wrapped(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from surelock.model.config import NetworkConfig
-from surelock.model.network import Block, Network
+from surelock.model.network import Layer, Network
 
 
 class PlainNorm(nn.Module):
@@ -31,17 +31,17 @@ class PlainNorm(nn.Module):
 class PlainBlock(nn.Module):
     """One block of `PlainLlada`, its weights views of the packed ones."""
 
-    def __init__(self, block: Block, config: NetworkConfig) -> None:
+    def __init__(self, layer: Layer, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
-        widths = [heads * config.head_size for heads in block.heads]
-        biases = (None,) * 3 if block.qkv.bias is None else block.qkv.bias.split(widths)
-        parts = zip(block.qkv.weight.split(widths), biases, strict=True)
+        widths = [heads * config.head_size for heads in layer.heads]
+        biases = (None,) * 3 if layer.qkv_bias is None else layer.qkv_bias.split(widths)
+        parts = zip(layer.qkv.split(widths), biases, strict=True)
         self.q_proj, self.k_proj, self.v_proj = (_linear(weight, bias) for weight, bias in parts)
-        self.gate_proj, self.up_proj = (_linear(weight) for weight in block.gate_up.weight.chunk(2))
-        self.attn_out, self.ff_out = _linear(block.attn_out.weight), _linear(block.ff_out.weight)
-        self.attn_norm = PlainNorm(block.attn_norm.weight, config.norm_eps)
-        self.ff_norm = PlainNorm(block.ff_norm.weight, config.norm_eps)
+        self.gate_proj, self.up_proj = (_linear(weight) for weight in layer.gate_up.chunk(2))
+        self.attn_out, self.ff_out = _linear(layer.attn_out), _linear(layer.ff_out)
+        self.attn_norm = PlainNorm(layer.attn_norm, config.norm_eps)
+        self.ff_norm = PlainNorm(layer.ff_norm, config.norm_eps)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         h = self.attn_norm(x)
@@ -74,7 +74,7 @@ class PlainLlada(nn.Module):
         self.config = config
         self.embed = _frozen(network.embed.weight)
         self.head = _frozen(network.head_weight)
-        self.blocks = nn.ModuleList(PlainBlock(block, config) for block in network.layers)
+        self.blocks = nn.ModuleList(PlainBlock(layer, config) for layer in network.layers)
         self.norm = PlainNorm(network.norm.weight, config.norm_eps)
         self._tables: dict[int, tuple[Tensor, Tensor]] = {}
 
