@@ -207,6 +207,13 @@ class Rule:
             return math.inf
         return 0 if self.locking.smoothing or self.locking.unlock else self.locking.visible_steps
 
+    def gate(self) -> float | None:
+        """It looks at the KL of those candidates alone whose uncertainty is within this percentile; None: of all."""
+        if isinstance(self.choosing, SelectRule) or not isinstance(self.locking, LockRule):
+            return None
+        plain = self.locking.visible_steps and not self.locking.smoothing and not self.locking.unlock
+        return self.locking.percentile if plain else None
+
 
 # --- which masked positions a step commits ----------------------------------------------------------------------------
 
@@ -308,6 +315,12 @@ class Plan:
     def kl_from(self) -> float:
         by_rule = min(rule.kl_from() for rule in (self.rule, *self.later_rules))
         return 0 if isinstance(self.policy, Klass) or self.observe else by_rule
+
+    def gate(self) -> float | None:
+        """Of the only rule that looks at the KL, where nobody else does."""
+        looking = [rule for rule in (self.rule, *self.later_rules) if rule.kl_from() < math.inf]
+        alone = len(looking) == 1 and not isinstance(self.policy, Klass) and not self.observe
+        return looking[0].gate() if alone else None
 
 
 @dataclass
@@ -768,6 +781,11 @@ class Run:
 
         network, passes, kl_from = self.network, 2 if self.plan.cfg_scale > 0 else 1, self.plan.kl_from()
         told = {i for i in computed if self.visible[i] >= kl_from}
+        if self.plan.gate() is not None and told:
+            theta = order_statistic([1 - confidence[i] for i in told], self.plan.gate())
+            for i in told:
+                self.compare("theta", 1 - confidence[i], theta)
+            told = {i for i in told if 1 - confidence[i] <= theta}
         flops = len(computed) * row_flops(network, self.n) + len(probed) * row_flops(network, self.n, probed=True)
         step = OracleStep(
             index=t,

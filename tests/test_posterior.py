@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from surelock import DecodeSettings, Entropy, LanguageModel, LowConfidence, Random, UnmaskPolicy
+from surelock import DecodeSettings, Entropy, LanguageModel, LockRule, LowConfidence, Random, UnmaskPolicy
 from surelock.decoding import posterior
 from surelock.decoding.canvas import Canvas
 from surelock.decoding.choosing import Chooser
 from surelock.decoding.noise import BatchNoise, StepNoise
-from surelock.decoding.posterior import PosteriorReader, Reading, StepRows
+from surelock.decoding.posterior import Gate, PosteriorReader, Reading, StepRows
 from surelock.decoding.schedule import Schedule
 from surelock.decoding.stopwatch import Stopwatch
 from surelock.model.config import NetworkConfig
@@ -48,11 +48,14 @@ class Reads:
         probed: Sequence[int] = (),
         compared: Sequence[int] | None = None,
         kept: Sequence[int] | None = None,
+        sequences: int = 1,
+        gate: Gate | None = None,
     ) -> Reading:
         slots = np.arange(self.canvas.total) if slots is None else np.array(slots)
         choosers = np.flatnonzero((slots > 0) & ~np.isin(slots, probed))
         told = (np.isin(slots, slots if which is None else which) for which in (compared, kept))
-        rows = StepRows(slots, np.isin(slots, probed), choosers, *told)
+        sequence = slots * sequences // self.canvas.total
+        rows = StepRows(slots, np.isin(slots, probed), choosers, *told, sequence, gate)
         schedule = Schedule(self.canvas, self.settings, self.policy.early)
         noise = BatchNoise(self.canvas, schedule, self.settings, self.step, self.lm, self.policy.scores == "noise")
         self.step += 1
@@ -143,11 +146,10 @@ def test_only_the_kl_that_somebody_decides_by_is_computed(observe: bool) -> None
 def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
-    for chunk, part in ((32, 1), (40, 40), (100, 17), (100, 100)):
-        for name, rows in (("_CHUNK_BYTES", chunk), ("_PART_BYTES", part)):
-            monkeypatch.setattr(posterior, name, {"cpu": rows * 50 * 4})
+    for rows in (32, 40, 100):
+        monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": rows * 50 * 4})
         reads = Reads(90, model(50), **changes)
-        assert (reads.reader._chunk, reads.reader._part) == (min(chunk, 90), min(part, 90))
+        assert reads.reader._chunk == min(rows, 90)
         first, second = reads.read(logits[0]), reads.read(logits[1, some], some, probed=[9, 45])
         readings.append([first, second, reads.read(logits[2])])
     for others in readings[1:]:
@@ -156,12 +158,37 @@ def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: 
                 np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
 
 
+@pytest.mark.parametrize("chunk", [32, 40, 100])
+def test_behind_the_confidence_gate_no_kl_is_made(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    """Three sequences: of each one's compared rows the fifth that is most certain, whatever the chunks."""
+    monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": chunk * 50 * 4})
+    a, b = torch.randn(2, 90, 50, generator=torch.Generator().manual_seed(6))
+    b *= torch.linspace(0.2, 2, 90)[torch.randperm(90, generator=torch.Generator().manual_seed(7)), None]
+    b[[5, 6, 33]] = b[40].clone()  # as certain as one another
+    reads, compared = Reads(90, model(50)), [*range(3, 29), *range(31, 57, 2), 70]
+    reads.read(a)
+    made = []
+    own = posterior.kl_divergence
+    monkeypatch.setattr(posterior, "kl_divergence", lambda p, *rest: made.append(len(p)) or own(p, *rest))
+    reading = reads.read(b, compared=compared, sequences=3, gate=LockRule(percentile=20.0).kl_gate)
+    expected = np.full(90, np.nan)
+    for first in (0, 30, 60):
+        z = np.array([i for i in compared if first <= i < first + 30])
+        u = np.sort(reading.uncertainty[z])
+        z = z[reading.uncertainty[z] <= u[(len(z) - 1) // 5]]
+        expected[z] = true_kl(b[z], a[z])
+    np.testing.assert_allclose(reading.kl, expected, rtol=1e-4)
+    exact = int(np.isfinite(expected).sum())
+    assert 6 + 3 + 1 <= exact <= sum(made) < (len(compared) if chunk < 90 else exact + 1)
+    whole = reads.read(a, compared=[3, 4], kept=[], sequences=3)
+    assert np.isfinite(whole.kl).sum() == 2 and reads.reader._stored.all()
+
+
 def test_a_chunk_is_bounded_but_never_a_few_rows() -> None:
     """Every chunk reads the whole output head: at 150,000 tokens a few rows at a time would cost several forwards."""
-    reader = Reads(64, model(150_000)).reader
-    assert reader._chunk >= 16
-    assert reader._chunk * 150_000 * 4 <= 2**25
-    assert reader._part * 150_000 * 4 <= 3 * 2**19
+    chunk = Reads(64, model(150_000)).reader._chunk
+    assert chunk >= 16
+    assert chunk * 150_000 * 4 <= 2**25
 
 
 def test_tables_lie_where_the_logits_come_out() -> None:

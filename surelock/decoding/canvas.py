@@ -59,6 +59,7 @@ class Canvas:
         self.starts = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
         self.total = int(self.lengths.sum())
         self.batch = len(prompts)
+        self._edges = np.append(self.starts, self.total)
         self.sequence = np.repeat(np.arange(self.batch), self.lengths)
         self.position = np.arange(self.total) - self.starts[self.sequence]
         self.is_prompt = self.position < prompt_lengths[self.sequence]
@@ -90,7 +91,7 @@ class Canvas:
 
     def split(self, slots: NDArray[np.int64]) -> list[slice]:
         """Where each sequence's part of ascending `slots` lies."""
-        edges = np.searchsorted(slots, np.append(self.starts, self.total))
+        edges = np.searchsorted(slots, self._edges)
         return [slice(a, b) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
 
     def counts(self, slots: NDArray[np.int64]) -> list[int]:

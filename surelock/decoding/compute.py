@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surelock.decoding.setting import check, setting
 
 if TYPE_CHECKING:
-    from surelock.decoding.posterior import Reading
+    from surelock.decoding.posterior import Gate, Reading
     from surelock.decoding.state import Slots, State
 
 #: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
@@ -42,9 +42,10 @@ class ComputeRule:
     """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
     needs_kl: it looks at the step-wise KL. kl_from: of rows whose token so many passes have seen, the present one
-    counted; 0 of all rows. needs_confidence: it looks at confidences of rows that the step could not commit and whose
-    KL it does not look at. locks: positions lock under it, so it can be combined with a rule that only chooses
-    (`LockRule() & SelectRule(0.8)`).
+    counted; 0 of all rows. kl_gate: chooses among those of one sequence by their uncertainties [Z], u = 1 - max_v p,
+    infinite where not known yet; None: of all of them. needs_confidence: it looks at confidences of rows that the step
+    could not commit and whose KL it does not look at. locks: positions lock under it, so it can be combined with a rule
+    that only chooses (`LockRule() & SelectRule(0.8)`).
     """
 
     __slots__ = ()
@@ -61,6 +62,10 @@ class ComputeRule:
     @property
     def kl_from(self) -> int:
         return 0
+
+    @property
+    def kl_gate(self) -> Gate | None:
+        return None
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The slots that a step after the first computes, ascending: all active ones, unless a rule knows better.
@@ -276,6 +281,10 @@ class Both(ComputeRule):
     @property
     def kl_from(self) -> int:
         return min(rule.kl_from for rule in (self.lock, self.select) if rule.needs_kl)
+
+    @property
+    def kl_gate(self) -> Gate | None:
+        return None if self.select.needs_kl else self.lock.kl_gate
 
     @property
     def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -15,7 +15,7 @@ from surelock.decoding.compute import Changes, ComputeRule
 from surelock.decoding.setting import check, setting
 
 if TYPE_CHECKING:
-    from surelock.decoding.posterior import Reading
+    from surelock.decoding.posterior import Gate, Reading
     from surelock.decoding.state import Slots, State
 
 
@@ -160,6 +160,12 @@ class LockRule(LockingRule):
         """An average begins before a row may lock, and what is probed may drift at any time."""
         return 0 if self.smoothing or self.unlock is not None else self.visible_steps
 
+    @property
+    def kl_gate(self) -> Gate | None:
+        """The confidence gate, where what it refuses can be known before the commit, and matters in no later step."""
+        plain = self.visible_steps and not self.smoothing and self.unlock is None
+        return self._certain if plain and self.percentile is not None else None
+
     def rows(self, state: State, active: Slots) -> Slots:
         """The active rows (line 6) and, where locks are not for good, those that are probed."""
         probes = self._probes(state)
@@ -177,13 +183,17 @@ class LockRule(LockingRule):
         kl = state.kept(_SMOOTHED, np.inf)[slots] if self.smoothing else reading.kl[z]
         passes = kl <= self.epsilon
         if self.percentile is not None:
-            uncertainty = reading.uncertainty[z]
-            passes &= uncertainty <= percentile(uncertainty, self.percentile)
+            passes &= self._certain(reading.uncertainty[z])
         if self.unlock is not None:
             unlocked_at = state.unlocked_at[slots]
             again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
             passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
         return passes
+
+    def _certain(self, uncertainty: NDArray) -> NDArray[np.bool_]:
+        """u <= theta (lines 21-23), of one sequence's candidates."""
+        assert self.percentile is not None
+        return uncertainty <= percentile(uncertainty, self.percentile)
 
     def _smooth(self, state: State, reading: Reading) -> None:
         """The average of what the step computed; it begins with the first finite KL, and anew after an infinite one."""

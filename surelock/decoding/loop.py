@@ -41,8 +41,9 @@ class Step:
     probed: bool, after the step; False at pads. newly_unmasked: committed by the step; newly_masked, written: masked
     again or written by an event before it. computed: active rows that the step computed; probed: locked rows that it
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
-    computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does not
-    before a token has been seen), and in a lean run both where nobody does. top_ids int64, top_probs: [B, N, top_k],
+    computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does only
+    once a token has been seen, and at those that its confidence gate admits), and in a lean run both where nobody does.
+    top_ids int64, top_probs: [B, N, top_k],
     None when top_k is 0; -1 and NaN where not computed and at pads. kl, confidence, top_probs: float64. commit_logits:
     [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when
     not kept.
@@ -140,6 +141,9 @@ class _Interventions:
     unlocked: Slots
 
 
+_UNDISTURBED = _Interventions(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+
+
 class _Run:
     """One run of a batch. `_step` is the loop's body; the rule and the policy it asks are the decoder."""
 
@@ -167,6 +171,7 @@ class _Run:
         self.watch = Stopwatch(lm.device)
         rules = [rule for rule in (compute, *events.rules) if rule.needs_kl]
         self.kl_from = 0 if policy.needs_kl else min((rule.kl_from for rule in rules), default=None)
+        self.gate = rules[0].kl_gate if len(rules) == 1 and not policy.needs_kl else None
         self.reader = PosteriorReader(
             lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
@@ -196,7 +201,9 @@ class _Run:
         state, due = self.state, self.events.due(t)
         state.step, running = t, self.schedule.running
         state.alive = running[self.canvas.sequence] if not running.all() else state.alive
-        before = state.locked.copy() if due else state.locked
+        if not due:
+            return _UNDISTURBED
+        before = state.locked.copy()
         for event in due:
             if event.compute is not None:
                 self.compute = event.compute
@@ -229,9 +236,12 @@ class _Run:
         if self.kl_from is not None:
             seen = state.visible[slots] + ~canvas.masked[slots]  # after this step
             compared, kept = seen >= self.kl_from, seen + 1 >= self.kl_from
+            if self.gate is not None:  # it chooses among those that may lock
+                compared &= ~state.locked[slots]
             if self.lean:  # what cannot be committed now stays masked: its KL is not asked for in the next step
                 kept &= compared | choosing[slots] | ~canvas.masked[slots]
-        return StepRows(slots, state.locked[slots], np.flatnonzero(choosing[slots]), compared, kept)
+        probed, choosers = state.locked[slots], np.flatnonzero(choosing[slots])
+        return StepRows(slots, probed, choosers, compared, kept, canvas.sequence[slots], self.gate)
 
     @torch.inference_mode()
     def _forward(self, rows: StepRows) -> Reading:

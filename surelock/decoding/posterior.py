@@ -1,12 +1,12 @@
 """From logits to what the sampler and the lock rule need of each row's posterior, in bounded chunks of rows.
 
-A chunk's logits are made, read part by part and, where a next step wants them, kept in the network's own dtype with
-their log-sum-exp: the previous posterior without loss, in half the memory of a float32 table of probabilities.
+A chunk's logits are made, read and, where a next step wants them, kept in the network's own dtype with their
+log-sum-exp: the previous posterior without loss, in half the memory of a float32 table of probabilities.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,11 +20,12 @@ from surelock.model.language_model import LanguageModel
 
 Logits = Callable[[int, int, Tensor], Tensor]
 Choose = Callable[[Tensor, Tensor, int], Tensor]
+#: Of one sequence's compared rows, by their uncertainties [Z]: whose KL somebody looks at, [Z] bool. Whom it refuses
+#: it also refuses where others' uncertainties are smaller.
+Gate = Callable[[NDArray], NDArray[np.bool_]]
 
-# Of a chunk's logits and of one of a part's three tables, each [rows, V] in the wide dtype. A chunk is one product; a
-# part goes through a dozen passes, for which a CPU's second-level cache had better hold it.
+# Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-_PART_BYTES = {"cpu": 3 * 2**19, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
@@ -32,7 +33,8 @@ _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large voc
 class StepRows:
     """The rows of a step: slots [R], ascending; probed [R], which only look; choosers [C], that may be committed.
 
-    compared [R]: somebody decides by its step-wise KL. kept [R]: somebody will when it is computed next.
+    compared [R]: somebody decides by its step-wise KL, if a gate admits it. kept [R]: somebody will when it is computed
+    next. sequence [R]: which of the batch it belongs to. gate: a rule's `kl_gate`.
     """
 
     slots: NDArray[np.int64]
@@ -40,6 +42,8 @@ class StepRows:
     choosers: NDArray[np.int64]
     compared: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    sequence: NDArray[np.int64]
+    gate: Gate | None = None
 
     @property
     def needed(self) -> NDArray[np.int64]:
@@ -51,14 +55,25 @@ class StepRows:
     def part(self, which: NDArray[np.int64]) -> StepRows:
         """Some of the rows [K], ascending, all choosers among them."""
         choosers = np.searchsorted(which, self.choosers)
-        return StepRows(self.slots[which], self.probed[which], choosers, self.compared[which], self.kept[which])
+        compared, kept, sequence = self.compared[which], self.kept[which], self.sequence[which]
+        return StepRows(self.slots[which], self.probed[which], choosers, compared, kept, sequence, self.gate)
+
+    def admitted(self, uncertainty: NDArray) -> NDArray[np.bool_]:
+        """[R]: which of the compared rows the gate admits, by uncertainties [R], infinite where not known yet."""
+        admitted = self.compared.copy()
+        if self.gate is not None:
+            compared = np.flatnonzero(self.compared)
+            sequence = self.sequence[compared]
+            for rows in np.split(compared, np.flatnonzero(np.diff(sequence)) + 1) if len(compared) else ():
+                admitted[rows] = self.gate(uncertainty[rows])
+        return admitted
 
 
 @dataclass(slots=True)
 class Reading:
     """What a step learnt. Of its R rows: slots, probed, confidence (max_v p), kl (nats, infinite where there is no
-    earlier posterior, NaN if not asked for), top_ids and top_probs [R, k]. Of its C choosers: their candidate tokens,
-    and the policy's scores. finite: whether all logits were. float64 and int64, on the host.
+    earlier posterior, NaN if nobody looks at it), top_ids and top_probs [R, k]. Of its C choosers: their candidate
+    tokens, and the policy's scores. finite: whether all logits were. float64 and int64, on the host.
     """
 
     slots: NDArray[np.int64]
@@ -112,14 +127,10 @@ class PosteriorReader:
         network, device = lm.network, lm.device
         vocab_size = network.config.vocab_size
         self._wide = torch.promote_types(network.dtype, torch.float32)
-        chunk, part = (
-            bytes_on.get(device.type, bytes_on["cpu"]) // (vocab_size * self._wide.itemsize)
-            for bytes_on in (_CHUNK_BYTES, _PART_BYTES)
-        )
-        self._chunk = min(slots, max(_LEAST_ROWS, chunk))
-        self._part = min(self._chunk, max(1, part))
-        # The tables are made once: fresh memory for each part costs more than the arithmetic on it (on the CPU).
-        self._tables = torch.empty(3, self._part, vocab_size, dtype=self._wide, device=device)
+        chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
+        self._chunk = min(slots, max(_LEAST_ROWS, chunk_bytes // (vocab_size * self._wide.itemsize)))
+        # A chunk's tables are made once: fresh memory for each costs more than the arithmetic on it (on the CPU).
+        self._tables = torch.empty(3, self._chunk, vocab_size, dtype=self._wide, device=device)
         self._raw = torch.empty(self._chunk, vocab_size, dtype=network.dtype, device=device)
         stored = slots if remember or observe else 0
         self._previous = torch.empty(stored, vocab_size, dtype=network.dtype, device=device)
@@ -132,25 +143,35 @@ class PosteriorReader:
         self._stored[slots] = False
 
     def read(self, logits: Logits, rows: StepRows, choose: Choose) -> Reading:
-        """Read the posteriors of `rows`, chunk by chunk and part by part.
+        """Read the posteriors of `rows`, chunk by chunk.
 
         logits(start, stop, out): those of a range of rows, [stop - start, V] in the network's dtype, put into `out`.
-        choose(z, p, start): what the part's choosers become, [2, C] float64 tokens and scores, from its logits and
-        posteriors; called last, it may overwrite z.
+        choose(z, p, start): what the chunk's choosers become, [2, C] float64 tokens and scores, from its logits and
+        posteriors. KLs are made once a chunk's uncertainties are known: of the rows that the gate may still admit.
         """
         count = len(rows.slots)
         if not count:
             none = np.empty(0)
             top_ids, top_probs = np.empty((0, self._top_k), int), np.empty((0, self._top_k))
             return Reading(rows.slots, rows.probed, True, none, none, top_ids, top_probs, rows.slots, none)
+        total, confidence = np.empty((2, count))
+        uncertainty, admitted = np.full(count, np.inf), rows.compared
+        chunks = -(-count // self._chunk)
+        edges = [count * chunk // chunks for chunk in range(chunks + 1)]  # even: a last chunk of a few rows is dear
         parts = []
-        for start, stop in _cuts(0, count, self._chunk):
+        for start, stop in pairwise(edges):
+            chunk = slice(start, stop)
             raw = logits(start, stop, self._raw[: stop - start])
-            for first, last in _cuts(start, stop, self._part):
-                parts.append(self._read_part(raw[first - start : last - start], rows, choose, first, last))
-        stats, choices, tops = zip(*parts, strict=True)
-        total, confidence, kl = _to_host(torch.cat(stats, dim=1))
-        known = rows.compared | self._observe
+            stats, lse, choices, top = self._read_chunk(raw, choose, start)
+            total[chunk], confidence[chunk] = _to_host(stats)
+            uncertainty[chunk] = 1 - confidence[chunk]
+            admitted = rows.admitted(uncertainty)
+            kl = self._compare_and_keep(raw, lse, rows, chunk, admitted[chunk])
+            parts.append((kl[None], choices, top))
+        kls, choices, tops = zip(*parts, strict=True)
+        (kl,) = _to_host(torch.cat(kls, dim=1))
+        known = admitted | self._observe
+        kl[~known] = np.nan  # also of those that a later chunk's uncertainties have shut out
         kl[known & ~self._stored[rows.slots]] = np.inf
         self._stored[rows.slots[(rows.kept | self._observe) & ~rows.probed]] = True
         tokens, score = _to_host(torch.cat(choices, dim=1))
@@ -162,40 +183,46 @@ class PosteriorReader:
         finite = bool(np.isfinite(total).all())
         return Reading(rows.slots, rows.probed, finite, confidence, kl, top_ids, top_probs, tokens, score)
 
-    def _read_part(
-        self, raw: Tensor, rows: StepRows, choose: Choose, start: int, stop: int
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        p, z = self._tables[0, : stop - start], raw.to(self._wide)
+    def _read_chunk(self, raw: Tensor, choose: Choose, start: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits' sums and confidences [2, R], log-sum-exps [R], what is chosen, the likeliest tokens."""
+        p, z = self._tables[0, : len(raw)], raw.to(self._wide)
         torch.softmax(z, dim=-1, out=p)
         confidence = p.amax(dim=-1)
-        lse, total = z.amax(dim=-1) - confidence.log(), z.sum(dim=-1)
-        kl, top = torch.full((2, stop - start), torch.nan, dtype=lse.dtype, device=lse.device)
-        compared, kept, active = rows.compared[start:stop], rows.kept[start:stop], ~rows.probed[start:stop]
-        slots = rows.slots[start:stop]
-        if compared.any():
-            self._compare(kl, z, lse, slots, compared)
-        if self._observe:
-            with self._watch.excluded():
-                self._compare(kl, z, lse, slots, ~compared)
-                self._keep(raw, lse, slots, ~kept & active)
-        self._keep(raw, lse, slots, kept & active)
+        stats, lse = torch.stack((z.sum(dim=-1), confidence)), z.amax(dim=-1) - confidence.log()
+        top = stats
         if self._top_k:
             with self._watch.excluded():
                 probs, ids = p.topk(self._top_k, dim=-1)
                 top = torch.stack((ids.to(torch.float64), probs.to(torch.float64)))
-        return torch.stack((total, confidence, kl)), choose(z, p, start), top
+        return stats, lse, choose(z, p, start), top
 
-    def _compare(self, kl: Tensor, z: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]) -> None:
+    def _compare_and_keep(
+        self, raw: Tensor, lse: Tensor, rows: StepRows, chunk: slice, admitted: NDArray[np.bool_]
+    ) -> Tensor:
+        """The KLs of a chunk's rows, [R]: of the admitted, and of all for whoever observes. Then the rows are kept."""
+        slots, kept, active = rows.slots[chunk], rows.kept[chunk], ~rows.probed[chunk]
+        kl = torch.full_like(lse, torch.nan)
+        if admitted.any():
+            self._compare(kl, raw, lse, slots, admitted)
+        if self._observe:
+            with self._watch.excluded():
+                self._compare(kl, raw, lse, slots, ~admitted)
+                self._keep(raw, lse, slots, ~kept & active)
+        self._keep(raw, lse, slots, kept & active)
+        return kl
+
+    def _compare(
+        self, kl: Tensor, raw: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]
+    ) -> None:
         """Put into `kl` [R] that of the rows `which` from their slots' last posteriors, where there are any."""
-        which = which & self._stored[slots]
-        count = int(which.sum())
-        if not count:
+        chosen = np.flatnonzero(which & self._stored[slots])
+        if not len(chosen):
             return
-        p, *scratch = self._tables[:, : len(slots)]
-        index, target = _index(np.flatnonzero(which), z.device), _index(slots[which], z.device)
-        scratch = [table[:count] for table in scratch]
-        other, z = _take(self._previous, target, scratch[0]), _take(z, index, scratch[1])
-        kl[index] = kl_divergence(p[index], z, lse[index], other, self._previous_lse[target], scratch)
+        index, target = _index(chosen, raw.device), _index(slots[chosen], raw.device)
+        p, *scratch = self._tables[:, : len(chosen)]
+        other, z = _take(self._previous, target, scratch[0]), _take(raw, index, scratch[1]).to(self._wide)
+        torch.softmax(z, dim=-1, out=p)
+        kl[index] = kl_divergence(p, z, lse[index], other, self._previous_lse[target], scratch)
 
     def _keep(self, raw: Tensor, lse: Tensor, slots: NDArray[np.int64], which: NDArray[np.bool_]) -> None:
         """The rows `which` become the last posteriors of their slots."""
@@ -204,12 +231,6 @@ class PosteriorReader:
         index, target = _index(np.flatnonzero(which), raw.device), _index(slots[which], raw.device)
         self._previous[target] = raw[index]
         self._previous_lse[target] = lse[index]
-
-
-def _cuts(start: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
-    """start..stop in runs of at most `most`, all about equal: a last one of a few rows would be dear."""
-    count = -(-(stop - start) // most)
-    return pairwise(start + (stop - start) * cut // count for cut in range(count + 1))
 
 
 def _index(places: NDArray[np.int64], device: torch.device) -> slice | Tensor:

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from surelock.model.config import NetworkConfig
 
+Pair = tuple[Tensor, Tensor]
+
 
 class Rows:
     """The rows of one step, in the order of the flat axis.
@@ -66,6 +68,7 @@ class KVCache:
         self.values = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
         self._gqa = config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
+        self._batches: dict[int, list[Pair]] = {}
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [Q, n_heads, head_size] -> the same shape.
@@ -80,9 +83,9 @@ class KVCache:
         values.index_copy_(0, slots, v)
         counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
         if rows.even and len(set(counts)) == 1:
-            return self._attend_batch(q, keys, values, len(counts))
+            return self._attend(q, self._batch(len(counts))[layer])
         parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
-        return torch.cat([self._attend_batch(*part, 1) for part in parts if len(part[0])])
+        return torch.cat([self._attend(q, (_heads(k, 1), _heads(v, 1))) for q, k, v in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the rows' hidden states [R, d_model], and return those of the positions before them, whenever they were
@@ -95,7 +98,19 @@ class KVCache:
         own, positions = rows.slots.to(hidden.device), rows.positions.to(hidden.device)
         return self._hidden[own - (positions > 0).long()]
 
-    def _attend_batch(self, q: Tensor, keys: Tensor, values: Tensor, batch: int) -> Tensor:
-        q, k, v = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
-        out = F.scaled_dot_product_attention(q, k, v, enable_gqa=self._gqa)
+    def _batch(self, size: int) -> list[Pair]:
+        """Each layer's keys and values as those of `size` sequences of one length."""
+        if size not in self._batches:
+            pairs = zip(self.keys, self.values, strict=True)
+            self._batches[size] = [(_heads(keys, size), _heads(values, size)) for keys, values in pairs]
+        return self._batches[size]
+
+    def _attend(self, q: Tensor, pair: Pair) -> Tensor:
+        keys, values = pair
+        out = F.scaled_dot_product_attention(_heads(q, len(keys)), keys, values, enable_gqa=self._gqa)
         return out.transpose(1, 2).flatten(0, 1)
+
+
+def _heads(x: Tensor, batch: int) -> Tensor:
+    """[batch * N, heads, head_size] -> [batch, heads, N, head_size], the same memory."""
+    return x.view(batch, -1, *x.shape[1:]).transpose(1, 2)

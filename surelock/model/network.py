@@ -124,6 +124,8 @@ def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
     """x + y @ weight.T; overwrites x where it may."""
     if _keeps(x, y):
         return x + F.linear(y, weight)
+    if x.dim() == 2:
+        return x.addmm_(y, weight.T)
     return x.flatten(0, -2).addmm_(y.flatten(0, -2), weight.T).view_as(x)
 
 
