@@ -127,6 +127,11 @@ def test_bench_decode_records_a_schedule_and_replays_it_at_another_length(capsys
     assert status == 0
     assert stretched["flops_ratio"] == pytest.approx(result["flops_ratio"], abs=0.1)
     assert stretched["locked_roofline_step_ms"] > 0
+    status, out, _ = run(capsys, *shared, *tiny, "--gen-length", "48", "--buckets", "8", "32")
+    assert status == 0
+    assert last_json(out)["buckets"] == [8, 32] and last_json(out)["flops_ratio"] == stretched["flops_ratio"]
+    status, _, err = run(capsys, *shared, *tiny, "--buckets", "0")
+    assert status == 2 and "--buckets must be at least 1, not 0" in err
 
 
 def test_bench_refuses_a_file_that_is_no_schedule(capsys, tmp_path):

@@ -294,6 +294,17 @@ def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
         torch.testing.assert_close(a.kl, torch.where(a.kl.isnan(), a.kl, b.kl), rtol=1e-12, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_in_buckets_is_the_same_run(lm: LanguageModel, name: str) -> None:
+    changes, choices = RUNS[name]
+    filled = replace(lm, buckets=(3, 8))
+    steps = surelock.decode(filled, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices)
+    for a, b in zip(run(lm, name), steps, strict=True):
+        assert same(a, b, but=("seconds", "kl", "confidence"))
+        for mine, theirs in ((a.kl, b.kl), (a.confidence, b.confidence)):
+            torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "events"])
 def test_a_lean_run_is_the_same_run(lm: LanguageModel, name: str) -> None:
     """With fewer posteriors: of what may be committed, and of what a rule or a policy compares or will compare."""

@@ -142,9 +142,9 @@ def test_the_bound_of_a_shifted_network_looks_one_row_back(tmp_path: Path) -> No
 class Packed:
     """Sequences behind one another in one cache; `run` computes some positions of each."""
 
-    def __init__(self, network: Network, lengths: Sequence[int]) -> None:
+    def __init__(self, network: Network, lengths: Sequence[int], buckets: Sequence[int] = ()) -> None:
         self.network, self.lengths = network, list(lengths)
-        self.forward = PackedForward(network, sum(lengths))
+        self.forward = PackedForward(network, sum(lengths), buckets)
         self.cache = self.forward.cache
 
     def run(
@@ -233,6 +233,34 @@ def test_rows_that_nobody_reads_stop_at_the_last_keys_and_values(
     changed = [[4, *ids[1:]] for ids in after]
     for a, b in zip(part.run(changed, [[0], [0], [0]]), whole.run(changed, [[0], [0], [0]]), strict=True):
         assert_near(a, b)
+
+
+@pytest.mark.parametrize("lengths", [[8, 8, 8], [8, 5, 9]])
+def test_rows_that_fill_a_bucket_change_nothing(layout, lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any counts of rows, with probes and unread rows among them, in two shapes; beyond the largest one as they are."""
+    network, _ = layout
+    drawn = torch.randint(1, 37, (5, 3, 9), generator=torch.Generator().manual_seed(0)).tolist()
+    texts = [[ids[:n] for ids, n in zip(each, lengths, strict=True)] for each in drawn]
+    plain, filled = Packed(network, lengths), Packed(network, lengths, [4, 2])
+    silu, seen = F.silu, []
+    monkeypatch.setattr(F, "silu", lambda gate: seen.append(len(gate)) or silu(gate))
+    asked = [
+        (None, None, None),
+        ([[0, 3], [1], []], None, None),
+        ([[0, 3, 4], [1], [2, 3]], [0, 2, 5], None),
+        ([[5], [4], [3]], None, [[0], [], [0]]),
+        ([[], [1, 2, 3, 4], [0]], None, [[], [1, 3], []]),
+    ]
+    for text, (positions, written, read) in zip(texts, asked, strict=True):
+        expected = plain.run(text, positions, written, read)
+        seen.clear()
+        for mine, theirs in zip(filled.run(text, positions, written, read), expected, strict=True):
+            assert_near(mine, theirs)
+        size = max(lengths) if positions is None else 2 if max(map(len, positions)) <= 2 else 4
+        assert seen == [3 * size] * network.config.n_layers
+    for mine, theirs in ((filled.cache.keys, plain.cache.keys), (filled.cache.values, plain.cache.values)):
+        for a, b in zip(mine, theirs, strict=True):
+            assert_near(a, b)
 
 
 def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:

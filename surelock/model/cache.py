@@ -59,13 +59,21 @@ class KVCache:
     """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the layer's own device.
 
     A locked position costs nothing here: what its row wrote when it was last computed is simply still there. So is, in
-    a shifted network, its hidden state, from which the position behind it is predicted.
+    a shifted network, its hidden state, from which the position behind it is predicted. scratch: one more slot, behind
+    the others, that rows may write to and none reads.
     """
 
-    def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
-        shape = (slots, config.n_kv_heads, config.head_size)
-        self.keys = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
-        self.values = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
+    def __init__(
+        self,
+        config: NetworkConfig,
+        slots: int,
+        dtype: torch.dtype,
+        devices: Sequence[torch.device],
+        scratch: bool = False,
+    ) -> None:
+        shape = (2, slots + scratch, config.n_kv_heads, config.head_size)
+        self._written = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
+        self.keys, self.values = ([pair[i, :slots] for pair in self._written] for i in range(2))
         self._gqa = config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
         self._batches: dict[int, list[Pair]] = {}
@@ -75,7 +83,7 @@ class KVCache:
 
         q is of all rows, or of those that are read. Every row sees all slots of its own sequence, and no other.
         """
-        keys, values = self.keys[layer], self.values[layer]
+        keys, values = self._written[layer]
         written, slots = rows.targets(keys.device)
         if written is not None:
             k, v = k[written], v[written]
@@ -84,7 +92,8 @@ class KVCache:
         counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
         if rows.even and len(set(counts)) == 1:
             return self._attend(q, self._batch(len(counts))[layer])
-        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
+        keys, values = self.keys[layer].split(rows.lengths), self.values[layer].split(rows.lengths)
+        parts = zip(q.split(counts), keys, values, strict=True)
         return torch.cat([self._attend(q, (_heads(k, 1), _heads(v, 1))) for q, k, v in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
@@ -93,7 +102,7 @@ class KVCache:
         """
         written, slots = rows.targets(hidden.device)
         if self._hidden is None:
-            self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
+            self._hidden = hidden.new_zeros(self._written[0].shape[1], hidden.shape[1])
         self._hidden.index_copy_(0, slots, hidden if written is None else hidden[written])
         own, positions = rows.slots.to(hidden.device), rows.positions.to(hidden.device)
         return self._hidden[own - (positions > 0).long()]

@@ -27,6 +27,7 @@ class LanguageModel:
     name: what was loaded. network: its Transformer. tokenizer: None when the directory has none (prompts are then token
     ids). mask_id, eos_id, eot_id (end of turn), pad_id: token ids, None where the model has none (mask_id always is).
     generation: what the model's own generation_config.json recommends; the library's defaults do not depend on it.
+    buckets: of `PackedForward`; the library's own are none.
     """
 
     name: str
@@ -37,6 +38,7 @@ class LanguageModel:
     eot_id: int | None
     pad_id: int
     generation: dict[str, Any] = field(default_factory=dict)
+    buckets: tuple[int, ...] = ()
 
     @property
     def device(self) -> torch.device:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--record-locks", type=Path, metavar="FILE", help="keep when each position was unmasked and locked")
     add("--replay-locks", type=Path, metavar="FILE", help="unmask and lock as recorded, stretched to this length")
+    add(
+        "--buckets",
+        type=int,
+        nargs="+",
+        default=(),
+        metavar="ROWS",
+        help="compute so many rows of a sequence, filled up",
+    )
     add("--profile", action="store_true", help="instead: a step's time by part, at 1, 8, 32, 128 and all rows")
     parser.set_defaults(run=run)
 
@@ -43,11 +52,13 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
     locks = arguments.record_locks and target_file("--record-locks", arguments.record_locks)
     load_at_start = load()
-    lm = subject(arguments)
+    if arguments.buckets and min(arguments.buckets) < 1:
+        raise ValueError(f"--buckets must be at least 1, not {min(arguments.buckets)}")
+    lm = replace(subject(arguments), buckets=tuple(arguments.buckets))
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
-    head = {"load": load_at_start, **setup_of(lm), **asked_of(arguments, settings)}
+    head = {"load": load_at_start, **setup_of(lm), **asked_of(arguments, settings), "buckets": lm.buckets}
     if arguments.profile:
         if arguments.batch > 1 or arguments.record_locks or arguments.replay_locks:
             raise ValueError(
@@ -73,7 +84,7 @@ def dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) -
     tokens = torch.randint(network.config.vocab_size, (batch, length), device=lm.device)
     positions = torch.arange(length, device=lm.device).repeat(batch)
     rows = Rows(positions, torch.arange(batch * length, device=lm.device), [length] * batch, [length] * batch)
-    packed = PackedForward(network, batch * length)
+    packed = PackedForward(network, batch * length, lm.buckets)
     calls: dict[str, Callable[[], Tensor]] = {
         "dense_ms": lambda: network(tokens),
         "packed_ms": lambda: network.logits(packed(tokens.flatten(), rows)),
