@@ -523,3 +523,11 @@ def test_a_network_that_the_layout_cannot_hold_is_not_saved(tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="norms"):
         save_checkpoint(load(tmp_path / "a").network, tmp_path / "b", mask_id=1, eos_id=0, pad_id=0)
     assert not (tmp_path / "b").exists()
+
+
+def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="compiled is for one CPU"):
+        surelock.load("stories", device_map={"": "cpu"}, compiled=True)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match="no no-such-compiler: install it, or name one in CXX"):
+        surelock.load("stories", device="cpu", compiled=True)

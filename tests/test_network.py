@@ -1,6 +1,7 @@
 """The network's two forwards against dense implementations written from the layouts' description alone."""
 
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from checkpoints import write_dream, write_llada, write_qwen3
 from torch import Tensor
+from torch._dynamo.utils import counters
 
 import surelock
 from surelock.model.bound import conditional_bound
@@ -142,9 +144,11 @@ def test_the_bound_of_a_shifted_network_looks_one_row_back(tmp_path: Path) -> No
 class Packed:
     """Sequences behind one another in one cache; `run` computes some positions of each."""
 
-    def __init__(self, network: Network, lengths: Sequence[int], buckets: Sequence[int] = ()) -> None:
+    def __init__(
+        self, network: Network, lengths: Sequence[int], buckets: Sequence[int] = (), compiled: bool = False
+    ) -> None:
         self.network, self.lengths = network, list(lengths)
-        self.forward = PackedForward(network, sum(lengths), buckets)
+        self.forward = PackedForward(network, sum(lengths), buckets, compiled)
         self.cache = self.forward.cache
 
     def run(
@@ -261,6 +265,36 @@ def test_rows_that_fill_a_bucket_change_nothing(layout, lengths: list[int], monk
     for mine, theirs in ((filled.cache.keys, plain.cache.keys), (filled.cache.values, plain.cache.values)):
         for a, b in zip(mine, theirs, strict=True):
             assert_near(a, b)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
+@pytest.mark.parametrize("layout", ["llada-grouped-sharded", "qwen3"], indirect=True)
+def test_the_compiled_forward_is_the_same(layout) -> None:
+    """All steps: those that are compiled, once without and once with unread rows, and those that cannot be."""
+    network, _ = layout
+    torch._dynamo.reset()
+    counters["stats"].clear()
+    asked = [
+        (None, None, None),
+        ([[0, 3], [1, 2]], None, None),
+        ([[0, 3, 4], [1, 2, 7]], None, [[0, 2], [1, 2]]),
+        ([[0, 3, 4], [1]], None, None),  # other counts
+        ([[5], []], None, None),  # one row
+        ([[1, 2], [3, 4]], [0, 3], None),  # a probe
+        ([[1, 2, 3, 4], [3, 4, 5, 6]], None, [[0], [3]]),
+    ]
+    with torch.inference_mode():
+        for length in (8, 11):
+            plain, compiled = (Packed(network, [length] * 2, compiled=on) for on in (False, True))
+            drawn = torch.randint(1, 37, (len(asked), 2, length), generator=torch.Generator().manual_seed(0)).tolist()
+            for text, each in zip(drawn, asked, strict=True):
+                for mine, theirs in zip(compiled.run(text, *each), plain.run(text, *each), strict=True):
+                    assert_near(mine, theirs)
+            for a, b in zip(
+                compiled.cache.keys + compiled.cache.values, plain.cache.keys + plain.cache.values, strict=True
+            ):
+                assert_near(a, b)
+    assert counters["stats"]["unique_graphs"] == 2
 
 
 def test_what_a_position_attends_to_is_the_mean_of_all_heads(layout) -> None:

@@ -175,7 +175,7 @@ class _Run:
         self.reader = PosteriorReader(
             lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
-        self.packed = PackedForward(network, canvas.total * self.passes, lm.buckets)
+        self.packed = PackedForward(network, canvas.total * self.passes, lm.buckets, lm.compiled)
         self.top_k, self.keep_logits, self.lean = top_k, keep_logits, lean
         self.read: Slots = np.empty(0, dtype=np.int64)  # of the step's rows those whose outcome somebody wants: [K]
         self.hidden = torch.empty(0)  # theirs: [passes, K, d_model]

@@ -71,9 +71,12 @@ class KVCache:
         devices: Sequence[torch.device],
         scratch: bool = False,
     ) -> None:
-        shape = (2, slots + scratch, config.n_kv_heads, config.head_size)
-        self._written = [torch.empty(shape, dtype=dtype, device=device) for device in devices]
-        self.keys, self.values = ([pair[i, :slots] for pair in self._written] for i in range(2))
+        shape = (slots + scratch, config.n_kv_heads, config.head_size)
+        self.stores = [
+            (torch.empty(shape, dtype=dtype, device=device), torch.empty(shape, dtype=dtype, device=device))
+            for device in devices
+        ]
+        self.keys, self.values = ([pair[i][:slots] for pair in self.stores] for i in range(2))
         self._gqa = config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
         self._batches: dict[int, list[Pair]] = {}
@@ -83,7 +86,7 @@ class KVCache:
 
         q is of all rows, or of those that are read. Every row sees all slots of its own sequence, and no other.
         """
-        keys, values = self._written[layer]
+        keys, values = self.stores[layer]
         written, slots = rows.targets(keys.device)
         if written is not None:
             k, v = k[written], v[written]
@@ -91,10 +94,10 @@ class KVCache:
         values.index_copy_(0, slots, v)
         counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
         if rows.even and len(set(counts)) == 1:
-            return self._attend(q, self._batch(len(counts))[layer])
+            return attention(q, *self._batch(len(counts))[layer], self._gqa)
         keys, values = self.keys[layer].split(rows.lengths), self.values[layer].split(rows.lengths)
         parts = zip(q.split(counts), keys, values, strict=True)
-        return torch.cat([self._attend(q, (_heads(k, 1), _heads(v, 1))) for q, k, v in parts if len(q)])
+        return torch.cat([attention(q, by_head(k, 1), by_head(v, 1), self._gqa) for q, k, v in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the rows' hidden states [R, d_model], and return those of the positions before them, whenever they were
@@ -102,7 +105,7 @@ class KVCache:
         """
         written, slots = rows.targets(hidden.device)
         if self._hidden is None:
-            self._hidden = hidden.new_zeros(self._written[0].shape[1], hidden.shape[1])
+            self._hidden = hidden.new_zeros(len(self.stores[0][0]), hidden.shape[1])
         self._hidden.index_copy_(0, slots, hidden if written is None else hidden[written])
         own, positions = rows.slots.to(hidden.device), rows.positions.to(hidden.device)
         return self._hidden[own - (positions > 0).long()]
@@ -111,15 +114,19 @@ class KVCache:
         """Each layer's keys and values as those of `size` sequences of one length."""
         if size not in self._batches:
             pairs = zip(self.keys, self.values, strict=True)
-            self._batches[size] = [(_heads(keys, size), _heads(values, size)) for keys, values in pairs]
+            self._batches[size] = [(by_head(keys, size), by_head(values, size)) for keys, values in pairs]
         return self._batches[size]
 
-    def _attend(self, q: Tensor, pair: Pair) -> Tensor:
-        keys, values = pair
-        out = F.scaled_dot_product_attention(_heads(q, len(keys)), keys, values, enable_gqa=self._gqa)
-        return out.transpose(1, 2).flatten(0, 1)
+
+def attention(q: Tensor, keys: Tensor, values: Tensor, gqa: bool) -> Tensor:
+    """q [batch * Q, n_heads, head_size], keys and values [batch, n_kv_heads, N, head_size] -> the shape of q.
+
+    gqa: whether several heads share one of keys and values.
+    """
+    out = F.scaled_dot_product_attention(by_head(q, keys.shape[0]), keys, values, enable_gqa=gqa)
+    return out.transpose(1, 2).flatten(0, 1)
 
 
-def _heads(x: Tensor, batch: int) -> Tensor:
+def by_head(x: Tensor, batch: int) -> Tensor:
     """[batch * N, heads, head_size] -> [batch, heads, N, head_size], the same memory."""
     return x.view(batch, -1, *x.shape[1:]).transpose(1, 2)

@@ -27,7 +27,7 @@ class LanguageModel:
     name: what was loaded. network: its Transformer. tokenizer: None when the directory has none (prompts are then token
     ids). mask_id, eos_id, eot_id (end of turn), pad_id: token ids, None where the model has none (mask_id always is).
     generation: what the model's own generation_config.json recommends; the library's defaults do not depend on it.
-    buckets: of `PackedForward`; the library's own are none.
+    buckets, compiled: of `PackedForward`.
     """
 
     name: str
@@ -39,6 +39,7 @@ class LanguageModel:
     pad_id: int
     generation: dict[str, Any] = field(default_factory=dict)
     buckets: tuple[int, ...] = ()
+    compiled: bool = False
 
     @property
     def device(self) -> torch.device:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,13 +37,15 @@ def load(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     device_map: str | Mapping[str, Any] | None = None,
+    compiled: bool = False,
 ) -> LanguageModel:
     """Load a masked diffusion language model in the LLaDA, the Qwen3 or the Dream layout.
 
     name: "stories" (the embedded checkpoint), a local directory, or a hub id. device: CUDA if there is one, else the
     CPU. dtype: None is float32 on the CPU and the checkpoint's own elsewhere. device_map: "auto" spreads the blocks
     over all devices that accelerate finds, or a mapping from module names ("embed", "blocks.0", ..., "norm", "head")
-    to devices. Only safetensors are read and no code of a checkpoint is run.
+    to devices. compiled: the packed forward is compiled when it first runs, which takes ten to twenty seconds, a CPU
+    and a C++ compiler; its rounding is another. Only safetensors are read and no code of a checkpoint is run.
 
     Raises CheckpointError (a ValueError) for anything wrong with name or files, ValueError for the other arguments.
     """
@@ -49,6 +54,8 @@ def load(
     if device is not None and device_map is not None:
         raise ValueError("give device or device_map, not both")
     target = find_device(device)
+    if compiled:
+        _check_compiler(target, device_map)
     directory = STORIES if str(name) == "stories" else _find(str(name))
     config = read_json(directory / "config.json")
     family = family_of(config)
@@ -63,6 +70,7 @@ def load(
         network=network,
         tokenizer=tokenizer,
         generation=read_json(generation) if generation.is_file() else {},
+        compiled=compiled,
         **ids,
     )
 
@@ -80,6 +88,15 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     if chosen.type == "cuda" and (chosen.index or 0) >= torch.cuda.device_count():
         raise ValueError(f"device {device!r} is not there: this machine has {torch.cuda.device_count()} CUDA devices")
     return chosen
+
+
+def _check_compiler(device: torch.device, device_map: str | Mapping[str, Any] | None) -> None:
+    """Raise ValueError where nothing can be compiled."""
+    if device.type != "cpu" or device_map is not None:
+        raise ValueError("compiled is for one CPU: give device='cpu' and no device_map")
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise ValueError(f"compiled needs a C++ compiler, and there is no {compiler}: install it, or name one in CXX")
 
 
 def _find(name: str) -> Path:

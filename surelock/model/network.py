@@ -111,7 +111,7 @@ class Block(nn.Module):
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """x [..., size] / sqrt(mean(x^2) + eps) in float32 (float64 if x is), cast down, then times weight [size]."""
     wide = x if x.dtype.itemsize >= 4 else x.float()
-    if x.is_cpu:  # torch's own makes more passes there, of which a step on few rows consists
+    if x.is_cpu and not torch.compiler.is_compiling():  # torch's own makes more passes, of which a small step consists
         length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         normed = wide * torch.addcmul(_constant(eps, wide.dtype), length, length, value=1 / x.shape[-1]).rsqrt()
     else:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from surelock.model.cache import KVCache, Rows
-from surelock.model.network import Network, Rotary, rotary_table
+from surelock.model.cache import KVCache, Pair, Rows, attention, by_head
+from surelock.model.network import Layer, Network, Rotary, rms_norm, rotary_table
 
 
 class PackedForward:
@@ -19,13 +20,18 @@ class PackedForward:
     the smallest bucket that holds those of all (beyond the largest, to the largest count), with rows that write to a
     scratch slot and nobody reads. So few shapes occur, and unlike counts of a batch are attended in one call: what a
     GPU's captured graphs need. It computes more rows for it, and skips nothing in the last layer.
+    compiled: by torch.compile, once for all numbers of rows, where rows are of sequences of one length, as many of
+    each, none of them a probe, and the network is not shifted; other steps run as ever.
     """
 
-    def __init__(self, network: Network, slots: int, buckets: Sequence[int] = ()) -> None:
+    def __init__(self, network: Network, slots: int, buckets: Sequence[int] = (), compiled: bool = False) -> None:
         self._network, self._layers, self._buckets = network, network.layers, sorted(buckets)
+        self._compiled = compiled and not network.config.shifted
         devices = [layer.ff_out.device for layer in self._layers]
         self._scratch = slots
         self.cache = KVCache(network.config, slots, network.dtype, devices, scratch=bool(buckets))
+        if self._compiled:
+            _of_any_length(*(store for pair in self.cache.stores for store in pair))
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
         """tokens [R] int64 -> what the logits of the rows that are read come from, [K, d_model].
@@ -55,6 +61,13 @@ class PackedForward:
 
     def _run(self, tokens: Tensor, rows: Rows) -> Tensor:
         network, cache = self._network, self.cache
+        if self._compiled and _is_plain(rows):
+            table = rotary_table(network.config, max(rows.lengths), network.dtype, tokens.device)
+            rowwise = tokens, rows.positions, rows.slots, rows.read
+            _of_any_length(*rowwise, *table)
+            ends = network.embed.weight, network.norm.weight
+            forward = _compiled(len(rows.counts), bool(self._buckets))
+            return forward(*rowwise, table, *ends, self._layers, cache.stores)
 
         def rotary(device: torch.device) -> Rotary:
             cos, sin = rotary_table(network.config, max(rows.lengths), network.dtype, device)
@@ -71,3 +84,46 @@ class PackedForward:
             return through(only, self._layers)
         hidden = cache.before(rows, through(None, self._layers))
         return hidden if only is None else only(hidden)
+
+
+def _is_plain(rows: Rows) -> bool:
+    """What is compiled. Of one row a sequence it would be compiled again."""
+    counts, read = {*rows.counts}, {*rows.read_counts}
+    return rows.even and rows.written is None and len(counts) == len(read) == 1 and min(counts | read) > 1
+
+
+def _of_any_length(*tensors: Tensor | None) -> None:
+    """One compilation serves all numbers of rows and of slots."""
+    for tensor in tensors:
+        if tensor is not None:
+            torch._dynamo.maybe_mark_dynamic(tensor, 0)
+
+
+@cache
+def _compiled(batch: int, scratch: bool) -> Callable[..., Tensor]:
+    """`PackedForward` of `batch` sequences, compiled on its first call."""
+
+    def attend(store: Pair, slots: Tensor, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        for all_slots, own in zip(store, (k, v), strict=True):
+            all_slots.index_copy_(0, slots, own)
+        keys, values = (by_head(x[:-1] if scratch else x, batch) for x in store)
+        return attention(q, keys, values, q.shape[1] != k.shape[1])
+
+    def forward(
+        tokens: Tensor,
+        positions: Tensor,
+        slots: Tensor,
+        read: Tensor | None,
+        table: Rotary,
+        embed: Tensor,
+        norm: Tensor,
+        layers: list[Layer],
+        stores: list[Pair],
+    ) -> Tensor:
+        x, rotary = F.embedding(tokens, embed), (table[0][positions], table[1][positions])
+        for number, (layer, store) in enumerate(zip(layers, stores, strict=True)):
+            only = None if read is None or number + 1 < len(layers) else lambda x: x[read]
+            x = layer(x, rotary, partial(attend, store, slots), only)
+        return rms_norm(x, norm, layers[0].eps)
+
+    return torch.compile(forward, dynamic=False, fullgraph=True, options={"cpp_wrapper": True})

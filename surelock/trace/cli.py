@@ -16,7 +16,7 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.totals import TotalsCounter
-from surelock.model.flags import add_model_flags, told_dtype
+from surelock.model.flags import add_compile_flag, add_model_flags, told_dtype
 from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.trace.contestants import alone
@@ -27,6 +27,7 @@ from surelock.trace.recorder import Recorder, make_header
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     add_model_flags(parser)
+    add_compile_flag(parser)
     parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     add_decoder_flags(parser)
@@ -39,7 +40,13 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     target = arguments.picture and target_file("--picture", arguments.picture, (".svg",))
-    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), device_map=arguments.device_map)
+    lm = load(
+        arguments.model,
+        device=arguments.device,
+        dtype=told_dtype(arguments),
+        device_map=arguments.device_map,
+        compiled=arguments.compile,
+    )
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings

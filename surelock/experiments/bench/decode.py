@@ -60,9 +60,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     head = {"load": load_at_start, **setup_of(lm), **asked_of(arguments, settings), "buckets": lm.buckets}
     if arguments.profile:
-        if arguments.batch > 1 or arguments.record_locks or arguments.replay_locks:
+        if arguments.batch > 1 or arguments.record_locks or arguments.replay_locks or arguments.compile:
             raise ValueError(
-                "--profile is of one sequence: --batch, --record-locks and --replay-locks have no part in it"
+                "--profile is of one sequence's operations, one by one: --batch, --record-locks, --replay-locks and "
+                "--compile have no part in it"
             )
         profiled = profile(lm, prompts[0], locked, arguments.repeats)
         print(shown(profiled))
@@ -84,7 +85,7 @@ def dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) -
     tokens = torch.randint(network.config.vocab_size, (batch, length), device=lm.device)
     positions = torch.arange(length, device=lm.device).repeat(batch)
     rows = Rows(positions, torch.arange(batch * length, device=lm.device), [length] * batch, [length] * batch)
-    packed = PackedForward(network, batch * length, lm.buckets)
+    packed = PackedForward(network, batch * length, lm.buckets, lm.compiled)
     calls: dict[str, Callable[[], Tensor]] = {
         "dense_ms": lambda: network(tokens),
         "packed_ms": lambda: network.logits(packed(tokens.flatten(), rows)),

@@ -40,7 +40,7 @@ class DecodeBench:
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
-        self._packed = PackedForward(lm.network, sum(self.lengths), lm.buckets)
+        self._packed = PackedForward(lm.network, sum(self.lengths), lm.buckets, lm.compiled)
         if lm.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(lm.device)
 

@@ -14,7 +14,7 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.experiments.lab import weights_of
 from surelock.experiments.machine import machine
 from surelock.model.config import LLADA_8B, NetworkConfig
-from surelock.model.flags import add_model_flags, set_threads, told_dtype
+from surelock.model.flags import add_compile_flag, add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import find_device, load
 from surelock.model.network import Network
@@ -38,6 +38,7 @@ OPENINGS = (
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
     """The flags of every benchmark that decodes with one model and one length."""
     add_model_flags(parser)
+    add_compile_flag(parser)
     add = parser.add_argument
     add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
     add("--random-weights", action="store_true", help="required with --shape: its weights are random")
@@ -60,7 +61,9 @@ def subject(arguments: argparse.Namespace) -> LanguageModel:
     if arguments.random_weights != (arguments.shape is not None):
         raise ValueError("--shape and --random-weights belong together")
     if arguments.shape is None:
-        return load(arguments.model, device=arguments.device, dtype=dtype)
+        return load(arguments.model, device=arguments.device, dtype=dtype, compiled=arguments.compile)
+    if arguments.compile:
+        raise ValueError("--compile is of a model: --shape has no part in it")
     device = find_device(arguments.device)
     return random_model(arguments.shape, device, dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32))
 
@@ -109,4 +112,5 @@ def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> dict[st
         "batch": arguments.batch,
         "epsilon": arguments.epsilon,
         "repeats": arguments.repeats,
+        "compiled": arguments.compile,
     }
