@@ -26,7 +26,6 @@ from surelock.decoding.stopwatch import Stopwatch
 from surelock.decoding.unmasking import Candidates, LowConfidence, Replay, UnmaskPolicy
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
-from surelock.model.packed import PackedForward
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -43,10 +42,9 @@ class Step:
     only looked at. kl: nats, infinite where a row has no earlier posterior; confidence: max_v p; both NaN where not
     computed and at pads; unless observed, the KL also where neither rule nor policy looks at it (`LockRule` does only
     once a token has been seen, and at those that its confidence gate admits), and in a lean run both where nobody does.
-    top_ids int64, top_probs: [B, N, top_k],
-    None when top_k is 0; -1 and NaN where not computed and at pads. kl, confidence, top_probs: float64. commit_logits:
-    [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's dtype; None when
-    not kept.
+    top_ids int64, top_probs: [B, N, top_k], None when top_k is 0; -1 and NaN where not computed and at pads. kl,
+    confidence, top_probs: float64. commit_logits: [K, V] raw logits that the K newly_unmasked were chosen by, sequence
+    by sequence, in the network's dtype; None when not kept.
     flops, baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row.
     seconds: the step's own time, device synchronised, observation excluded.
     """
@@ -160,7 +158,6 @@ class _Run:
         keep_logits: bool,
         lean: bool,
     ) -> None:
-        network = lm.network
         self.lm, self.canvas, self.settings = lm, canvas, settings
         self.compute, self.policy, self.events = compute, policy, events
         self.schedule = Schedule(canvas, settings, policy.early)
@@ -175,7 +172,7 @@ class _Run:
         self.reader = PosteriorReader(
             lm, canvas.total, remember=self.kl_from is not None, observe=observe, top_k=top_k, watch=self.watch
         )
-        self.packed = PackedForward(network, canvas.total * self.passes, lm.buckets, lm.compiled)
+        self.packed = lm.packed(canvas.total * self.passes)
         self.top_k, self.keep_logits, self.lean = top_k, keep_logits, lean
         self.read: Slots = np.empty(0, dtype=np.int64)  # of the step's rows those whose outcome somebody wants: [K]
         self.hidden = torch.empty(0)  # theirs: [passes, K, d_model]
@@ -232,15 +229,16 @@ class _Run:
             choosing[part] = canvas.masked[part]
             if schedule.last_step(b):
                 slots = np.union1d(slots, np.flatnonzero(canvas.masked[part]) + part.start)
-        compared = kept = np.zeros(len(slots), dtype=bool)
+        probed, compared = state.locked[slots], np.zeros(len(slots), dtype=bool)
+        kept = compared
         if self.kl_from is not None:
             seen = state.visible[slots] + ~canvas.masked[slots]  # after this step
             compared, kept = seen >= self.kl_from, seen + 1 >= self.kl_from
             if self.gate is not None:  # it chooses among those that may lock
-                compared &= ~state.locked[slots]
+                compared &= ~probed
             if self.lean:  # what cannot be committed now stays masked: its KL is not asked for in the next step
                 kept &= compared | choosing[slots] | ~canvas.masked[slots]
-        probed, choosers = state.locked[slots], np.flatnonzero(choosing[slots])
+        choosers = np.flatnonzero(choosing[slots])
         return StepRows(slots, probed, choosers, compared, kept, canvas.sequence[slots], self.gate)
 
     @torch.inference_mode()

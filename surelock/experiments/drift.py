@@ -21,7 +21,6 @@ from surelock.experiments.lab import Lab
 from surelock.experiments.runner import Record
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
-from surelock.model.packed import PackedForward
 
 TITLE = "Drift: what keys and values do after a lock"
 NOTE = """\
@@ -100,7 +99,7 @@ def _locks(lm: LanguageModel, steps: list[Step], prompt: int) -> dict[str, list[
 def _keys_and_values(lm: LanguageModel, tokens: torch.Tensor) -> NDArray[np.float32]:
     """[N, layers * 2 * width] of a forward that computes every row of tokens [1, N]."""
     length = tokens.shape[1]
-    packed, every = PackedForward(lm.network, length), torch.arange(length, device=lm.device)
+    packed, every = lm.packed(length), torch.arange(length, device=lm.device)
     packed(tokens[0].to(lm.device), Rows(every, every, [length], [length]))
     pairs = zip(packed.cache.keys, packed.cache.values, strict=True)
     return np.concatenate([each.flatten(1).float().numpy(force=True) for pair in pairs for each in pair], axis=1)

@@ -11,6 +11,7 @@ import torch
 
 from surelock.model.errors import first_line
 from surelock.model.network import Network
+from surelock.model.packed import PackedForward
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -45,6 +46,10 @@ class LanguageModel:
     def device(self) -> torch.device:
         """Where logits come out and everything but the network's blocks runs; the blocks may lie elsewhere."""
         return self.network.head_weight.device
+
+    def packed(self, slots: int) -> PackedForward:
+        """A run's packed forward over so many positions of its batch, nothing cached yet."""
+        return PackedForward(self.network, slots, self.buckets, self.compiled)
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template.

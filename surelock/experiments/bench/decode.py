@@ -26,7 +26,6 @@ from surelock.experiments.machine import load
 from surelock.experiments.spread import Figures, joined, told
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
-from surelock.model.packed import PackedForward
 from surelock.trace.cli import target_file
 
 
@@ -85,7 +84,7 @@ def dense_comparison(lm: LanguageModel, length: int, batch: int, repeats: int) -
     tokens = torch.randint(network.config.vocab_size, (batch, length), device=lm.device)
     positions = torch.arange(length, device=lm.device).repeat(batch)
     rows = Rows(positions, torch.arange(batch * length, device=lm.device), [length] * batch, [length] * batch)
-    packed = PackedForward(network, batch * length, lm.buckets, lm.compiled)
+    packed = lm.packed(batch * length)
     calls: dict[str, Callable[[], Tensor]] = {
         "dense_ms": lambda: network(tokens),
         "packed_ms": lambda: network.logits(packed(tokens.flatten(), rows)),

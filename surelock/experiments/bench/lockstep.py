@@ -22,7 +22,6 @@ from surelock.experiments.bench.figures import costs, rooflines, speeds
 from surelock.experiments.spread import Figures
 from surelock.model.cache import Rows
 from surelock.model.language_model import LanguageModel
-from surelock.model.packed import PackedForward
 from surelock.quality.commit_error import commit_error
 
 
@@ -40,7 +39,7 @@ class DecodeBench:
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
-        self._packed = PackedForward(lm.network, sum(self.lengths), lm.buckets, lm.compiled)
+        self._packed = lm.packed(sum(self.lengths))
         if lm.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(lm.device)
 
