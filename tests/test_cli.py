@@ -134,6 +134,13 @@ def test_bench_decode_records_a_schedule_and_replays_it_at_another_length(capsys
     assert status == 2 and "--buckets must be at least 1, not 0" in err
 
 
+@pytest.mark.parametrize("command", [["decode", "Once"], ["bench", "decode"], ["bench", "llada"]])
+def test_compile_reaches_the_model(capsys, monkeypatch, command):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    status, _, err = run(capsys, *command, "--device", "cpu", "--compile")
+    assert status == 2 and "there is no no-such-compiler" in err
+
+
 def test_bench_refuses_a_file_that_is_no_schedule(capsys, tmp_path):
     file = tmp_path / "locks.json"
     file.write_text('{"unmask": [1]}')

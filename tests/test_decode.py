@@ -2,9 +2,10 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkpoints import write_llada
@@ -36,7 +37,9 @@ from surelock import (
     UnlockRule,
     UnmaskPolicy,
 )
+from surelock.decoding.state import Slots, State
 from surelock.experiments.lock_schedule import RecordedLocks
+from surelock.model.packed import PackedForward
 
 MASK, EOS = 1, 0
 PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
@@ -294,11 +297,33 @@ def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
         torch.testing.assert_close(a.kl, torch.where(a.kl.isnan(), a.kl, b.kl), rtol=1e-12, atol=0, equal_nan=True)
 
 
+@dataclass(frozen=True)
+class LooksAtAll(ComputeRule):
+    """Computes all that is active, and probes all that is locked."""
+
+    kind = "looks"
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        return np.flatnonzero(state.alive)
+
+
+def test_the_gate_chooses_among_those_that_may_lock(lm: LanguageModel) -> None:
+    """Whoever looks at locked positions beside it changes no lock."""
+    settings, rule = DecodeSettings(gen_length=GEN), LockRule(epsilon=5e-1, percentile=50)
+    looking = list(surelock.decode(lm, PROMPTS, settings, compute=rule & LooksAtAll()))
+    for a, b in zip(surelock.decode(lm, PROMPTS, settings, compute=rule), looking, strict=True):
+        assert torch.equal(a.newly_locked, b.newly_locked) and torch.equal(a.kl.isnan(), b.kl.isnan())
+    assert any(step.probed.any() for step in looking)
+
+
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_in_buckets_is_the_same_run(lm: LanguageModel, name: str) -> None:
+def test_a_run_in_buckets_is_the_same_run(monkeypatch: pytest.MonkeyPatch, lm: LanguageModel, name: str) -> None:
     changes, choices = RUNS[name]
-    filled = replace(lm, buckets=(3, 8))
-    steps = surelock.decode(filled, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices)
+    filled, sizes = replace(lm, buckets=(3, 8)), set()
+    own = PackedForward._run
+    monkeypatch.setattr(PackedForward, "_run", lambda *args: sizes.update(args[2].counts) or own(*args))
+    steps = list(surelock.decode(filled, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices))
+    assert {size for size in sizes if size <= 8} <= {3, 8}
     for a, b in zip(run(lm, name), steps, strict=True):
         assert same(a, b, but=("seconds", "kl", "confidence"))
         for mine, theirs in ((a.kl, b.kl), (a.confidence, b.confidence)):

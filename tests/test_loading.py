@@ -2,6 +2,8 @@
 
 import importlib
 import json
+import sys
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -523,6 +525,15 @@ def test_a_network_that_the_layout_cannot_hold_is_not_saved(tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="norms"):
         save_checkpoint(load(tmp_path / "a").network, tmp_path / "b", mask_id=1, eos_id=0, pad_id=0)
     assert not (tmp_path / "b").exists()
+
+
+def test_how_a_step_is_computed_reaches_the_packed_forward(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    write_llada(tmp_path, **TINY)
+    monkeypatch.setenv("CXX", sys.executable)  # a program that exists: nothing is compiled here
+    plain, compiled = load(tmp_path, device="cpu"), load(tmp_path, device="cpu", compiled=True)
+    assert not plain.packed(4)._compiled and not plain.packed(4)._buckets
+    assert compiled.packed(4)._compiled and not compiled.packed(4)._buckets
+    assert replace(plain, buckets=(8, 2)).packed(4)._buckets == [2, 8]
 
 
 def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
