@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import json
 import math
+import os
 import pickle
 import re
 import sys
@@ -21,7 +22,9 @@ import gradio as gr
 import numpy as np
 import pytest
 import torch
+from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import surelock
@@ -46,7 +49,7 @@ from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import description
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
-from surelock.ui.serving import page_head, routes
+from surelock.ui.serving import _Files, page_head, routes
 from surelock.ui.session import ENDED, PAUSED, Sessions, keep_tidy, trim_memory
 from surelock.ui.stage import make_stage
 
@@ -953,6 +956,44 @@ def test_the_page_gets_its_modules_as_one_script() -> None:
         assert all(made.index(other) < made.index(name) for other in re.findall(r'"\./([\w-]+\.js)";', text)), name
     again = client.get("/surelock/js/all.js", headers={"if-none-match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.parametrize("path", ["js/all.js", "js/trace.js", "css/stage.css", "runs/stories.json", "plotly.min.js"])
+def test_files_are_packed_for_those_who_can_unpack(path: str) -> None:
+    client = TestClient(Starlette(routes=routes()))
+    packed, plain, part = (
+        client.get(f"/surelock/{path}", headers={"accept-encoding": "identity"} | headers)
+        for headers in ({"accept-encoding": "br, gzip"}, {}, {"accept-encoding": "gzip", "range": "bytes=0-9"})
+    )
+    assert packed.headers["content-encoding"] == "gzip" and "content-encoding" not in plain.headers
+    assert packed.content == plain.content and packed.num_bytes_downloaded < len(plain.content) / 2
+    assert "content-encoding" not in part.headers
+    for name in ("content-type", "cache-control", "etag"):
+        assert packed.headers[name] == plain.headers[name]
+    again = client.get(f"/surelock/{path}", headers={"if-none-match": packed.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_a_file_that_has_changed_is_packed_anew(tmp_path: Path) -> None:
+    client = TestClient(Starlette(routes=[Mount("/", _Files(tmp_path, "no-cache"))]))
+    for second, text in enumerate(("one", "two")):
+        (tmp_path / "a.js").write_text(text, "utf-8")
+        os.utime(tmp_path / "a.js", (second, second))
+        assert client.get("/a.js").text == text
+
+
+def test_gradios_modules_are_packed_and_kept_and_its_pictures_left_alone() -> None:
+    client, folder = TestClient(Starlette(routes=routes())), Path(BUILD_PATH_LIB)
+    for kind, encoding in (("js", "gzip"), ("css", "gzip"), ("svg", "gzip"), ("woff2", None)):
+        file = next(iter(sorted(folder.glob(f"*.{kind}"))), None)
+        if file is not None:
+            answer = client.get(f"/assets/{file.name}")
+            assert answer.content == file.read_bytes()
+            assert answer.headers.get("content-encoding") == encoding, kind
+            assert "immutable" in answer.headers["cache-control"]
+    names = [file.name for file in folder.iterdir() if file.suffix in (".js", ".css")]
+    unnamed = [name for name in names if not re.search(r"-[\w-]{8,9}\.(js|css)$", name)]
+    assert len(names) > 100 and not unnamed, "kept for good under a name that does not change with its content"
 
 
 def test_bundled_modules_run_once_each_after_what_they_import(tmp_path: Path) -> None:

@@ -28,11 +28,15 @@ export class TraceError extends Error {}
 const damaged = (what) => new TraceError(`The trace is damaged: ${what}.`);
 
 function bytesOf(text) {
+  let binary;
   try {
-    return Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+    binary = atob(text);
   } catch {
     throw damaged("a row of bytes is not base64");
   }
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
 }
 
 /** [start, length, ...] to positions. */
@@ -172,12 +176,11 @@ export class Lane {
   }
 
   #values(target, at, rows, values, ofByte, what, nothing) {
-    const list = typeof values === "string" ? Array.from(bytesOf(values), ofByte) : values;
+    const coded = typeof values === "string";
+    const list = coded ? bytesOf(values) : values;
     if (list.length !== rows.length)
       throw damaged(`a step has another number of ${what} values than computed positions`);
-    rows.forEach((p, i) => {
-      target[at + p] = list[i] === null ? nothing : list[i];
-    });
+    for (let i = 0; i < rows.length; i++) target[at + rows[i]] = coded ? ofByte(list[i]) : (list[i] ?? nothing);
   }
 
   #top(top) {
@@ -202,10 +205,9 @@ export class Lane {
   }
 
   #band(at, rows) {
-    const values = rows
-      .map((p) => this.kl[at + p])
+    const values = Float32Array.from(rows, (p) => this.kl[at + p])
       .filter(Number.isFinite)
-      .sort((a, b) => a - b);
+      .sort();
     return { low: quantile(values, 0.1), median: quantile(values, 0.5), high: quantile(values, 0.9) };
   }
 
