@@ -50,7 +50,7 @@ from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import description
 from surelock.ui.request import Job, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import _Files, page_head, routes
-from surelock.ui.session import ENDED, PAUSED, Sessions, keep_tidy, trim_memory
+from surelock.ui.session import ENDED, PAUSED, RUNNING, Sessions, keep_tidy, trim_memory
 from surelock.ui.stage import make_stage
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,6 +148,44 @@ def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
     assert list(stream) == [] and run.state == PAUSED and decoder.computed == 2 and not decoder.closed
     resumed = messages(run.stream(json.loads(first[1])[-1]["seq"]))
     assert [message["seq"] for message in resumed] == list(range(2, 8))
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_a_later_stream_takes_the_run_over_from_one_that_was_given_up() -> None:
+    """Play, taken back and pressed again: Gradio lets the first stream go without a word, perhaps after the second."""
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    first = run.stream(-1)
+    next(first), next(first)
+    second = run.stream(1)
+    seen = messages(iter([next(second)]))
+    assert list(first) == [] and run.state == RUNNING
+    assert [message["seq"] for message in seen + messages(second)] == list(range(2, 8))
+    assert run.state == ENDED and decoder.computed == 6
+
+
+def test_a_later_stream_waits_for_the_step_of_the_one_before() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        for step in range(4):
+            inside.set()
+            go.wait(5)
+            yield [{"contestant": "own", "step": step}]
+
+    _, run = open_run(slow)  # type: ignore[arg-type]
+    given_up = threading.Thread(target=lambda: list(run.stream(-1)))
+    given_up.start()
+    assert inside.wait(5)
+    seen: list[dict[str, Any]] = []
+    later = threading.Thread(target=lambda: seen.extend(messages(run.stream(0))))
+    later.start()
+    time.sleep(0.05)
+    assert later.is_alive() and not seen
+    go.set()
+    for thread in (given_up, later):
+        thread.join(5)
+    assert run.state == ENDED and [message["seq"] for message in seen] == [1, 2, 3, 4, 5]
 
 
 def test_one_step_at_a_time() -> None:

@@ -34,8 +34,8 @@ RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 class Run:
     """One race. ``log`` holds every message of the stream, numbered by its index, so that a page can catch up.
 
-    Steps that the page has already (``job.skip``) are computed and recorded, but not sent. One thread at a time streams
-    a run; ``pause`` and ``stop`` may come from any other and take effect after the present step.
+    Steps that the page has already (``job.skip``) are computed and recorded, but not sent. The latest stream has the
+    run; ``pause`` and ``stop`` may come from any thread and take effect after the present step.
     """
 
     def __init__(
@@ -62,6 +62,8 @@ class Run:
         self._told: Iterator[list[Told]] | None = told
         self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
         self._lock = threading.Lock()
+        self._turn = threading.Lock()  # whoever computes a step
+        self._stream: object = None  # which of its streams computes
         self._append({"open": recorder.start(), "label": job.label, "pausable": pausable})
 
     @property
@@ -72,33 +74,37 @@ class Run:
     def stream(self, after: int, most: int | None = None) -> Iterator[str]:
         """Batches of messages: what the page has missed after number ``after``, then one message per step until the run
         pauses or ends, or ``most`` steps. The first step is sent at once, then every SEND_SECONDS what there is, the
-        last at once again.
+        last at once again. A stream before it, which the page has given up, may still be at a step: that is its last.
         """
         self._wanted = None
-        if self.log[after + 1 :]:
-            yield _batch(self.log[after + 1 :])
-        if not self._begin():
-            return
+        own = object()
+        with self._turn:
+            going = self._begin(own)
         try:
+            if missed := self.log[after + 1 :]:
+                yield _batch(missed)
             steps, unsent, due = 0, [], 0.0
-            while self.state == RUNNING and self._wanted is None and (most is None or steps < most):
-                message = self._advance()
-                if message is None:
-                    most = None  # the steps are over: what follows belongs to the last one
-                else:
-                    unsent.append(message)
-                    steps += 1
-                if self.state == RUNNING and self._spent() > self._most_seconds:
-                    unsent.append(self._end("failed", too_long(self._most_seconds)))
+            while going and self._goes_on(own) and (most is None or steps < most):
+                with self._turn:
+                    if not self._goes_on(own):
+                        break
+                    message = self._advance()
+                    if message is None:
+                        most = None  # the steps are over: what follows belongs to the last one
+                    else:
+                        unsent.append(message)
+                        steps += 1
+                    if self.state == RUNNING and self._spent() > self._most_seconds:
+                        unsent.append(self._end("failed", too_long(self._most_seconds)))
                 if unsent and (message is None or time.monotonic() >= due):  # the errors take a while
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + SEND_SECONDS
-            if self._wanted == ENDED and self.state == RUNNING:
+            if self._stream is own and self._wanted == ENDED and self.state == RUNNING:
                 unsent.append(self._end("stopped"))
             if unsent:
                 yield _batch(unsent)
         finally:
-            self._rest()
+            self._rest(own)
 
     def pause(self) -> None:
         """Pause after the present step."""
@@ -121,17 +127,25 @@ class Run:
         begun = self._begun
         return self.seconds + (time.monotonic() - begun if begun else 0.0)
 
-    def _begin(self) -> bool:
+    def _begin(self, stream: object) -> bool:
+        """Whether there is anything to compute: then the run is that stream's."""
         with self._lock:
-            if self.state != PAUSED:
+            if self.state == ENDED:
                 return False
-            self.state = RUNNING
-            self._begun = time.monotonic()
+            if self.state == PAUSED:
+                self._begun = time.monotonic()
+            self.state, self._stream = RUNNING, stream
             return True
 
-    def _rest(self) -> None:
-        """After streaming, whether it ran out, was paused or its reader went away."""
+    def _goes_on(self, stream: object) -> bool:
+        return self._stream is stream and self.state == RUNNING and self._wanted is None
+
+    def _rest(self, stream: object) -> None:
+        """After streaming, whether it ran out, was paused or its reader went away; not where another has the run."""
         with self._lock:
+            if self._stream is not stream:
+                return
+            self._stream = None
             self.seconds += time.monotonic() - self._begun
             self._begun = 0.0
             if self.state == ENDED:
