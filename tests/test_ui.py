@@ -1020,7 +1020,7 @@ def test_a_file_that_has_changed_is_packed_anew(tmp_path: Path) -> None:
         assert client.get("/a.js").text == text
 
 
-def test_gradios_modules_are_packed_and_kept_and_its_pictures_left_alone() -> None:
+def test_gradios_modules_are_packed_and_kept_and_its_fonts_left_alone() -> None:
     client, folder = TestClient(Starlette(routes=routes())), Path(BUILD_PATH_LIB)
     for kind, encoding in (("js", "gzip"), ("css", "gzip"), ("svg", "gzip"), ("woff2", None)):
         file = next(iter(sorted(folder.glob(f"*.{kind}"))), None)

@@ -84,7 +84,7 @@ class Run:
             if missed := self.log[after + 1 :]:
                 yield _batch(missed)
             steps, unsent, due = 0, [], 0.0
-            while going and self._goes_on(own) and (most is None or steps < most):
+            while going and (most is None or steps < most):
                 with self._turn:
                     if not self._goes_on(own):
                         break
