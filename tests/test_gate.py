@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gradio as gr
 import httpx
 import pytest
 from starlette.applications import Starlette
@@ -252,6 +253,23 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(list(readers.while_read(slow(), None))) == 20
     readers.open["a"] += 1
     assert len(list(readers.while_read(slow(), "a"))) == 20
+
+
+def test_what_is_taken_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    from surelock.ui import fair
+
+    monkeypatch.setattr(fair, "MOST_TAKEN_BACK", 2)
+    with gr.Blocks() as page:
+        asks = fair.Asks(page)
+    named = {name: asks.while_wanted(iter(range(3)), {"ask": name}) for name in "abc"}
+    unnamed = [asks.while_wanted(iter(range(3)), data) for data in (None, {}, {"ask": 5})]
+    assert next(named["a"]) == next(named["b"]) == 0
+    for name in ("a", "c"):
+        asks.take_back(name)
+    assert list(named["a"]) == [] == list(named["c"]) and list(named["b"]) == [1, 2]
+    assert [list(each) for each in unnamed] == [[0, 1, 2]] * 3
+    asks.take_back("d")
+    assert "a" not in asks._taken_back, "the oldest is forgotten"
 
 
 def test_it_stops_at_once(tmp_path: Path) -> None:

@@ -183,6 +183,7 @@ def test_a_long_prompt_loses_its_beginning_and_a_long_text_is_refused(judge):
     long, cut = words.decode(ids), words.decode(ids[-room:])
     assert words(cut)["input_ids"] == ids[-room:], "the cut must not fall into a word"
     assert surelock.score(judge, long, text).nats == pytest.approx(surelock.score(judge, cut, text).nats, rel=1e-5)
+    assert judge.reads(cut) and not judge.reads(long)
     with pytest.raises(ValueError, match=f"'random-1.5B' reads {CONTEXT} tokens at most, the text has 161"):
         surelock.score(judge, "", long)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import json
 import math
@@ -12,8 +13,9 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +44,7 @@ from surelock.ui import session as sessions_module
 from surelock.ui.bundle import ENTRIES, bundle
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
+from surelock.ui.fair import Asks
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits, weigh
@@ -703,6 +706,14 @@ def test_the_endpoint_refuses_a_trace_that_is_too_large(endpoint: Any, monkeypat
             list(endpoint("Once", 8, **{name: True}))
 
 
+def server_functions(sessions: Sessions | None = None) -> dict[str, Callable[..., Any]]:
+    """What the page's JavaScript may call, by name."""
+    models = Models(["stories"])
+    with gr.Blocks() as page:
+        made = make_stage(models, Sessions(make_decoder(models)) if sessions is None else sessions, Asks(page), 64)
+    return {each.__name__: each for each in made.server_fns}
+
+
 def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     inside, go = threading.Event(), threading.Event()
 
@@ -712,9 +723,7 @@ def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatc
         return [[1, 0.5]]
 
     monkeypatch.setattr(stage, "most_attended", slow)
-    models = Models(["stories"])
-    with gr.Blocks():
-        functions = {each.__name__: each for each in make_stage(models, Sessions(make_decoder(models)), 64).server_fns}
+    functions = server_functions()
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(functions["attended"], [])
         assert inside.wait(5) and functions["attended"]([]) is None
@@ -724,17 +733,13 @@ def test_one_visitor_at_a_time_looks_at_attention(monkeypatch: pytest.MonkeyPatc
 
 def test_one_thread_does_all_that_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "most_attended", lambda *_: threading.current_thread().name)
-    models = Models(["stories"])
-    with gr.Blocks():
-        functions = {each.__name__: each for each in make_stage(models, Sessions(make_decoder(models)), 64).server_fns}
+    functions = server_functions()
     assert functions["attended"]([]).startswith("decoder")
 
 
 def test_a_paused_run_that_waits_for_its_turn_is_not_idle() -> None:
-    models = Models(["stories"])
     sessions = Sessions(lambda *_: iter(()))
-    with gr.Blocks():
-        (wait,) = [each for each in make_stage(models, sessions, 64).server_fns if each.__name__ == "wait"]
+    wait = server_functions(sessions)["wait"]
     run: Any = SimpleNamespace(id="mine", touched=0.0, state="paused")
     sessions._runs["mine"] = run
     assert wait([1, None]) == wait([1]) == wait(1) == 0.0 and run.touched == 0.0
@@ -872,6 +877,9 @@ class FakeJudge:
 
     name = "fake"
 
+    def __init__(self, reads: bool = True) -> None:
+        self.reads = lambda _: reads
+
     def scores(self, pairs: list[tuple[str, str]]) -> list[Score]:
         assert all(prompt == "Once upon a time" for prompt, _ in pairs)
         return [Score((float(len(text)),), (text,), len(text)) for _, text in pairs]
@@ -893,6 +901,25 @@ def test_a_judge_reads_the_texts_when_the_run_is_over(stories: surelock.Language
     assert text == stories.decode([token for _, token in sorted(zip(positions, tokens, strict=True))])
     assert judged["scores"]["fake"]["a"]["bits_per_character"] == pytest.approx(1 / math.log(2))
     assert document["scores"] == judged["scores"] and surelock.read_trace(document)
+    run = Sessions(make_decoder(models, FakeJudge(reads=False))).open("a", job, recorder)  # type: ignore[arg-type]
+    *_, judged, end = messages(run.stream(-1))
+    assert end["end"] == "finished", "a text too long for the judge is the judge's affair"
+    assert judged["scores"]["fake"]["a"]["bits_per_character"] is None
+
+
+def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surelock.LanguageModel) -> None:
+    tokenizer = copy.deepcopy(stories.tokenizer)
+    assert tokenizer is not None
+    tokenizer.chat_template = "{% for m in messages %}Q: {{ m.content }} A:{% endfor %}"
+    lanes = read_lanes([LANE], read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8}))
+    for lm, told in ((replace(stories, tokenizer=tokenizer), (True, False)), (stories, (None, None))):
+        for ticked, chat in zip((True, False), told, strict=True):
+            job = read_job(lm, "stories", "Hello", ticked, lanes, 256)
+            header = make_header(lm, job.prompt, job.tokens, job.contestants, chat=job.chat)
+            assert job.chat is chat and header.get("chat") is chat
+            assert surelock.read_trace(Recorder(header, lm.tokenizer).document()).header == header
+            lane = header["contestants"][0] | {"skip": 0}
+            assert read_branch(lm, "stories", header | {"lanes": [lane]}, 256).chat is chat
 
 
 def test_a_judge_that_cannot_be_loaded_is_refused_at_the_start(capsys: pytest.CaptureFixture) -> None:

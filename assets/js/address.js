@@ -45,8 +45,8 @@ export function writeAddress(settings, { step = -1, pins = [], byClock = true, c
   return query.toString();
 }
 
-function queryOf(model, prompt, settings, lanes) {
-  const query = new URLSearchParams({ model, prompt });
+function queryOf(model, prompt, chat, settings, lanes) {
+  const query = new URLSearchParams({ model, prompt, ...(chat === false && { chat }) });
   for (const [name, value] of Object.entries(settings))
     if (value !== null && value !== undefined && value !== "") query.set(name, value);
   const contestants = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
@@ -55,14 +55,14 @@ function queryOf(model, prompt, settings, lanes) {
 }
 
 /** The query that makes this trace's run again: its model, prompt, settings and contestants (without what was done by hand). */
-export function settingsOf({ header: { model, prompt, contestants }, reference }) {
+export function settingsOf({ header: { model, prompt, chat, contestants }, reference }) {
   const own = contestants.filter(({ events }) => !events?.length);
-  return queryOf(model.name, prompt ?? "", reference.contestant.settings, own);
+  return queryOf(model.name, prompt ?? "", chat, reference.contestant.settings, own);
 }
 
 /** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
 export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
-  return queryOf(model, prompt, { ...(chat === false && { chat }), ...settings }, JSON.parse(lanes).lanes);
+  return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
 }
 
 /** Whether two queries ask for the same run. */

@@ -20,6 +20,7 @@ const LOOP_PAUSE_MS = 5000;
 const ASK_MS = 120;
 const GRACE_MS = 1000;
 const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
+const makeName = () => Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
 const later = (ms) => new Promise((then) => setTimeout(then, ms));
 
 /** A link that reopens the page with what is looked at in this run. */
@@ -242,7 +243,6 @@ class Live {
     }
     run.seq = message.seq;
     if (this.waiting.for("more")) this.#goesOn();
-    if (run.held) this.server.pause(run.id); // its turn came all the same
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
     if (message.scores) return run.trace.judge(message.scores);
@@ -318,7 +318,7 @@ class Live {
   }
 
   #started() {
-    if (this.waiting.on) this.#leaveQueue("release");
+    if (this.waiting.on) this.#leaveQueue();
     this.#stopRun();
     this.#wait("run");
   }
@@ -351,8 +351,8 @@ class Live {
   }
 
   /** Asks for a run of these contestants with a trace's prompt; `skip`: so many steps of one are known already. */
-  #apply({ header: { model, prompt, prompt_tokens } }, lanes) {
-    this.trigger("apply", { model: model.name, prompt, prompt_tokens, lanes });
+  #apply({ header: { model, prompt, chat, prompt_tokens } }, lanes) {
+    this.#ask("apply", { model: model.name, prompt, chat, prompt_tokens, lanes });
   }
 
   /** Puts a run's model, prompt, settings and contestants into the form, as opening its link does. */
@@ -447,9 +447,14 @@ class Live {
   /** Asks the server for more of a paused run: its turn comes when the device is free. */
   #goOn(how) {
     const { run } = this;
-    run.held = false;
     this.waiting.begin("more");
-    this.trigger(how, { run: run.id, after: run.seq });
+    this.#ask(how, { run: run.id, after: run.seq });
+  }
+
+  /** Asks for something that waits for the device, under a name by which it can be taken back. */
+  #ask(how, what) {
+    this.ask = makeName();
+    this.trigger(how, { ...what, ask: this.ask });
   }
 
   /** Its turn has come. */
@@ -460,7 +465,7 @@ class Live {
 
   /** What was asked of a paused run does not come: it stays paused. */
   #held(said, kind) {
-    Object.assign(this.run, { held: true, steps: undefined });
+    this.run.steps = undefined;
     this.waiting.end();
     this.#state("paused");
     this.stage.say(said, kind);
@@ -468,7 +473,7 @@ class Live {
 
   /** Play or Step, pressed while another run has the device, leaves the queue. */
   #takeBack() {
-    this.trigger("release");
+    this.server.take_back(this.ask);
     this.#held(`Still paused after step ${this.run.trace.count}.`);
   }
 
@@ -488,14 +493,14 @@ class Live {
     if (this.waiting.for("more") && this.waiting.place) return this.#takeBack();
     if (!this.waiting.on || this.waiting.what === "more") return this.#stopRun();
     this.cancelled = true;
-    this.#leaveQueue("clear");
+    this.#leaveQueue();
     this.stage.say("Cancelled: nothing waits for the device any more.");
   }
 
-  /** how: "clear", whatever waits; "release", all but the form's Run, which may just have been pressed. */
-  #leaveQueue(how) {
+  #leaveQueue() {
+    if (this.waiting.for("run")) this.trigger("clear");
+    else this.server.take_back(this.ask);
     this.waiting.end();
-    this.trigger(how);
     this.#undo(this.branching);
     this.stage.lessons.gone();
   }
@@ -507,7 +512,7 @@ class Live {
     this.stage.say("Stopping after this step …");
     const last = await this.server.stop(run.id);
     if (last) {
-      if (this.run === run && this.waiting.for("more")) this.trigger("release"); // Play, pressed just before
+      if (this.run === run && this.waiting.for("more")) this.server.take_back(this.ask); // Play, pressed just before
       return this.receive(`[${last}]`);
     }
     while ((await this.server.state(run.id)) === "running") await later(ASK_MS);

@@ -3,7 +3,7 @@
 import { h, perFrame, reducedMotion, setText } from "./dom.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const WHOLE_RUN_MS = 10_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
+const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
 export const icon = (path) => {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");

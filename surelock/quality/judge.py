@@ -96,6 +96,18 @@ class Judge:
                 nats[number] = own
         return [self._score(text, own, told) for (_, text), (_, own), told in zip(pairs, jobs, nats, strict=True)]
 
+    def reads(self, text: str) -> bool:
+        """Whether the text alone fits into the judge's context."""
+        most = self._most_tokens
+        return most is None or len(self._tokens(text)) <= most
+
+    @property
+    def _most_tokens(self) -> int | None:
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    def _tokens(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
     def _score(self, text: str, own: list[int], nats: tuple[float, ...]) -> Score:
         pieces = [self.tokenizer.decode([token]) for token in own]
         left_out = len(own) - len(nats)
@@ -103,8 +115,7 @@ class Judge:
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
         given = self.tokenizer(prompt)["input_ids"]
-        own = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        most = getattr(self.model.config, "max_position_embeddings", None)
+        own, most = self._tokens(text), self._most_tokens
         if most is None:
             return given, own
         if len(own) > most:

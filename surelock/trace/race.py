@@ -74,6 +74,7 @@ class Judged:
 
 
 Told = Facts | Errors | Judged
+UNREAD = Score((), (), 0)  # of a text that a judge cannot read: nothing was counted
 
 
 def race(
@@ -88,8 +89,9 @@ def race(
     """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
 
     top: likely tokens, too. errors: when all have ended, an empty list, and after a while the commit errors of each,
-    one at a time. judge: then what it makes of their texts. The contestants take turns in going first, so that none
-    always finds the warmer machine. `seconds` excludes what observing costs.
+    one at a time. judge: then what it makes of their texts; of one too long for it, that it counted nothing. The
+    contestants take turns in going first, so that none always finds the warmer machine. `seconds` excludes what
+    observing costs.
     Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
     check_field(contestants)
@@ -122,9 +124,10 @@ def race(
     for own, shadow in shadows.items():
         yield [Errors(own, shadow.result())]
     if judge is not None and lm.tokenizer is not None:
-        texts = [text_of(lm, canvas[-length:]) for canvas in canvases.values()]
-        scores = judge.scores([(lm.decode(prompt), text) for text in texts])
-        yield [Judged(own, judge.name, score) for own, score in zip(ids, scores, strict=True)]
+        texts = {own: text_of(lm, canvas[-length:]) for own, canvas in canvases.items()}
+        read = [own for own, text in texts.items() if judge.reads(text)]
+        scores = dict(zip(read, judge.scores([(lm.decode(prompt), texts[own]) for own in read]), strict=True))
+        yield [Judged(own, judge.name, scores.get(own, UNREAD)) for own in ids]
 
 
 def facts(contestant: str, step: Step) -> Facts:

@@ -26,10 +26,12 @@ def make_header(
     contestants: Sequence[Contestant],
     *,
     name: str | None = None,
+    chat: bool | None = None,
 ) -> dict[str, Any]:
     """What a reader must know before the first record. ``steps`` is the most any can take, ``length`` is N.
 
-    ``name`` is what to call the model (its own name if None: that may be a path). Raises ValueError for contestants
+    ``name`` is what to call the model (its own name if None: that may be a path); ``chat`` says whether the prompt was
+    put into the model's chat template (None: it has none, or this is not known). Raises ValueError for contestants
     that cannot race: more than four, two of one id, or with texts of different lengths.
     """
     check_field(contestants)
@@ -47,6 +49,7 @@ def make_header(
             "d_model": config.d_model,
         },
         "prompt": prompt,
+        **({} if chat is None else {"chat": chat}),
         "prompt_tokens": [int(token) for token in prompt_tokens],
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,

@@ -97,7 +97,8 @@ def _steps(
 
     recorder = None
     if trace or picture:
-        recorder = Recorder(make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label), lm.tokenizer)
+        header = make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label, chat=job.chat)
+        recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import gradio as gr
+from gradio.server_messages import ProcessCompletedMessage
 from starlette.types import Scope
 
 from surelock.ui.gate import API, Refused, client_of
@@ -18,6 +19,7 @@ SCRIPTS = "decode"  # the name of the public endpoint
 UNREAD_SECONDS = 10.0  # how long a run goes on that nobody reads
 MOST_STREAMS = 400  # open at once by one client; a page has two
 MOST_INBOXES = 2000  # sessions for which messages are kept until they read them
+MOST_TAKEN_BACK = 1000  # names of asks that are remembered
 _CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
 Item = TypeVar("Item")
 
@@ -38,6 +40,40 @@ class Readers:
             elif now - seen > UNREAD_SECONDS:
                 return
             yield item
+
+
+class Asks:
+    """What pages take back of what they asked the queue of ``page`` for, by the unguessable name that each ask has in
+    its event's data (``ask``).
+    """
+
+    def __init__(self, page: gr.Blocks) -> None:
+        self._page = page
+        self._taken_back: OrderedDict[str, None] = OrderedDict()
+
+    def take_back(self, ask: str) -> None:
+        """Out of the queue with it, and all behind it are told their places. What has had its turn, or has not come
+        yet, ends by `while_wanted`. To be called by the thread that the queue lives in.
+        """
+        self._taken_back[ask] = None
+        while len(self._taken_back) > MOST_TAKEN_BACK:
+            self._taken_back.popitem(last=False)
+        queue = self._page._queue
+        for each in queue.event_queue_per_concurrency_id.values():
+            for event in [event for event in each.queue if _name(event.data and event.data.event_data) == ask]:
+                each.queue.remove(event)
+                queue.event_ids_to_events.pop(event._id, None)
+                queue.send_message(event, ProcessCompletedMessage(output={"data": [gr.skip()]}, success=True))
+                queue.broadcast_estimations(event.concurrency_id)
+
+    def while_wanted(self, items: Iterator[Item], data: Any) -> Iterator[Item]:
+        """The same items, until what was asked for in an event with this data is taken back."""
+        ask = _name(data)
+        if ask not in self._taken_back:
+            for item in items:
+                if ask in self._taken_back:
+                    return
+                yield item
 
 
 class Inboxes(OrderedDict[str, Any]):
@@ -149,6 +185,12 @@ class Shares:
                 before[kind] += 1
             each.queue.sort(key=order.__getitem__)
         return self._next()
+
+
+def _name(data: Any) -> str:
+    """What the page calls its ask, or "" where it does not name it."""
+    ask = data.get("ask") if isinstance(data, dict) else None
+    return ask if isinstance(ask, str) else ""
 
 
 def _nothing() -> None:

@@ -12,7 +12,7 @@ from gradio.events import api
 
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.fair import SCRIPTS, Readers, Shares
+from surelock.ui.fair import SCRIPTS, Asks, Readers, Shares
 from surelock.ui.form import Form, examples_for, read_value
 from surelock.ui.gradio_patches import explain, poll_calmly, take_any_number
 from surelock.ui.limits import Limits
@@ -58,8 +58,9 @@ def build(
         with gr.Sidebar(width=340, label="Settings"):
             form = Form(models, most)
         head = gr.HTML(title(models, models.labels[0]), apply_default_css=False, elem_id="sl-title")
-        stage = make_stage(models, sessions, most)
-        _connect(page, form, head, stage, models, sessions, readers, most)
+        asks = Asks(page)
+        stage = make_stage(models, sessions, asks, most)
+        _connect(page, form, head, stage, models, sessions, readers, asks, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         api(
             make_endpoint(models, decoder, most, readers, limits),
@@ -87,6 +88,7 @@ def _connect(
     models: Models,
     sessions: Sessions,
     readers: Readers,
+    asks: Asks,
     most: int,
 ) -> None:
     def start(request: gr.Request, label: Any, prompt: Any, chat: Any, lanes: Any, *given: Any) -> Iterator[str]:
@@ -102,7 +104,8 @@ def _connect(
         """A new run that continues what the page shows, from one of its steps."""
         asked = event._data if isinstance(event._data, dict) else {}
         label = asked.get("model")
-        yield from opened(request, label, lambda lm, longest: read_branch(lm, str(label), asked, longest))
+        opens = opened(request, label, lambda lm, longest: read_branch(lm, str(label), asked, longest))
+        yield from asks.while_wanted(opens, asked)
 
     def opened(request: gr.Request, label: Any, read: Callable[[Any, int], Job]) -> Iterator[str]:
         from surelock.trace.recorder import Recorder, make_header
@@ -110,7 +113,7 @@ def _connect(
         try:
             lm = models.get(label)
             job = read(lm, min(most, lm.network.config.max_length))
-            header = make_header(lm, job.prompt, job.tokens, job.contestants, name=label)
+            header = make_header(lm, job.prompt, job.tokens, job.contestants, name=label, chat=job.chat)
         except (NotReady, ValueError) as error:
             yield refusal(in_words(str(error)))
             return
@@ -118,10 +121,11 @@ def _connect(
         yield from readers.while_read(run.stream(-1), request.session_hash)
 
     def resume(request: gr.Request, event: gr.EventData) -> Iterator[str]:
-        yield from readers.while_read(_continue(sessions, event._data, None), request.session_hash)
+        goes_on = readers.while_read(_continue(sessions, event._data, None), request.session_hash)
+        yield from asks.while_wanted(goes_on, event._data)
 
     def step(event: gr.EventData) -> Iterator[str]:
-        yield from _continue(sessions, event._data, 1)
+        yield from asks.while_wanted(_continue(sessions, event._data, 1), event._data)
 
     def leave(request: gr.Request) -> None:
         sessions.leave(str(request.session_hash))
@@ -165,15 +169,13 @@ def _connect(
         "show_progress": "full",
         "show_progress_on": form.queue,
     }
-    waiting: list[Any] = [
-        form.run.click(start, form.inputs, trigger_mode="always_last", **slot),
-        stage.play(resume, None, trigger_mode="multiple", **slot),
-        stage.tick(step, None, trigger_mode="multiple", **slot),
-        stage.apply(branch, None, trigger_mode="multiple", **slot),
-    ]
-    # Out of the queue: all that waits, or all but the form's Run, which may just have been pressed again.
-    stage.clear(None, None, None, cancels=waiting, api_visibility="private")
-    stage.release(None, None, None, cancels=waiting[1:], api_visibility="private")
+    run: Any = form.run.click(start, form.inputs, trigger_mode="always_last", **slot)
+    stage.play(resume, None, trigger_mode="multiple", **slot)
+    stage.tick(step, None, trigger_mode="multiple", **slot)
+    stage.apply(branch, None, trigger_mode="multiple", **slot)
+    # What the stage asks for it takes back by name (see `Asks`). Gradio 6.31's own way forgets an event that begins
+    # while the one before is still being cancelled; what is left of a Run then is stopped when it opens.
+    stage.clear(None, None, None, cancels=run, api_visibility="private")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
     form.model.change(lambda label: title(models, label), form.model, head, **quiet)
     filled = [head, stage, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]

@@ -20,13 +20,16 @@ MOST_EVENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A checked request. skip: of contestants whose first steps the page has already, how many it has."""
+    """A checked request. skip: of contestants whose first steps the page has already, how many it has. chat: whether
+    the prompt was put into the model's chat template; None: it has none, or this is not known.
+    """
 
     label: str
     prompt: str | None
     tokens: list[int]
     contestants: tuple[Contestant, ...]
     skip: Mapping[str, int] = field(default_factory=dict)
+    chat: bool | None = None
 
     @property
     def gen_length(self) -> int:
@@ -79,7 +82,8 @@ def read_job(
         raise ValueError("prompt is empty: write a few words for the model to continue.")
     if len(prompt) > MOST_CHARACTERS:
         raise ValueError(_too_long(prompt))
-    job = Job(label, prompt, prompt_tokens(lm, prompt, chat), tuple(contestants))
+    tokens = prompt_tokens(lm, prompt, chat)
+    job = Job(label, prompt, tokens, tuple(contestants), chat=chat if has_chat(lm) else None)
     check_length(job, most)
     return job
 
@@ -105,7 +109,15 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
         skip[contestant.id] = steps
     if isinstance(prompt, str) and len(prompt) > MOST_CHARACTERS:
         raise ValueError(_too_long(prompt))
-    job = Job(label, prompt if isinstance(prompt, str) else None, tokens, tuple(contestants), skip)
+    chat = asked.get("chat")
+    job = Job(
+        label,
+        prompt if isinstance(prompt, str) else None,
+        tokens,
+        tuple(contestants),
+        skip,
+        chat if isinstance(chat, bool) else None,
+    )
     check_length(job, most)
     if any(token >= lm.network.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")

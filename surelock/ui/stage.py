@@ -11,12 +11,15 @@ from surelock.places import ASSETS
 from surelock.trace.replay import replay_shell
 from surelock.ui.attended import most_attended
 from surelock.ui.device import computed
+from surelock.ui.fair import Asks
 from surelock.ui.models import Models
 from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
 
+LONGEST_NAME = 64  # characters, of an ask
 
-def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
+
+def make_stage(models: Models, sessions: Sessions, asks: Asks, most: int) -> gr.HTML:
     """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
     id.
     """
@@ -43,6 +46,12 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
         place = _first(arguments)
         sessions.find(arguments[-1] if isinstance(arguments, list) and arguments else None)
         return sessions.wait(place) if _index(place, 10_000) else None
+
+    async def take_back(arguments: list[Any]) -> None:
+        """What was asked for under a name is not wanted any more."""
+        ask = _first(arguments)
+        if isinstance(ask, str) and 0 < len(ask) <= LONGEST_NAME:
+            asks.take_back(ask)
 
     def top(arguments: list[Any]) -> dict[str, Any] | None:
         if not isinstance(arguments, list) or len(arguments) != 3:
@@ -89,7 +98,7 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, state, wait, top, export, shell, model_state, attended, token],
+        server_functions=[pause, stop, state, wait, take_back, top, export, shell, model_state, attended, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )

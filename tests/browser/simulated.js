@@ -10,7 +10,8 @@ async () => {
   };
   const send = (...messages) => live.receive(JSON.stringify(messages));
   live.trigger = (name) => asked.push([name]);
-  live.server = { stop: call("stop", null), pause: call("pause", true), state: call("state", "paused") };
+  const answers = { stop: null, pause: true, state: "paused", take_back: null };
+  live.server = Object.fromEntries(Object.entries(answers).map(([name, answer]) => [name, call(name, answer)]));
   const begin = (run, steps) => {
     live.cancelled = false; // as pressing Run does
     send(

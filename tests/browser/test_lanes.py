@@ -106,8 +106,8 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
         assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [NAMES[i] for i in others]
         values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
         assert values == [f"{100 * flops[i] / flops[reference]:.0f} %" for i in others]
-        page.wait_for_timeout(4200)  # the summary is spoken now and then
-        assert f"of the computation of {NAMES[reference]}" in page.text_content(".sl-stage > .sl-hidden")
+        spoken = page.locator(".sl-stage > .sl-hidden")  # now and then
+        expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}", timeout=10_000)
     page.locator(".sl-refer").nth(2).click()
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     assert document["header"]["reference"] == document["header"]["contestants"][2]["id"]

@@ -190,7 +190,7 @@ def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: 
 
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:
     """Also on Run, where it was after the click: there it started another run."""
-    visit(page, app.url, gen_length=256, steps=256)
+    visit(page, app.url, gen_length=128, steps=128)
     page.click("#sl-run")
     page.wait_for_function("surelock.stage.root.dataset.state === 'running' && surelock.stage.timeline.step > 2")
     first = page.evaluate("surelock.live.run.id")

@@ -6,7 +6,9 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import visit, wait_for_run
@@ -111,6 +113,40 @@ def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
     first.close()
 
 
+def test_what_is_taken_back_leaves_the_queue_at_once(app: App) -> None:
+    first, second = Visitor(app.url), Visitor(app.url)
+    stream = first.run(Generated_length=256, Steps=256, Block_length=256)
+    opened = next(stream)
+    play = second.event("sl-stage-host", "play")
+
+    def ask(name: str) -> list[Any]:
+        return list(second.follow(play, [], {"run": "none", "after": -1, "ask": name}))
+
+    with ThreadPoolExecutor(2) as pool:
+        rest = pool.submit(lambda: list(stream))
+        waits = pool.submit(ask, "mine")
+        with pytest.raises(TimeoutError):
+            waits.result(1)
+        second.call("take_back", "mine")
+        assert waits.result(5) == [] and not rest.done()
+        second.call("take_back", "before it comes")
+        first.call("stop", opened["run"])
+        assert rest.result(20)[-1]["end"] == "stopped"
+    assert ask("before it comes") == []
+    assert "no longer kept" in ask("another")[0]["refused"]
+    for name in ([], {}, 5, "", "long" * 100):
+        second.call("take_back", raw=name)
+    assert second.call("state", opened["run"]) == "ended", "the server lives"
+    for visitor in (first, second):
+        visitor.close()
+
+
+def distant(page: Page) -> None:
+    """From now on the server is a third of a second away."""
+    conditions = {"offline": False, "latency": 300, "downloadThroughput": -1, "uploadThroughput": -1}
+    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", conditions)
+
+
 def test_play_waits_for_its_turn_like_run_and_can_be_taken_back(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=160, steps=160)
     page.click("#sl-run")
@@ -123,6 +159,7 @@ def test_play_waits_for_its_turn_like_run_and_can_be_taken_back(page: Page, app:
     holder = threading.Thread(target=lambda: list(stream))
     holder.start()
     count = page.evaluate("surelock.stage.trace.count")
+    distant(page)
     pause, stop = page.locator(".sl-control-pause"), page.locator(".sl-control-stop")
     for asks, takes_back in ((pause, pause), (pause, stop), (page.locator(".sl-control-step"), stop)):
         asks.click()

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { readAddress, sameSettings, writeAddress } from "../../assets/js/address.js";
+import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "../../assets/js/address.js";
 import { embeddedLanes } from "../../assets/js/embed.js";
 import { moments } from "../../assets/js/handout.js";
 import { stepsAfter } from "../../assets/js/poster.js";
@@ -82,6 +82,20 @@ test("an address says what is looked at, and what of it cannot be read", () => {
   assert.deepEqual(readAddress(writeAddress("prompt=a", there, "?embed&step=99")).view, there);
   assert.ok(writeAddress("prompt=a", there, "?embed&step=99").includes("embed="));
   assert.equal(writeAddress("x".repeat(9000), { step: 0 }), "step=1");
+});
+
+test("a run's link asks for its chat template as the form does", () => {
+  const document = small();
+  for (const [chat, asked] of [
+    [undefined, null],
+    [true, null],
+    [false, "false"],
+  ]) {
+    document.header.chat = chat;
+    assert.equal(new URLSearchParams(settingsOf(Trace.parse(document))).get("chat"), asked);
+    const form = { model: "m", prompt: "p", chat, lanes: '{"lanes":[]}' };
+    assert.equal(new URLSearchParams(settingsOfForm(form)).get("chat"), asked);
+  }
 });
 
 test("two queries ask for the same run whatever their order", () => {
