@@ -66,6 +66,18 @@ export function watchView(node, f) {
   ).observe(node);
 }
 
+/** Calls f once: when the node comes into view, when the page is first scrolled, or after so long. */
+export function beforeSeen(node, f, ms) {
+  let asked = false;
+  const once = () => {
+    if (!asked) f();
+    asked = true;
+  };
+  watchView(node, once);
+  addEventListener("scroll", once, { once: true, passive: true });
+  setTimeout(once, ms);
+}
+
 /** How many pixels of the window one of a node's own is: more than 1 in presenter mode. */
 export const zoomOf = (node) => node.getBoundingClientRect().width / node.offsetWidth || 1;
 

@@ -5,7 +5,7 @@ import { Analysis } from "./analysis.js";
 import { chapters, writtenAt } from "./chapters.js";
 import { ColourBy } from "./colourby.js";
 import { Curves, loadPlotly } from "./curves.js";
-import { count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "./dom.js";
+import { beforeSeen, count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "./dom.js";
 import { Epsilon } from "./epsilon.js";
 import { Gauges } from "./gauges.js";
 import { Handout } from "./handout.js";
@@ -29,6 +29,8 @@ import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 import { Trace } from "./trace.js";
 import { WhatIf } from "./whatif.js";
+
+const CURVES_MS = 12_000; // until what draws the curves is fetched though nobody scrolled: the recorded race is over
 
 /** The model and what all contestants share, in a line. */
 function describe({ header: { model, contestants }, steps }) {
@@ -177,7 +179,7 @@ export class Stage {
       () => this.handout.stop(),
     ];
     if (plotly)
-      requestIdleCallback(() => loadPlotly(plotly).then((found) => this.curves.use(found)), { timeout: 1500 });
+      beforeSeen(this.curves.node, () => loadPlotly(plotly).then((found) => this.curves.use(found)), CURVES_MS);
     else this.curves.use(window.Plotly ?? null);
     this.#theme();
   }

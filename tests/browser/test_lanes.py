@@ -106,7 +106,7 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
         assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [NAMES[i] for i in others]
         values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
         assert values == [f"{100 * flops[i] / flops[reference]:.0f} %" for i in others]
-        spoken = page.locator(".sl-stage > .sl-hidden")  # now and then
+        spoken = page.locator(".sl-stage > .sl-hidden").first  # now and then
         expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}", timeout=10_000)
     page.locator(".sl-refer").nth(2).click()
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
