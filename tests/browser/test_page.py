@@ -18,6 +18,7 @@ from tests.browser.actions import drawn_states, run_to_end, seek, shown, shows, 
 from tests.browser.server import App, serve
 
 STATES = {0: "masked", 1: "active", 2: "locked"}
+CURVES_ARE_DRAWN = "surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)"
 
 
 def exported(page: Page, tmp_path: Path, tab: str = "Export", button: str = "Trace (JSON)") -> Path:
@@ -230,9 +231,26 @@ def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
     assert page.evaluate("window.frames_asked") - asked <= 10
 
 
+@pytest.mark.parametrize("scrolls", (True, False))
+def test_what_draws_the_curves_comes_when_somebody_scrolls_or_after_a_while(
+    page: Page, app: App, scrolls: bool
+) -> None:
+    visit(page, app.url)
+    page.wait_for_timeout(1500)
+    assert not page.evaluate("Boolean(window.Plotly)"), "the first seconds have better to do"
+    if scrolls:
+        page.mouse.move(700, 500)
+        page.mouse.wheel(0, 40)
+        page.wait_for_function("window.Plotly", timeout=5000)
+    else:
+        page.wait_for_function("window.Plotly", timeout=20_000)
+        assert page.evaluate("scrollY") == 0
+
+
 def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
     visit(page, app.url)
-    page.wait_for_timeout(3000)  # the curves' script is in by then
+    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.wait_for_function(CURVES_ARE_DRAWN)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     scrubber = page.locator(".sl-scrubber")
@@ -245,7 +263,7 @@ def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
 def test_the_cursor_of_every_curve_stands_at_the_step(page: Page, app: App) -> None:
     visit(page, app.url)
     page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    page.wait_for_function("surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)")
+    page.wait_for_function(CURVES_ARE_DRAWN)
     page.wait_for_timeout(1500)
     for step in (11, 90):
         seek(page, step)

@@ -100,7 +100,7 @@ def test_nobody_reaches_another_visitors_run(app: App) -> None:
 def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
     first = Visitor(app.url)
     stream = first.run(Generated_length=128, Steps=128, Block_length=128)
-    next(stream)
+    opened = next(stream)
     holder = threading.Thread(target=lambda: list(stream))
     holder.start()
     visit(page, app.url)
@@ -108,6 +108,7 @@ def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
     page.wait_for_function(
         "/Waiting for the device: 1 run before yours/.test(document.querySelector('.sl-status').textContent)"
     )
+    first.call("stop", opened["run"])
     wait_for_run(page)
     holder.join(90)
     first.close()
