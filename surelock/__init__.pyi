@@ -9,11 +9,11 @@ from .decoding.events import Event as Event
 from .decoding.locking import LockByAge as LockByAge
 from .decoding.locking import LockRule as LockRule
 from .decoding.locking import UnlockRule as UnlockRule
-from .decoding.loop import NonFiniteLogits as NonFiniteLogits
-from .decoding.loop import Step as Step
 from .decoding.loop import decode as decode
 from .decoding.loop import generate as generate
+from .decoding.run import NonFiniteLogits as NonFiniteLogits
 from .decoding.settings import DecodeSettings as DecodeSettings
+from .decoding.step import Step as Step
 from .decoding.stream import stream as stream
 from .decoding.unmasking import Entropy as Entropy
 from .decoding.unmasking import EntropyBound as EntropyBound

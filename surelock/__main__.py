@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 #: Each command: what it is for, and where the function is that gives its parser its arguments and what to `run`. Only
@@ -18,13 +19,15 @@ COMMANDS = {
     "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
     "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
     "bench": {
-        "decode": ("time the locked sampler beside the unlocked one", "experiments.bench.decode:add_arguments"),
-        "llada": ("time both beside LLaDA's own loop on plain code", "experiments.bench.llada:add_arguments"),
-        "table": ("time the rows of README's table, and write it", "experiments.bench.table:add_arguments"),
+        "decode": ("time the locked sampler beside the unlocked one", "bench:add_arguments"),
+        "steps": ("the same and what explains it; sizes without weights", "research.bench.steps:add_arguments"),
+        "profile": ("a step's time by part", "research.bench.profile:add_arguments"),
+        "llada": ("time both beside LLaDA's own loop on plain code", "research.bench.llada:add_arguments"),
+        "table": ("time the rows of the table of speeds", "research.bench.table:add_arguments"),
     },
-    "experiment": ("one of the experiments, resumable", "experiments.cli:add_arguments"),
-    "train": ("train a small model in the LLaDA layout", "training.cli:add_train_arguments"),
-    "evaluate": ("held-out bound in nats per token, bits per character", "training.cli:add_evaluate_arguments"),
+    "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
+    "train": ("train a small model in the LLaDA layout", "research.training.cli:add_train_arguments"),
+    "evaluate": ("held-out bound in nats a token, bits a character", "research.training.cli:add_evaluate_arguments"),
 }
 
 
@@ -39,6 +42,9 @@ class _Command(argparse.ArgumentParser):
         if self._home is not None:
             module, function = self._home.split(":")
             self._home = None
+            if module.startswith("research.") and find_spec("surelock.research") is None:
+                where = f"run `python -m {self.prog}` in a clone of the repository"
+                self.exit(2, f"surelock: `{self.prog}` is research, which is not installed: {where}\n")
             getattr(import_module(f"surelock.{module}"), function)(self)
         return super().parse_known_args(*args, **kwargs)
 

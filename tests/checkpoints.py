@@ -7,135 +7,127 @@ positions' posteriors. No tokenizer is written: prompts are token ids.
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from oracle import LLADA, QWEN3
 from safetensors.torch import save_file
 from torch import Tensor
 
 Draw = Callable[..., Tensor]
 
 
-def write_llada(
-    path: Path | str,
-    *,
-    layers: int,
-    d_model: int,
-    heads: int,
-    kv_heads: int,
-    d_ff: int,
-    vocab: int,
-    tied: bool,
-    shards: int = 1,
-    qkv_bias: bool = False,
-    dtype: torch.dtype = torch.float32,
-    seed: int,
-    mask_id: int = 1,
-    eos_id: int = 0,
-    max_length: int = 64,
-) -> dict[str, Tensor]:
+@dataclass(kw_only=True)
+class Shape:
+    """Sizes of a checkpoint, and what else its config.json tells."""
+
+    layers: int
+    d_model: int
+    heads: int
+    kv_heads: int
+    d_ff: int
+    vocab: int
+    tied: bool
+    seed: int
+    head_dim: int = 0
+    shards: int = 1
+    qkv_bias: bool = False
+    dtype: torch.dtype = torch.float32
+    mask_id: int = 1
+    eos_id: int = 0
+    max_length: int = 64
+
+    def __post_init__(self) -> None:
+        self.head_dim = self.head_dim or self.d_model // self.heads
+
+    def config(self, names: dict[str, str]) -> dict[str, Any]:
+        """The sizes under a layout's own names."""
+        told = {
+            "width": self.d_model, "layers": self.layers, "heads": self.heads, "kv_heads": self.kv_heads,
+            "ff": self.d_ff, "length": self.max_length, "tied": self.tied,
+        }  # fmt: skip
+        special = {"mask_token_id": self.mask_id, "eos_token_id": self.eos_id, "pad_token_id": self.eos_id}
+        dtype = {"torch_dtype": str(self.dtype).removeprefix("torch.")}
+        return {names[name]: value for name, value in told.items()} | {"vocab_size": self.vocab} | special | dtype
+
+
+def write_llada(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
     """Write a LLaDA-layout checkpoint into the directory `path`; returns its tensors by name."""
-    draw, head_size = weights(seed, dtype), d_model // heads
-    root = "model.transformer."
-    tensors = outer_tensors(draw, root + "wte", root + "ln_f", None if tied else root + "ff_out", vocab, d_model)
-    for layer in range(layers):
-        block = f"{root}blocks.{layer}."
-        for name in ("attn_norm", "ff_norm"):
-            tensors[f"{block}{name}.weight"] = draw(d_model, mean=1.0, std=0.2)
-        for name, rows in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-            tensors[f"{block}{name}.weight"] = draw(rows * head_size, d_model)
-            if qkv_bias:
-                tensors[f"{block}{name}.bias"] = draw(rows * head_size, std=0.3)
-        tensors[f"{block}attn_out.weight"] = draw(d_model, d_model)
-        tensors[f"{block}ff_proj.weight"] = draw(d_ff, d_model)
-        tensors[f"{block}up_proj.weight"] = draw(d_ff, d_model)
-        tensors[f"{block}ff_out.weight"] = draw(d_model, d_ff)
-    config = {
-        "architectures": ["LLaDAModelLM"],
-        "model_type": "llada",
-        "d_model": d_model,
-        "n_layers": layers,
-        "n_heads": heads,
-        "n_kv_heads": kv_heads,
-        "mlp_hidden_size": d_ff,
-        "vocab_size": vocab,
-        "embedding_size": vocab,
-        "max_sequence_length": max_length,
-        "rope": True,
-        "rope_theta": 10000.0,
-        "rms_norm_eps": 1e-5,
-        "layer_norm_type": "rms",
-        "activation_type": "silu",
-        "block_type": "llama",
-        "include_bias": False,
-        "include_qkv_bias": qkv_bias,
-        "weight_tying": tied,
-        "mask_token_id": mask_id,
-        "eos_token_id": eos_id,
-        "pad_token_id": eos_id,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-    }
-    write_files(Path(path), config, tensors, shards)
+    shape = Shape(**sizes)
+    tensors = draw_tensors(LLADA, shape, norms=False)
+    names = {
+        "width": "d_model", "layers": "n_layers", "heads": "n_heads", "kv_heads": "n_kv_heads",
+        "ff": "mlp_hidden_size", "length": "max_sequence_length", "tied": "weight_tying",
+    }  # fmt: skip
+    config = shape.config(names) | {
+        "architectures": ["LLaDAModelLM"], "model_type": "llada", "embedding_size": shape.vocab, "rope": True,
+        "rope_theta": 10000.0, "rms_norm_eps": 1e-5, "layer_norm_type": "rms", "activation_type": "silu",
+        "block_type": "llama", "include_bias": False, "include_qkv_bias": shape.qkv_bias,
+    }  # fmt: skip
+    write_files(Path(path), config, tensors, shape.shards)
     return tensors
 
 
-def write_qwen3(
-    path: Path | str,
-    *,
-    layers: int,
-    d_model: int,
-    heads: int,
-    kv_heads: int,
-    head_dim: int,
-    d_ff: int,
-    vocab: int,
-    tied: bool,
-    shards: int = 1,
-    dtype: torch.dtype = torch.float32,
-    seed: int,
-    mask_id: int = 1,
-    eos_id: int = 0,
-    max_length: int = 64,
-) -> dict[str, Tensor]:
+_HF = {
+    "width": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads", "ff": "intermediate_size", "length": "max_position_embeddings",
+    "tied": "tie_word_embeddings",
+}  # fmt: skip
+_QWEN = {"rope_theta": 1000000.0, "rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False}
+
+
+def write_qwen3(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
     """Write a Qwen3-layout checkpoint (Hugging Face keys and names) into `path`; returns its tensors by name."""
-    draw = weights(seed, dtype)
-    tensors = outer_tensors(draw, "model.embed_tokens", "model.norm", None if tied else "lm_head", vocab, d_model)
-    for layer in range(layers):
-        block = f"model.layers.{layer}."
-        for name in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"{block}{name}.weight"] = draw(d_model, mean=1.0, std=0.2)
-        for name, rows in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-            tensors[f"{block}self_attn.{name}.weight"] = draw(rows * head_dim, d_model)
-        for name in ("q_norm", "k_norm"):
-            tensors[f"{block}self_attn.{name}.weight"] = draw(head_dim, mean=1.0, std=0.2)
-        tensors[f"{block}self_attn.o_proj.weight"] = draw(d_model, heads * head_dim)
-        tensors[f"{block}mlp.gate_proj.weight"] = draw(d_ff, d_model)
-        tensors[f"{block}mlp.up_proj.weight"] = draw(d_ff, d_model)
-        tensors[f"{block}mlp.down_proj.weight"] = draw(d_model, d_ff)
-    config = {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
-        "hidden_size": d_model,
-        "num_hidden_layers": layers,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_dim,
-        "intermediate_size": d_ff,
-        "vocab_size": vocab,
-        "max_position_embeddings": max_length,
-        "rope_theta": 1000000.0,
-        "rms_norm_eps": 1e-6,
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "tie_word_embeddings": tied,
-        "mask_token_id": mask_id,
-        "eos_token_id": eos_id,
-        "pad_token_id": eos_id,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-    }
-    write_files(Path(path), config, tensors, shards)
+    shape = Shape(**sizes)
+    tensors = draw_tensors(QWEN3, shape, norms=True)
+    own = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": shape.head_dim}
+    write_files(Path(path), shape.config(_HF) | _QWEN | own, tensors, shape.shards)
     return tensors
+
+
+def write_dream(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
+    """Write a Dream-layout checkpoint into `path`: Qwen3's names, biases instead of norms; returns its tensors."""
+    shape = Shape(**sizes)
+    drawn = draw_tensors(QWEN3, shape, norms=True)  # as Qwen3's, so that the two differ in nothing else
+    tensors = {name: tensor for name, tensor in drawn.items() if "q_norm" not in name and "k_norm" not in name}
+    draw = weights(shape.seed + 1, torch.float32)
+    for layer in range(shape.layers):
+        for part, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            tensors[f"{QWEN3['layer'].format(layer)}{QWEN3[part]}.bias"] = draw(heads * shape.head_dim)
+    own = {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None}
+    write_files(Path(path), shape.config(_HF) | _QWEN | own, tensors, shape.shards)
+    return tensors
+
+
+def draw_tensors(names: dict[str, str], shape: Shape, norms: bool) -> dict[str, Tensor]:
+    """Random tensors under a layout's names; what makes the logits is scaled to a standard deviation of about 2.
+
+    norms: of queries and keys, too.
+    """
+    draw, d = weights(shape.seed, shape.dtype), shape.d_model
+    logits = 2 / math.sqrt(d)
+    tensors = {names["embed"]: draw(shape.vocab, d, std=logits if shape.tied else 1.0)}
+    tensors[names["norm"]] = draw(d, mean=1.0, std=0.2)
+    if not shape.tied:
+        tensors[names["head"]] = draw(shape.vocab, d, std=logits)
+    made = {f"{name}.weight": tensor for name, tensor in tensors.items()}
+    for layer in range(shape.layers):
+        own = {part: names["layer"].format(layer) + name for part, name in names.items()}
+        for part in ("attn_norm", "ff_norm"):
+            made[f"{own[part]}.weight"] = draw(d, mean=1.0, std=0.2)
+        for part, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            made[f"{own[part]}.weight"] = draw(heads * shape.head_dim, d)
+            if shape.qkv_bias:
+                made[f"{own[part]}.bias"] = draw(heads * shape.head_dim, std=0.3)
+        for part in ("q_norm", "k_norm") if norms else ():
+            made[f"{own[part]}.weight"] = draw(shape.head_dim, mean=1.0, std=0.2)
+        made[f"{own['out']}.weight"] = draw(d, shape.heads * shape.head_dim)
+        made[f"{own['gate']}.weight"] = draw(shape.d_ff, d)
+        made[f"{own['up']}.weight"] = draw(shape.d_ff, d)
+        made[f"{own['down']}.weight"] = draw(d, shape.d_ff)
+    return made
 
 
 def weights(seed: int, dtype: torch.dtype) -> Draw:
@@ -147,46 +139,6 @@ def weights(seed: int, dtype: torch.dtype) -> Draw:
         return (mean + scale * torch.randn(*shape, generator=generator, dtype=torch.float64)).to(dtype)
 
     return draw
-
-
-def outer_tensors(draw: Draw, embed: str, norm: str, head: str | None, vocab: int, d: int) -> dict[str, Tensor]:
-    """Embedding, last norm and (untied) head; what makes the logits is scaled to a standard deviation of about 2."""
-    tensors = {f"{embed}.weight": draw(vocab, d, std=1.0 if head else 2 / math.sqrt(d))}
-    tensors[f"{norm}.weight"] = draw(d, mean=1.0, std=0.2)
-    if head:
-        tensors[f"{head}.weight"] = draw(vocab, d, std=2 / math.sqrt(d))
-    return tensors
-
-
-def write_dream(
-    path: Path | str,
-    *,
-    layers: int,
-    d_model: int,
-    heads: int,
-    kv_heads: int,
-    d_ff: int,
-    vocab: int,
-    tied: bool,
-    seed: int,
-    shards: int = 1,
-) -> dict[str, Tensor]:
-    """Write a Dream-layout checkpoint into `path`: Qwen3's names, biases instead of norms; returns its tensors."""
-    shape = {"layers": layers, "d_model": d_model, "heads": heads, "kv_heads": kv_heads, "d_ff": d_ff, "vocab": vocab}
-    head_dim = d_model // heads
-    tensors = write_qwen3(path, **shape, head_dim=head_dim, tied=tied, seed=seed)
-    draw = weights(seed + 1, torch.float32)
-    for layer in range(layers):
-        attention = f"model.layers.{layer}.self_attn."
-        del tensors[f"{attention}q_norm.weight"], tensors[f"{attention}k_norm.weight"]
-        for name, rows in (("q_proj", heads), ("k_proj", kv_heads), ("v_proj", kv_heads)):
-            tensors[f"{attention}{name}.bias"] = draw(rows * head_dim)
-    config = json.loads((Path(path) / "config.json").read_text())
-    config |= {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None}
-    del config["head_dim"]
-    (Path(path) / "model.safetensors").unlink()
-    write_files(Path(path), config, tensors, shards)
-    return tensors
 
 
 def write_files(path: Path, config: dict[str, Any], tensors: dict[str, Tensor], shards: int) -> None:

@@ -3,7 +3,9 @@
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub reads it
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,24 @@ import torch
 from checkpoints import write_llada
 
 import surelock
+from tests.browser.server import App, serve, wait_for_model
 
 TINY = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 41, "tied": False, "seed": 7}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="also the tests that are marked as long")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "long: releases, containers, damage by the hundred; only with --all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--all"):
+        long = [item for item in items if item.get_closest_marker("long")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -40,3 +58,27 @@ def lm(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageModel:
 def stories() -> surelock.LanguageModel:
     """The embedded checkpoint."""
     return surelock.load("stories", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def stories_in_torch() -> surelock.LanguageModel:
+    """The embedded checkpoint under the engine that what is recorded was computed by."""
+    return surelock.load("stories", device="cpu", engine="torch")
+
+
+@pytest.fixture(scope="session")
+def small_judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a judge of random weights."""
+    from judges import write_judge  # transformers' models take a while to import
+
+    path = tmp_path_factory.mktemp("judges") / "random-1.5B"
+    write_judge(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """The page as it is served, for all that only ask it."""
+    with serve(log=tmp_path_factory.mktemp("log") / "server.log") as served:
+        wait_for_model(served)
+        yield served

@@ -18,16 +18,15 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub reads it
 
 import torch
 
-from surelock.decoding.setting import to_plain
-from surelock.decoding.settings import DecodeSettings
-from surelock.experiments import flops
-from surelock.experiments.cli import table_of
-from surelock.experiments.runner import finished
+from surelock.decoding.settings import DecodeSettings, to_plain
 from surelock.model.families import CheckpointError
 from surelock.model.loading import STORIES, load
-from surelock.trace.contestants import Contestant
+from surelock.research.cli import table_of
+from surelock.research.paper import FLOPS
+from surelock.research.runner import finished
 from surelock.trace.format import TraceError
 from surelock.trace.frames import read_trace
+from surelock.trace.lanes import Lane
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))  # where it is run as a command
@@ -35,7 +34,7 @@ from checkpoints import write_llada  # noqa: E402
 from damage_commands import Told, flag_damage, log_damage, warm_up  # noqa: E402
 from spoiling import damaged, spoil, torn  # noqa: E402
 
-TRACES = [ROOT / "tests" / "traces" / "version-1.json", ROOT / "assets" / "runs" / "stories.json"]
+TRACES = [ROOT / "tests" / "traces" / "version-2.json", ROOT / "assets" / "runs" / "stories.json"]
 MOST_SECONDS = 5.0
 
 
@@ -69,7 +68,7 @@ def settings_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
         "unmask": {"kind": "klass"},
     }
     plain = damaged({"id": "a", "name": "A", **decoder, "events": [{"step": 1, "kind": "lock", "position": 2}]}, rng)
-    return lambda: Contestant.from_plain(plain)
+    return lambda: Lane.from_plain(plain)
 
 
 def cell_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
@@ -80,7 +79,7 @@ def cell_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
     whole = json.dumps(damaged(json.loads(lines[at]), rng)).encode()
     lines[at] = torn(lines[at], rng) if rng.random() < 0.3 else whole
     file.write_bytes(b"\n".join(lines) + b"\n")
-    return lambda: table_of(flops, list(finished(folder).values()), folder)
+    return lambda: table_of(FLOPS, list(finished(folder).values()), folder)
 
 
 Damage = Callable[[Path, random.Random], Callable[[], Any]]

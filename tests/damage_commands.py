@@ -23,19 +23,20 @@ from unittest.mock import patch
 import torch
 from spoiling import torn
 
+from surelock import bench
 from surelock.__main__ import main as command_line
 from surelock.decoding import cli as decoding
-from surelock.experiments import cli as experiments
-from surelock.experiments.bench import decode as bench_decode
-from surelock.experiments.bench import llada as bench_llada
-from surelock.experiments.bench import lockstep, subjects
-from surelock.experiments.bench import table as bench_table
 from surelock.model.loading import load
+from surelock.research import cli as experiments
+from surelock.research.bench import llada as bench_llada
+from surelock.research.bench import profile as bench_profile
+from surelock.research.bench import sizes, steps
+from surelock.research.bench import table as bench_table
+from surelock.research.training import cli as training
+from surelock.research.training.options import TrainOptions
+from surelock.research.training.state import LOG, STATE
+from surelock.research.training.trainer import MODEL, Trainer
 from surelock.trace import cli as tracing
-from surelock.training import cli as training
-from surelock.training.options import TrainOptions
-from surelock.training.state import LOG, STATE
-from surelock.training.trainer import MODEL, Trainer
 from surelock.ui import launch
 
 WORDS = (
@@ -55,7 +56,9 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         decoding.add_flops_arguments,
         "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 64 --steps 8",
     ),
-    "bench decode": (bench_decode.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
+    "bench decode": (bench.add_arguments, "--gen-length 4 --repeats 1"),
+    "bench steps": (steps.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
+    "bench profile": (bench_profile.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
     "bench llada": (bench_llada.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
     "bench table": (bench_table.add_arguments, ""),
     "experiment": (experiments.add_arguments, "flops --quick --out out"),
@@ -120,13 +123,13 @@ def _without_work() -> Iterator[None]:
     """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
-        for module in (tracing, experiments, subjects, bench_table, training):
+        for module in (tracing, bench, experiments, sizes, bench_table, training):
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(training.group, "run", lambda work, _, options: work(0, 1, options)))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))
         stack.enter_context(patch.object(experiments, "run_cells"))
         stack.enter_context(patch.object(experiments, "_report", return_value={}))
-        stack.enter_context(patch.object(lockstep, "rooflines", return_value={}))
+        stack.enter_context(patch.object(steps, "rooflines", return_value={}))
         stack.enter_context(patch.object(bench_table, "run_cells"))
         stack.enter_context(patch.object(launch, "build", side_effect=Started))
         stack.callback(torch.set_num_threads, threads)

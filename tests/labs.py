@@ -1,12 +1,14 @@
-"""A lab for models without a tokenizer."""
+"""What the tests of experiments and benchmarks share: a lab without a tokenizer, a clock, a quick run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from surelock.experiments.grid import Cell
-from surelock.experiments.lab import Lab
-from surelock.experiments.prompts import Prompt
+from surelock.__main__ import main
+from surelock.research.lab import Lab
+from surelock.research.prompts import Prompt
+from surelock.research.runner import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,3 +19,17 @@ class IdsLab(Lab):
 
     def prompts(self, cell: Cell) -> list[Prompt]:
         return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]
+
+
+class HandClock:
+    """In the place of the module `time`: moves when a test moves it."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+def quick(name: str, out: Path, *flags: str) -> int:
+    """The status of an experiment in `--quick`."""
+    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])

@@ -1,5 +1,5 @@
 """What the lessons ask of a run, computed from its exported trace in Python, for the tests and for
-`measure_lessons.py`. It shares nothing with assets/js/answers.js but the names of the answers.
+`measure_lessons.py`. It shares nothing with assets/js/lessons/answers.js but the names of the answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Run:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document, self.frames = document, read_trace(document)
-        self.ids = [contestant["id"] for contestant in document["header"]["contestants"]]
+        self.ids = [lane["id"] for lane in document["header"]["lanes"]]
         self.reference = document["header"].get("reference", self.ids[0])
 
     def lane(self, name: str) -> str:
@@ -30,10 +30,10 @@ class Run:
     def of(self, frame: str, name: str) -> Any:
         """A lane's rows of one of the frames."""
         rows = getattr(self.frames, frame)
-        return rows[rows["contestant"] == self.lane(name)]
+        return rows[rows["lane"] == self.lane(name)]
 
     def records(self, name: str) -> list[dict[str, Any]]:
-        return [record for record in self.document["records"] if record["contestant"] == self.lane(name)]
+        return [record for record in self.document["records"] if record["lane"] == self.lane(name)]
 
 
 def written_next(run: Run, lane: str, at: float, count: int) -> list[int]:

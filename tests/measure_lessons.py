@@ -1,6 +1,6 @@
 """How often each lesson's effect shows: `python tests/measure_lessons.py [--seeds 20] [--lesson NAME] [--out FILE]`.
 
-For each lesson it makes the runs that its learners would (the recorded run's contestants with the lesson's settings),
+For each lesson it makes the runs that its learners would (the recorded run's lanes with the lesson's settings),
 each with another seed and another opening, and asks whether the claim holds. It prints a line per lesson and writes the
 answers as JSON. With the embedded model on two busy cores 20 seeds of all six take half an hour.
 """
@@ -20,21 +20,21 @@ from lesson_answers import Run, answer, shows  # noqa: E402
 
 from surelock.model.language_model import LanguageModel  # noqa: E402
 from surelock.model.loading import load  # noqa: E402
-from surelock.trace.contestants import Contestant  # noqa: E402
+from surelock.trace.lanes import Lane  # noqa: E402
 from surelock.trace.lessons import LESSONS, read_lessons  # noqa: E402
 from surelock.trace.record import record_run  # noqa: E402
 
 MEASURED = LESSONS / "measured.json"
-OPENINGS = (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
+OPENINGS = (ROOT / "surelock" / "research" / "openings.txt").read_text("utf-8").splitlines()
 
 
-def contestants(lesson: dict[str, Any], seed: int) -> list[Contestant]:
+def lanes(lesson: dict[str, Any], seed: int) -> list[Lane]:
     """Those of the lesson's recorded run, as a learner's own run has them."""
     run = lesson["run"]
     recorded = json.loads((ROOT / "assets" / "runs" / f"{run['recorded']}.json").read_text("utf-8"))
     changed = run.get("settings", {}) | {"seed": seed}
-    plain = [each | {"settings": each["settings"] | changed} for each in recorded["header"]["contestants"]]
-    return [Contestant.from_plain(each) for each in plain]
+    plain = [each | {"settings": each["settings"] | changed} for each in recorded["header"]["lanes"]]
+    return [Lane.from_plain(each) for each in plain]
 
 
 def columns(lesson: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -48,7 +48,7 @@ def measure(lm: LanguageModel, lesson: dict[str, Any], seeds: int) -> dict[str, 
     """The answers, run by run; the seed is the run's number."""
     found: dict[str, list[Any]] = {name: [] for name in columns(lesson)}
     for seed in range(seeds):
-        run = Run(record_run(lm, OPENINGS[seed % len(OPENINGS)], contestants(lesson, seed)))
+        run = Run(record_run(lm, OPENINGS[seed % len(OPENINGS)], lanes(lesson, seed)))
         for name, asked in columns(lesson).items():
             value = answer(run, asked)
             found[name].append(value if isinstance(value, str) else round(value, 4))
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--lesson", help="only this one")
     parser.add_argument("--out", type=Path, default=MEASURED, help="keeps what it has of other lessons")
     options = parser.parse_args(arguments)
-    lm = load("stories", device="cpu")
+    lm = load("stories", device="cpu", engine="torch")
     found = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     for lesson in read_lessons()["lessons"]:
         name, claim = lesson["name"], lesson["claim"]

@@ -51,6 +51,7 @@ class OracleNetwork:
     rope_theta: float
     norm_eps: float
     shifted: bool = False  # Dream: row i - 1 predicts position i
+    shares: list[Tensor] = field(default_factory=list)  # of attention [heads, N, N], by layer, in the last forward
 
     @classmethod
     def from_config(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> "OracleNetwork":
@@ -100,6 +101,7 @@ class OracleNetwork:
         n, group = len(tokens), self.heads // self.kv_heads
         new = torch.tensor([i in fresh for i in range(n)])[None, :, None]
         x = self.weight("embed")[torch.tensor(tokens)]  # Alg. 1, line 7
+        self.shares = []
         for layer in range(self.layers):  # Alg. 1, line 9
             h = self.rms_norm(x, self.weight("attn_norm", layer))
             q, k, v = (  # Alg. 1, line 10
@@ -113,6 +115,7 @@ class OracleNetwork:
             scores = q @ k.repeat_interleave(group, 0).mT / math.sqrt(self.head_size)
             weights = torch.exp(scores - scores.max(-1, keepdim=True).values)
             weights = weights / weights.sum(-1, keepdim=True)
+            self.shares.append(weights)
             attended = (weights @ v.repeat_interleave(group, 0)).transpose(0, 1).reshape(n, -1)
             x = x + self.linear(attended, "out", layer)  # Alg. 1, line 12
             h = self.rms_norm(x, self.weight("ff_norm", layer))
@@ -198,24 +201,6 @@ class Rule:
 
     locking: LockRule | LockByAge | None = None
     choosing: SelectRule | BudgetRule | BlockCache | DelayedCache | Everything = field(default_factory=Everything)
-
-    def kl_from(self) -> float:
-        """It looks at the KL of rows whose token so many passes have seen, the present one counted."""
-        if isinstance(self.choosing, SelectRule):
-            return 0
-        if not isinstance(self.locking, LockRule):
-            return math.inf
-        return 0 if self.locking.smoothing or self.locking.unlock else self.locking.visible_steps
-
-    def gate(self) -> float | None:
-        """It looks at the KL of those candidates alone whose uncertainty is within this percentile; None: of all."""
-        if isinstance(self.choosing, SelectRule) or not isinstance(self.locking, LockRule):
-            return None
-        plain = self.locking.visible_steps and not self.locking.smoothing and not self.locking.unlock
-        return self.locking.percentile if plain else None
-
-
-# --- which masked positions a step commits ----------------------------------------------------------------------------
 
 
 @dataclass
@@ -309,25 +294,11 @@ class Plan:
     no_repeat_ngram_size: int = 0
     rule: Rule = field(default_factory=Rule)
     policy: Any = field(default_factory=LowConfidence)
-    later_rules: Sequence[Rule] = ()  # those that events will bring: they may need the KL of the steps before them
-    observe: bool = False
-
-    def kl_from(self) -> float:
-        by_rule = min(rule.kl_from() for rule in (self.rule, *self.later_rules))
-        return 0 if isinstance(self.policy, Klass) or self.observe else by_rule
-
-    def gate(self) -> float | None:
-        """Of the only rule that looks at the KL, where nobody else does."""
-        looking = [rule for rule in (self.rule, *self.later_rules) if rule.kl_from() < math.inf]
-        alone = len(looking) == 1 and not isinstance(self.policy, Klass) and not self.observe
-        return looking[0].gate() if alone else None
 
 
 @dataclass
 class OracleStep:
-    """One step: arrays over the N positions, state after the step; kl and confidence NaN where not computed, kl also
-    where nobody looks at it.
-    """
+    """One step: arrays over the N positions, state after the step; kl and confidence NaN where not computed."""
 
     index: int
     tokens: np.ndarray
@@ -779,13 +750,7 @@ class Run:
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
 
-        network, passes, kl_from = self.network, 2 if self.plan.cfg_scale > 0 else 1, self.plan.kl_from()
-        told = {i for i in computed if self.visible[i] >= kl_from}
-        if self.plan.gate() is not None and told:
-            theta = order_statistic([1 - confidence[i] for i in told], self.plan.gate())
-            for i in told:
-                self.compare("theta", 1 - confidence[i], theta)
-            told = {i for i in told if 1 - confidence[i] <= theta}
+        network, passes = self.network, 2 if self.plan.cfg_scale > 0 else 1
         flops = len(computed) * row_flops(network, self.n) + len(probed) * row_flops(network, self.n, probed=True)
         step = OracleStep(
             index=t,
@@ -799,7 +764,7 @@ class Run:
             newly_unlocked=flags(freed),
             computed=flags(computed),
             probed=flags(probed),
-            kl=np.array([kl[i] if i in told else math.nan for i in range(self.n)]),
+            kl=np.array([kl[i] if i in computed else math.nan for i in range(self.n)]),
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
             baseline_flops=0.0 if self.finished else passes * self.n * row_flops(network, self.n),

@@ -1,4 +1,7 @@
-"""`python tests/run.py [PYTEST FLAGS]`: install what the tests need into this Python environment, then run them all."""
+"""`python tests/run.py [PYTEST FLAGS]`: install what the tests need into this Python environment, then run them.
+
+With --all also those that take long.
+"""
 
 from __future__ import annotations
 

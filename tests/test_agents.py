@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from surelock.ui import launch
 from surelock.ui.gate import Gate
 from surelock.ui.parameters import DEFAULTS, parameters
 from tests.browser.server import App, serve, wait_for_model
+from tests.loops import finished
 
 TOOLS = "gradio_api/mcp/"
 
@@ -53,8 +53,7 @@ def asked(app: App) -> tuple[list[Tool], list[CallToolResult]]:
             calls = [{**prompt, "compute": "age", "age": 2}, {**prompt, "steps": 9}]
             return tools, [await session.call_tool(tools[0].name, call) for call in calls]
 
-    with ThreadPoolExecutor(1) as thread:  # in this one the browser of other tests may have its loop
-        return thread.submit(asyncio.run, ask()).result()
+    return finished(ask())
 
 
 def text_of(answer: CallToolResult) -> str:
@@ -70,6 +69,24 @@ def test_an_agent_decodes(asked: Any, stories: surelock.LanguageModel) -> None:
     assert not answer.isError and last["done"] and last["steps"] == 8
     assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule)
     assert refusal.isError and text_of(refusal) == "steps (9) must be at most gen_length (8)"
+
+
+def test_nothing_is_computed_for_agents_that_have_left(app: App) -> None:
+    """Six that leave after a second (a minute's work and more), then one that stays."""
+
+    def ask(seconds: float, **wanted: Any) -> str:
+        call = {"name": "decode", "arguments": {"prompt": "The dog ran", **wanted}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        takes = {"accept": "application/json, text/event-stream"}
+        try:
+            return httpx.post(f"{app.url}/{TOOLS}", json=body, headers=takes, timeout=seconds).text
+        except httpx.TimeoutException:
+            return "left"
+
+    with ThreadPoolExecutor(6) as crowd:
+        left = list(crowd.map(lambda _: ask(1, gen_length=480, compute="everything"), range(6)))
+    assert left == ["left"] * 6
+    assert "done" in ask(20, gen_length=8)
 
 
 def test_there_is_one_tool_and_it_says_what_each_parameter_is(asked: Any) -> None:
@@ -93,7 +110,7 @@ def test_the_schema_is_the_librarys_settings(app: App) -> None:
         bare, *rest = schema.get("anyOf", [schema])
         nullable = setting.none and not zero and setting.kind != "group"
         own = name in DEFAULTS  # what the endpoint has by default is not the library's
-        assert rest == ([{"type": "null"}] if nullable or (own and DEFAULTS[name] is None) else [])
+        assert rest == ([{"type": "null"}] if nullable else [])
         assert bare["type"] == kinds[setting.kind]
         if setting.kind in ("whole", "number"):
             low = bare.get("exclusiveMinimum" if setting.above else "minimum", -math.inf)

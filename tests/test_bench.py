@@ -1,4 +1,4 @@
-"""What benchmarks are made of: spreads and refusals by hand, a step's parts, LLaDA's loop, the table of speeds."""
+"""What benchmarks are made of: spreads and refusals by hand, a step's parts, LLaDA's loop, the table of table."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkpoints import write_llada, write_qwen3
+from labs import HandClock
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule
 from surelock.__main__ import main
+from surelock.bench import quartiles, refusal, told
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
-from surelock.experiments.bench import llada, parts, speeds, step_profile, table
-from surelock.experiments.bench.llada_loop import llada_generate, transfers, with_noise
-from surelock.experiments.bench.parts import NAMES, Parts
-from surelock.experiments.bench.plain_llada import PlainLlada
-from surelock.experiments.bench.step_profile import SomeRows, profile
-from surelock.experiments.bench.subjects import with_room
-from surelock.experiments.spread import joined, quartiles, refusal, told
+from surelock.engines.cache import KVCache
 from surelock.model import network as transformer
-from surelock.model.cache import KVCache
+from surelock.research import tables
+from surelock.research.bench import llada, table
+from surelock.research.bench import profile as profiling
+from surelock.research.bench.llada import PlainLlada, llada_generate, transfers, with_noise
+from surelock.research.bench.profile import NAMES, Parts, SomeRows, profile
+from surelock.research.bench.sizes import with_room
 
 CPU = torch.device("cpu")
 
@@ -71,25 +73,16 @@ def test_figures_come_with_the_quartiles_of_the_single_repeats() -> None:
     }
     few = told(measure, 2, ratios=("a_over_b",))
     assert (few["a"], few["a_over_b"], few["spread"], set(few["refused"])) == (10.0, None, {}, {"a_over_b"})
-    both = joined({"x": 1, "spread": {"x": [0, 2]}, "refused": {}}, {"y": None, "refused": {"y": "why"}})
-    assert both == {"x": 1, "y": None, "spread": {"x": [0, 2]}, "refused": {"y": "why"}}
 
 
 # --- a step's parts ---------------------------------------------------------------------------------------------------
-
-
-class HandClock:
-    now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 def test_a_parts_time_is_its_own_and_all_parts_are_the_step(
     lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = HandClock()
-    monkeypatch.setattr(parts, "time", clock)
+    monkeypatch.setattr(profiling, "time", clock)
     clocked = Parts(lm.network, SomeRows)
 
     def takes(seconds: float) -> None:
@@ -129,7 +122,7 @@ def test_every_part_of_a_real_step_is_seen_and_nothing_stays_wrapped(lm: sureloc
         took, seconds = clocked.step(lambda: seen.append(next(run).tokens))
         assert list(seconds) == list(NAMES) and min(seconds.values()) > 0
         assert sum(seconds.values()) == pytest.approx(took)
-    assert torch.equal(torch.cat(seen), torch.cat(plain))
+    assert np.array_equal(np.concatenate(seen), np.concatenate(plain))
     assert [dict(vars(owner)) for owner in owners] == before
     with pytest.raises(ZeroDivisionError):
         clocked.step(lambda: 1 / 0)
@@ -153,7 +146,7 @@ def test_the_profile_adds_up_to_the_steps_time(
     stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Timed for real: each the best of six at most, since what else runs may hit either half of the steps."""
-    monkeypatch.setattr(step_profile, "ROWS", (8, 1000))
+    monkeypatch.setattr(profiling, "ROWS", (8, 1000))
     decoder = Decoder(settings=DecodeSettings(gen_length=26), compute=LockRule())
     off: dict[str, float] = {}
     for _ in range(6):
@@ -167,7 +160,7 @@ def test_the_profile_adds_up_to_the_steps_time(
     assert list(off) == ["8", "30", "unlocked"], "there are no 1000 rows"
     assert max(off.values()) < 0.06
     assert set(made["spread"]) == {*(f"step_ms {name}" for name in off), "of_unlocked 8", "of_unlocked 30"}
-    lines = step_profile.shown(made).splitlines()
+    lines = profiling.shown(made).splitlines()
     assert lines[0] == "| ms | 8 | 30 | unlocked |" and [line.split(" | ")[0][2:] for line in lines[2:]] == [
         "step",
         *NAMES,
@@ -176,11 +169,14 @@ def test_the_profile_adds_up_to_the_steps_time(
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--batch", "2"], "--profile is of one sequence"), (["--steps", "3"], "--profile needs at least 4 steps, not 3")],
+    [
+        (["--batch", "2"], "bench profile is of one sequence"),
+        (["--steps", "3"], "a profile needs at least 4 steps, not 3"),
+    ],
 )
 def test_what_cannot_be_profiled_is_told(capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
     tiny = ["--shape", "tiny", "--random-weights", "--gen-length", "8", "--device", "cpu"]
-    assert main(["bench", "decode", "--profile", *tiny, *flags]) == 2
+    assert main(["bench", "profile", *tiny, *flags]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -191,7 +187,7 @@ def random_model(path: Path, **changed: Any) -> surelock.LanguageModel:
     """float32 and random; its mask is never the likeliest token, which LLaDA's loop would commit."""
     shape = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 61, "tied": False, "seed": 3}
     write_llada(path, **{**shape, **changed})
-    lm = surelock.load(path, device="cpu", dtype=torch.float32)
+    lm = surelock.load(path, device="cpu", engine="torch")
     with torch.inference_mode():
         lm.network.head_weight[lm.mask_id] = 0
     return lm
@@ -202,8 +198,8 @@ PROMPTS = [[5, 6, 7, 8, 9], [10, 4, 3, 2, 11]]
 
 @pytest.mark.parametrize(
     "asked",
-    [{}, {"steps": 8}, {"block_length": 12}, {"block_length": 8, "steps": 15}],
-    ids=["one a step", "several a step", "blocks", "uneven shares"],
+    [{}, {"steps": 8}, {"steps": 1}, {"block_length": 12}, {"block_length": 1}, {"block_length": 8, "steps": 15}],
+    ids=["one a step", "several a step", "all at once", "blocks", "blocks of one", "uneven shares"],
 )
 @pytest.mark.parametrize(
     "changed", [{}, {"kv_heads": 4, "tied": True, "qkv_bias": True, "seed": 4}], ids=["gqa", "tied"]
@@ -227,7 +223,7 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
         torch.testing.assert_close(plain(tokens), lm.network(tokens), rtol=1e-4, atol=1e-4)
         half = PlainLlada(lm.network.to(torch.bfloat16))
         assert half(tokens).dtype == torch.bfloat16
-    packed = lm.network.layers[1].qkv
+    packed = lm.network.blocks[1].qkv.weight
     assert half.blocks[1].k_proj.weight.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
@@ -288,83 +284,50 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
 
 # --- the table of speeds ----------------------------------------------------------------------------------------------
 
-PAGE = f"# Speeds\n\n{speeds.BEGIN}\n\nnone yet\n\n{speeds.END}\n\nThe end.\n"
 
-
-def test_rows_are_measured_once_and_written_between_the_marks(
+def test_rows_are_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = []
-
-    def measure(lm: surelock.LanguageModel, cell: dict[str, Any]) -> dict[str, Any]:
-        asked.append(cell["gen_length"])
-        return {**MEASURED, "locked_step_ms": 10.0 * len(asked)}
-
-    monkeypatch.setattr(table, "measure", measure)
-    page = tmp_path / "page.md"
-    page.write_text(PAGE)
-    flags = ["bench", "table", "--device", "cpu", "--out", str(tmp_path / "rows"), "--write", str(page)]
+    monkeypatch.setattr(table, "measure", lambda lm, cell: asked.append(cell["gen_length"]) or {})
+    flags = ["bench", "table", "--device", "cpu", "--out", str(tmp_path / "rows")]
     assert main([*flags, "--row", "512x1"]) == 0
     assert main([*flags, "--row", "128x1", "--row", "512x1"]) == 0
     assert asked == [512, 128]
-    before, inside, behind = speeds.split(page.read_text())
-    assert (before, behind) == ("# Speeds\n\n", "\n\nThe end.\n")
-    assert [line.split(" | ")[0] for line in inside.splitlines()[4:]] == ["| 128, 1", "| 512, 1"]
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 2
-    assert main(flags[:-2]) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
-    assert "| 2048 in 256 steps, 1 |" in capsys.readouterr().out, "without --write it is printed"
+    assert main(flags) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
 
 
-MEASURED = {
-    "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,
-    "locked_tps": 49.96, "speedup": 1.998, "efficiency": 0.9, "flops_ratio": 0.456, "spread": {"speedup": [1.95, 2.05]},
-}  # fmt: skip
+def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = {
+        "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,
+        "locked_tps": 49.96, "speedup": 1.998, "efficiency": 0.9, "flops_ratio": 0.456,
+        "spread": {"speedup": [1.95, 2.05]},
+    }  # fmt: skip
+    setup = {
+        "model": "stories", "weights": "abc", "dtype": "float32", "device": "cpu", "processor": "A Chip (AVX2)",
+        "cores": 2, "threads": 1, "torch": "2.13.0",
+    }  # fmt: skip
 
+    def row(setup: dict[str, Any], gen_length: int, batch: int, steps: int | None, **changed: Any) -> dict[str, Any]:
+        cell = {"gen_length": gen_length, "batch": batch, "steps": steps}
+        return {"setup": setup, "cell": cell, "result": measured | changed}
 
-def row(setup: dict[str, Any], gen_length: int, batch: int, **changed: Any) -> dict[str, Any]:
-    cell = {"gen_length": gen_length, "batch": batch, "steps": changed.pop("steps", None)}
-    return {"setup": setup, "cell": cell, "result": MEASURED | changed}
-
-
-SETUP = {
-    "model": "stories", "weights": "abc", "dtype": "float32", "device": "cpu", "processor": "A Chip (AVX2)", "cores": 2,
-    "threads": 1, "torch": "2.13.0",
-}  # fmt: skip
-
-
-def test_the_table_by_hand() -> None:
     records = [
-        row(SETUP, 256, 4, speedup=None, efficiency=None, load=None, measured="2026-11-23"),
-        row(SETUP, 256, 1),
-        row(SETUP | {"device": "A GPU", "threads": 2}, 64, 1, steps=32, spread={}),
+        row(setup, 256, 4, None, speedup=None, efficiency=None, load=None, measured="2026-11-23"),
+        row(setup, 256, 1, None),
+        row(setup | {"device": "A GPU", "threads": 2}, 64, 1, 32, spread={}),
     ]
-    assert speeds.render(records).splitlines() == [
+    monkeypatch.setattr(tables, "cells", lambda _: records)
+    assert [line for line in tables.speeds().splitlines() if line and not line.startswith(("| gen", "| ---"))] == [
         "`stories` (weights abc, float32) on 2 cores of A Chip (AVX2), 1 thread, torch 2.13.0, 22 November 2026 to "
         "23 November 2026:",
-        "",
-        "| gen_length, batch | step, unlocked and locked | tokens/s | speed-up | FLOPs | efficiency | load |",
-        "|---|---|---|---|---|---|---|",
         "| 256, 1 | 40 and 20 ms | 25 and 50 | 2.00x (1.95 to 2.05) | 0.46x | 0.90 | 0.2 |",
         "| 256, 4 | 40 and 20 ms | 25 and 50 | refused (1.95 to 2.05) | 0.46x |  |  |",
-        "",
         "`stories` (weights abc, float32) on 2 cores of A GPU, A Chip (AVX2), 2 threads, torch 2.13.0, 22 November "
         "2026:",
-        "",
-        "| gen_length, batch | step, unlocked and locked | tokens/s | speed-up | FLOPs | efficiency | load |",
-        "|---|---|---|---|---|---|---|",
         "| 64 in 32 steps, 1 | 40 and 20 ms | 25 and 50 | 2.00x | 0.46x | 0.90 | 0.2 |",
     ]
-
-
-@pytest.mark.parametrize("text", ["none", speeds.BEGIN, speeds.END + speeds.BEGIN, PAGE + PAGE, PAGE + speeds.END])
-def test_a_file_without_a_place_for_the_table_is_refused_before_the_work(
-    tmp_path: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(text)
-    monkeypatch.setattr(table, "load", None)
-    assert main(["bench", "table", "--write", str(page)]) == 2
-    assert f"--write {page}: it must hold the mark" in capsys.readouterr().err
 
 
 def test_a_row_is_a_benchmark_of_that_size_with_room_for_it(
@@ -380,18 +343,18 @@ def test_a_row_is_a_benchmark_of_that_size_with_room_for_it(
             return {"repeats": repeats}
 
     monkeypatch.setattr(table, "DecodeBench", Bench)
-    monkeypatch.setattr(table.machine, "load", lambda: 0.5)
+    monkeypatch.setattr(table.bench, "load_of_cores", lambda: 0.5)
     result = table.measure(stories, table.ROWS["2048x1"] | {"batch": 5})
     assert result == {"load": 0.5, "measured": result["measured"], "repeats": 3}
     ((lm, prompts, locked),) = made
     assert len(prompts) == 5 and prompts[0] == prompts[4] != prompts[1]
-    assert lm.network.config.max_length == max(map(len, prompts)) + 2048 and stories.network.config.max_length == 1024
+    assert lm.config.max_length == max(map(len, prompts)) + 2048 and stories.network.config.max_length == 1024
     assert locked == Decoder(settings=DecodeSettings(gen_length=2048, steps=256), compute=LockRule(epsilon=5e-4))
 
 
 def test_a_model_with_room_decodes_what_it_decodes_without(lm: surelock.LanguageModel) -> None:
     longer = with_room(lm, 100)
-    assert with_room(lm, 10) is lm and lm.network.config.max_length == 64
+    assert with_room(lm, 10) is lm and lm.config.max_length == 64
     settings = DecodeSettings(gen_length=8)
     one, other = ([step.tokens.tolist() for step in decode(each, [[5, 6]], settings)] for each in (lm, longer))
     assert one == other

@@ -1,8 +1,9 @@
-"""The decode loop from outside: its errors, what holds of every Step, and LLaDA's reference sampler."""
+"""The decode loop from outside: its errors, and what holds of every Step."""
 
 import copy
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,11 @@ import pytest
 import torch
 from checkpoints import write_llada
 from conftest import TINY
-from torch import Tensor
 
 import surelock
 from surelock import (
     BlockCache,
     BudgetRule,
-    ComputeRule,
     DecodeSettings,
     DelayedCache,
     Entropy,
@@ -35,11 +34,9 @@ from surelock import (
     Step,
     Threshold,
     UnlockRule,
-    UnmaskPolicy,
 )
-from surelock.decoding.state import Slots, State
-from surelock.experiments.lock_schedule import RecordedLocks
-from surelock.model.packed import PackedForward
+from surelock.engines.torch import TorchEngine
+from surelock.research.bench.sizes import RecordedLocks
 
 MASK, EOS = 1, 0
 PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
@@ -84,12 +81,14 @@ def with_weights(lm: LanguageModel, name: str, index: Any, value: float) -> Lang
     """The model with some values of one parameter replaced."""
     network = copy.deepcopy(lm.network)
     network.get_parameter(name)[index] = value
-    return replace(lm, network=network)
+    return replace(lm, engine=TorchEngine(network))
 
 
 def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
     pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(Step) if f.name not in but]
-    return all(torch.equal(x.nan_to_num(-1), y.nan_to_num(-1)) if isinstance(x, Tensor) else x == y for x, y in pairs)
+    return all(
+        np.array_equal(x, y, equal_nan=x.dtype.kind == "f") if isinstance(x, np.ndarray) else x == y for x, y in pairs
+    )
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
@@ -196,66 +195,49 @@ def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choic
 def test_shapes_and_types(lm: LanguageModel, name: str) -> None:
     for index, step in enumerate(run(lm, name, top_k=4)):
         assert step.index == index
-        assert step.tokens.dtype == step.top_ids.dtype == torch.int64
+        assert step.tokens.dtype == step.top_ids.dtype == np.int64
         for mask in ("masked", "locked", "newly_unmasked", "newly_locked", "newly_unlocked", "computed", "probed"):
-            assert getattr(step, mask).dtype == torch.bool
+            assert getattr(step, mask).dtype == bool
             assert getattr(step, mask).shape == (3, WIDTH)
         assert step.tokens.shape == step.kl.shape == step.confidence.shape == (3, WIDTH)
         assert step.top_ids.shape == step.top_probs.shape == (3, WIDTH, 4)
         assert step.flops.shape == step.baseline_flops.shape == (3,)
-        assert step.flops.dtype == step.baseline_flops.dtype == torch.float64
-        assert step.kl.is_floating_point()
-        assert step.confidence.is_floating_point()
+        assert step.flops.dtype == step.baseline_flops.dtype == np.float64
+        assert step.kl.dtype == step.confidence.dtype == step.top_probs.dtype == np.float64
         assert step.seconds > 0
-        assert all(x.device.type == "cpu" for f in fields(Step) if isinstance(x := getattr(step, f.name), Tensor))
-
-
-def looked_at(step: Step, candidates: Tensor, rule: ComputeRule, policy: UnmaskPolicy | None) -> Tensor:
-    """Those of the candidates that the confidence gate admits, where nothing but it and epsilon decides."""
-    if not isinstance(rule, LockRule) or rule.percentile is None or rule.kl_from == 0 or (policy and policy.needs_kl):
-        return candidates
-    admitted = torch.zeros_like(candidates)
-    for b, row in enumerate(candidates):
-        if row.any():
-            confidence = step.confidence[b, row].sort(descending=True).values
-            admitted[b] = row & (step.confidence[b] >= confidence[int(rule.percentile * (len(confidence) - 1) / 100)])
-    return admitted
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if name != "events"])
 def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
-    steps, (_, choices) = run(lm, name), RUNS[name]
-    rule, policy = choices.get("compute", Everything()), choices.get("unmask")
-    kl_from = 0 if policy and policy.needs_kl else rule.kl_from if rule.needs_kl else GEN + 1
-    lengths = torch.tensor([len(ids) + GEN for ids in PROMPTS])
-    pad = torch.arange(WIDTH) < (WIDTH - lengths)[:, None]
-    masked = torch.arange(WIDTH).ge(WIDTH - GEN).repeat(3, 1)
-    tokens = torch.full((3, WIDTH), MASK)
+    steps = run(lm, name, observe=True)
+    lengths = np.array([len(ids) + GEN for ids in PROMPTS])
+    pad = np.arange(WIDTH) < (WIDTH - lengths)[:, None]
+    masked = np.tile(np.arange(WIDTH) >= WIDTH - GEN, (3, 1))
+    tokens = np.full((3, WIDTH), MASK)
     for b, ids in enumerate(PROMPTS):
-        tokens[b, WIDTH - GEN - len(ids) : WIDTH - GEN] = torch.tensor(ids)
-    tokens[pad], locked, seen = lm.pad_id, torch.zeros_like(masked), torch.zeros_like(tokens)
+        tokens[b, WIDTH - GEN - len(ids) : WIDTH - GEN] = ids
+    tokens[pad], locked = lm.pad_id, np.zeros_like(masked)
     for step in steps:
         running = masked.any(1)
-        assert torch.equal(step.newly_unmasked, masked & ~step.masked)
-        assert torch.equal(step.tokens[~step.newly_unmasked], tokens[~step.newly_unmasked])
+        assert np.array_equal(step.newly_unmasked, masked & ~step.masked)
+        assert np.array_equal(step.tokens[~step.newly_unmasked], tokens[~step.newly_unmasked])
         assert (step.tokens[step.newly_unmasked] != MASK).all()
-        assert torch.equal(step.tokens == MASK, step.masked)
-        assert torch.equal(step.locked, (locked | step.newly_locked) & ~step.newly_unlocked)
+        assert np.array_equal(step.tokens == MASK, step.masked)
+        assert np.array_equal(step.locked, (locked | step.newly_locked) & ~step.newly_unlocked)
         assert not (step.newly_locked & (locked | step.masked | ~step.computed)).any()
         assert not (step.newly_unlocked & ~step.probed).any()
         assert not (step.probed & ~locked).any()
         assert not (step.computed & locked).any()
         if name in ("baseline", "locked", "unlocking", "threshold", "age"):
-            assert torch.equal(step.computed, ~locked & ~pad & running[:, None])
+            assert np.array_equal(step.computed, ~locked & ~pad & running[:, None])
         for x in (step.masked, step.locked, step.newly_unmasked, step.newly_locked, step.computed, step.probed):
             assert not (x & pad).any()
         assert (step.tokens[pad] == lm.pad_id).all()
-        assert torch.equal(step.confidence.isnan(), ~step.computed)
-        seen += step.computed & ~masked
-        assert torch.equal(step.kl.isnan(), ~looked_at(step, step.computed & (seen >= kl_from), rule, policy))
-        assert (step.kl[~step.kl.isnan()] >= 0).all()
+        assert np.array_equal(np.isnan(step.confidence), ~step.computed)
+        assert np.array_equal(np.isnan(step.kl), ~step.computed)
+        assert (step.kl[step.computed] >= 0).all()
         assert ((step.confidence[step.computed] > 0) & (step.confidence[step.computed] <= 1)).all()
-        assert torch.equal(step.flops > 0, running)
+        assert np.array_equal(step.flops > 0, running)
         assert (step.flops <= step.baseline_flops).all()
         tokens, masked, locked = step.tokens, step.masked, step.locked
     assert not masked.any()
@@ -270,119 +252,100 @@ def test_what_holds_of_every_step(lm: LanguageModel, name: str) -> None:
 def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
     for step in run(lm, name, top_k=5):
         probs = step.top_probs[step.computed]
-        torch.testing.assert_close(probs[:, 0], step.confidence[step.computed], rtol=0, atol=0)
-        assert (probs.diff(dim=-1) <= 0).all()
+        assert np.array_equal(probs[:, 0], step.confidence[step.computed])
+        assert (np.diff(probs) <= 0).all()
         assert (probs.sum(-1) <= 1 + 1e-12).all()
-        assert step.top_probs[~step.computed].isnan().all()
+        assert np.isnan(step.top_probs[~step.computed]).all()
     whole = run(lm, top_k=41)[0]
-    torch.testing.assert_close(whole.top_probs[whole.computed].sum(-1), torch.ones(42 + 5).double())
-    dense = lm.network(torch.tensor([[6, *[MASK] * GEN]]))[0].softmax(-1)
-    torch.testing.assert_close(whole.top_probs[2, -13:], dense.gather(1, whole.top_ids[2, -13:]), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ["baseline", "threshold", "random"])
-def test_observing_changes_nothing_but_kl(lm: LanguageModel, name: str) -> None:
-    changes, choices = RUNS[name]
-    settings, unmask = DecodeSettings(gen_length=GEN, **changes), choices.get("unmask")
-    plain, observed = (
-        list(surelock.decode(lm, PROMPTS, settings, unmask=unmask, observe=observe)) for observe in (False, True)
-    )
-    for a, b in zip(plain, observed, strict=True):
-        assert same(a, b, but=("seconds", "kl"))
-        assert a.kl.isnan().all()
-        assert torch.equal(b.kl.isnan(), ~b.computed)
-    for a, b in zip(run(lm, "locked"), run(lm, "locked", observe=True), strict=True):
-        assert same(a, b, but=("seconds", "kl"))
-        assert torch.equal(b.kl.isnan(), ~b.computed)
-        torch.testing.assert_close(a.kl, torch.where(a.kl.isnan(), a.kl, b.kl), rtol=1e-12, atol=0, equal_nan=True)
-
-
-@dataclass(frozen=True)
-class LooksAtAll(ComputeRule):
-    """Computes all that is active, and probes all that is locked."""
-
-    kind = "looks"
-
-    def rows(self, state: State, active: Slots) -> Slots:
-        return np.flatnonzero(state.alive)
-
-
-def test_the_gate_chooses_among_those_that_may_lock(lm: LanguageModel) -> None:
-    """Whoever looks at locked positions beside it changes no lock."""
-    settings, rule = DecodeSettings(gen_length=GEN), LockRule(epsilon=5e-1, percentile=50)
-    looking = list(surelock.decode(lm, PROMPTS, settings, compute=rule & LooksAtAll()))
-    for a, b in zip(surelock.decode(lm, PROMPTS, settings, compute=rule), looking, strict=True):
-        assert torch.equal(a.newly_locked, b.newly_locked) and torch.equal(a.kl.isnan(), b.kl.isnan())
-    assert any(step.probed.any() for step in looking)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_a_run_in_buckets_is_the_same_run(monkeypatch: pytest.MonkeyPatch, lm: LanguageModel, name: str) -> None:
-    changes, choices = RUNS[name]
-    filled, sizes = replace(lm, buckets=(3, 8)), set()
-    own = PackedForward._run
-    monkeypatch.setattr(PackedForward, "_run", lambda *args: sizes.update(args[2].counts) or own(*args))
-    steps = list(surelock.decode(filled, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices))
-    assert {size for size in sizes if size <= 8} <= {3, 8}
-    for a, b in zip(run(lm, name), steps, strict=True):
-        assert same(a, b, but=("seconds", "kl", "confidence"))
-        for mine, theirs in ((a.kl, b.kl), (a.confidence, b.confidence)):
-            torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12, equal_nan=True)
-
-
-@pytest.mark.parametrize("name", [name for name in RUNS if name != "events"])
-def test_a_lean_run_is_the_same_run(lm: LanguageModel, name: str) -> None:
-    """With fewer posteriors: of what may be committed, and of what a rule or a policy compares or will compare."""
-    changes, choices = RUNS[name]
-    settings = DecodeSettings(gen_length=GEN, **changes)
-    made = {False: 0, True: 0}
-    for a, b in zip(run(lm, name), surelock.decode(lm, PROMPTS, settings, **choices, lean=True), strict=True):
-        assert same(a, b, but=("seconds", "kl", "confidence"))
-        for mine, theirs in ((a.kl, b.kl), (a.confidence, b.confidence)):
-            torch.testing.assert_close(torch.where(theirs.isnan(), theirs, mine), theirs, equal_nan=True)
-        assert not b.confidence[a.newly_unmasked].isnan().any()
-        assert torch.equal(a.kl.isnan(), b.kl.isnan())
-        made[False] += int((~a.confidence.isnan()).sum())
-        made[True] += int((~b.confidence.isnan()).sum())
-    rule, policy = choices.get("compute", Everything()), choices.get("unmask")
-    looks = (rule.needs_kl and rule.kl_from == 0) or rule.needs_confidence or bool(policy and policy.needs_kl)
-    every = looks or (
-        rule.needs_kl and rule.kl_from == 1 and settings.block_length is None
-    )  # what is written may lock, the rest is a choice
-    assert (made[True] == made[False]) == every, made
+    np.testing.assert_allclose(whole.top_probs[whole.computed].sum(-1), 1)
+    dense = lm.network(torch.tensor([[6, *[MASK] * GEN]]))[0].softmax(-1).detach().numpy()
+    found = np.take_along_axis(dense, whole.top_ids[2, -13:], 1)
+    np.testing.assert_allclose(whole.top_probs[2, -13:], found, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.5])
-def test_a_lean_run_keeps_the_same_logits(lm: LanguageModel, scale: float) -> None:
-    """With guidance, too, where a row is read in both passes."""
-    settings = DecodeSettings(gen_length=GEN, block_length=4, cfg_scale=scale)
-    told = {"compute": LockRule(epsilon=5e-2), "keep_logits": True}
-    whole, lean = (surelock.decode(lm, PROMPTS, settings, **told, lean=lean) for lean in (False, True))
-    for a, b in zip(whole, lean, strict=True):
+@pytest.mark.parametrize("name", RUNS)
+def test_observing_changes_nothing_but_what_is_told(lm: LanguageModel, name: str, scale: float) -> None:
+    """A run reads the posteriors that a rule watches or a candidate is chosen from; an observed one reads all."""
+    changes, choices = RUNS[name]
+    settings, options = (
+        DecodeSettings(gen_length=GEN, **{"cfg_scale": scale, **changes}),
+        {"keep_logits": True, **choices},
+    )
+    plain, observed = (
+        list(surelock.decode(lm, PROMPTS, settings, **options, observe=observe)) for observe in (False, True)
+    )
+    for a, b in zip(plain, observed, strict=True):
         assert same(a, b, but=("seconds", "kl", "confidence", "commit_logits"))
-        assert a.commit_logits is not None and b.commit_logits is not None
-        torch.testing.assert_close(b.commit_logits, a.commit_logits, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(a.commit_logits, b.commit_logits, rtol=0, atol=1e-12)
+        for mine, all_of_them in ((a.kl, b.kl), (a.confidence, b.confidence)):
+            assert np.array_equal(np.isnan(all_of_them), ~b.computed)
+            told = np.isfinite(mine)
+            np.testing.assert_allclose(mine[told], all_of_them[told], rtol=1e-9, atol=1e-12)
+        assert not np.isnan(a.confidence[a.newly_unmasked]).any()
 
 
-def test_what_looks_closer_is_never_lean(lm: LanguageModel) -> None:
-    settings = DecodeSettings(gen_length=GEN)
-    for told in ({"observe": True}, {"top_k": 2}, {"events": [Event(1, "lock", 0)]}):
-        for step in surelock.decode(lm, PROMPTS, settings, **told, lean=True):
-            assert torch.equal(step.confidence.isnan(), ~step.computed)
+def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
+    """By hand, in blocks of 6 of 12: before anything locks, 13 rows of a prompt of one token."""
+    rules = {
+        "a block's candidates": (Everything(), Entropy(), [6, 5, 4]),
+        "what may lock, too": (LockRule(epsilon=-1.0), Entropy(), [7, 7, 7]),
+        "masks of the block to come": (BudgetRule(1.0), Entropy(), [12, 11, 10]),
+        "all that is masked": (Everything(), Klass(0.99, 1e-9, 1), [12, 11, 10]),
+        "what was left out": (SelectRule(1.0), Entropy(), [13, 13, 13]),
+        "an average": (LockRule(epsilon=-1.0, smoothing=0.5), Entropy(), [13, 13, 13]),
+        "to the letter": (LockRule(epsilon=-1.0, visible_steps=0), Entropy(), [13, 13, 13]),
+        "after three passes": (LockRule(epsilon=-1.0, visible_steps=3), Entropy(), [6, 6, 6]),
+    }
+    settings = DecodeSettings(gen_length=GEN, block_length=6)
+    for name, (rule, policy, counts) in rules.items():
+        steps = surelock.decode(lm, [[5]], settings, compute=rule, unmask=policy)
+        assert [int((~np.isnan(step.confidence)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, (
+            name
+        )
+
+
+def test_unlocking_keeps_its_times(lm: LanguageModel) -> None:
+    """A position that always passes and always drifts stays locked for more than min_interval steps, then unlocked for
+    more than cooldown steps. Where its KL is above rho * epsilon it does not lock again.
+    """
+
+    def turns(**changes: Any) -> tuple[list[int], list[int]]:
+        told = {"period": 1, "budget": WIDTH, "epsilon_unlock": 0, "min_interval": 1, "cooldown": 2, "rho": 1} | changes
+        rule = LockRule(epsilon=1e3, percentile=None, unlock=UnlockRule(**told))
+        steps = list(surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule))
+        flags = ("newly_locked", "newly_unlocked")
+        return tuple([step.index for step in steps if getattr(step, flag)[0, 0]] for flag in flags)
+
+    assert turns() == ([1, 6, 11], [3, 8])
+    assert turns(min_interval=3, cooldown=1) == ([1, 7], [5, 11])
+    assert turns(rho=0) == ([1], [3])
+    assert turns(period=4) == ([1, 7], [4])  # at step 8 the lock is a step old
+
+
+def test_probes_are_beside_the_share_that_is_computed(lm: LanguageModel) -> None:
+    rule = LockRule(epsilon=1e3, percentile=None, unlock=UnlockRule(period=2, budget=3, epsilon_unlock=1e3))
+    locked = np.zeros(WIDTH, dtype=bool)
+    for step in surelock.decode(lm, PROMPTS[1:2], DecodeSettings(gen_length=GEN), compute=rule & SelectRule(0.25)):
+        assert step.probed.sum() == (min(3, locked.sum()) if step.index and step.index % 2 == 0 else 0)
+        if 0 < step.index < GEN - 1:
+            assert step.computed.sum() == math.ceil((~locked).sum() / 4)
+        locked = step.locked[0]
+    assert locked.sum() > 3
 
 
 def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) -> None:
     first, second, *_ = surelock.decode(lm, [[5, 6]], DecodeSettings(gen_length=GEN), observe=True)
-    assert torch.isposinf(first.kl).all()
+    assert np.isposinf(first.kl).all()
     before = torch.tensor([[5, 6, *[MASK] * GEN]])
-    log_q, log_p = (lm.network(x)[0].log_softmax(-1) for x in (before, first.tokens))
-    torch.testing.assert_close(second.kl[0], (log_p.exp() * (log_p - log_q)).sum(-1), rtol=0, atol=1e-9)
+    log_q, log_p = (lm.network(x)[0].log_softmax(-1).detach() for x in (before, torch.from_numpy(first.tokens)))
+    np.testing.assert_allclose(second.kl[0], (log_p.exp() * (log_p - log_q)).sum(-1), rtol=0, atol=1e-9)
 
 
 def test_a_rule_that_never_fires_is_the_baseline(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=GEN, temperature=0.8)
-    runs = (surelock.decode(lm, PROMPTS, settings, compute=rule) for rule in (None, LockRule(epsilon=-1)))
-    assert all(same(a, b, but=("seconds", "kl")) for a, b in zip(*runs, strict=True))
+    runs = (surelock.decode(lm, PROMPTS, settings, compute=rule, observe=True) for rule in (None, LockRule(epsilon=-1)))
+    assert all(same(a, b) for a, b in zip(*runs, strict=True))
 
 
 def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
@@ -391,9 +354,9 @@ def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
     rule = RecordedLocks(epsilon=-1, at=(tuple(drawn),))
     committed, locked_at = [-1] * 3 + [0] * GEN, [GEN] * 15
     for step in surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule):
-        for i in step.newly_unmasked[0].nonzero().flatten().tolist():
+        for i in step.newly_unmasked[0].nonzero()[0].tolist():
             committed[i] = step.index
-        for i in step.newly_locked[0].nonzero().flatten().tolist():
+        for i in step.newly_locked[0].nonzero()[0].tolist():
             locked_at[i] = step.index
     earliest = [max(at, seen + 1) for at, seen in zip(drawn, committed, strict=True)]
     assert locked_at == [min(at, GEN) for at in earliest]
@@ -402,15 +365,14 @@ def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
 
 
 def test_steps_are_the_callers_own(lm: LanguageModel) -> None:
-    """Normal tensors, not inference tensors or views of the run's state: writing to them changes nothing."""
+    """No views of the run's state: writing to them changes nothing."""
     untouched, steps = run(lm, "unlocking", top_k=2), []
     changes, choices = RUNS["unlocking"]
     for step in surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices, top_k=2):
         steps.append(copy.deepcopy(step))
         for f in fields(Step):
-            if isinstance(tensor := getattr(step, f.name), Tensor):
-                tensor.zero_()
-        step.kl.clone().requires_grad_().square().sum().backward()
+            if isinstance(array := getattr(step, f.name), np.ndarray):
+                array.fill(0)
     assert all(map(same, steps, untouched))
 
 
@@ -442,46 +404,12 @@ def test_narrow_networks_decode(tmp_path, dtype: torch.dtype, name: str) -> None
 # --- the baseline sampler ---------------------------------------------------------------------------------------------
 
 
-def reference_sampler(
-    lm: LanguageModel, prompt: list[int], gen_length: int, steps: int, block_length: int
-) -> list[int]:
-    """LLaDA's `generate` at temperature 0 with low-confidence remasking, one sequence, dense forwards."""
-    x = torch.tensor([*prompt, *[MASK] * gen_length])
-    blocks = gen_length // block_length
-    for block in range(blocks):
-        end = len(prompt) + (block + 1) * block_length
-        for step in range(steps // blocks):
-            masks_at_start, n = block_length, steps // blocks
-            count = masks_at_start // n + (step < masks_at_start % n)
-            logits = lm.network(x[None])[0]
-            p = logits.softmax(-1)
-            logits[:, MASK] = -torch.inf
-            x0 = logits.argmax(-1)
-            confidence = p[torch.arange(len(x)), x0]
-            confidence[x != MASK] = -torch.inf
-            confidence[end:] = -torch.inf
-            chosen = confidence.topk(count).indices
-            x[chosen] = x0[chosen]
-    return x.tolist()
-
-
-@pytest.mark.parametrize(("gen_length", "steps", "block_length"), [(12, 12, 12), (12, 5, 12), (12, 6, 4), (14, 4, 7),
-                                                                  (12, 1, 12), (12, 12, 1)])  # fmt: skip
-def test_without_a_rule_it_is_lladas_sampler(lm: LanguageModel, gen_length: int, steps: int, block_length: int) -> None:
-    settings = DecodeSettings(gen_length=gen_length, steps=steps, block_length=block_length)
-    found = list(surelock.decode(lm, PROMPTS, settings))
-    assert len(found) == steps
-    for b, prompt in enumerate(PROMPTS):
-        expected = reference_sampler(lm, prompt, gen_length, steps, block_length)
-        assert found[-1].tokens[b, -len(expected) :].tolist() == expected
-
-
 def test_a_high_threshold_is_one_token_a_step_and_a_low_one_ends_early(lm: LanguageModel) -> None:
     def decoded(unmask: Threshold | None) -> list[Step]:
         return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, block_length=4), unmask=unmask))
 
     high = decoded(Threshold(1.0))
-    assert torch.equal(high[-1].tokens, decoded(None)[-1].tokens)
+    assert np.array_equal(high[-1].tokens, decoded(None)[-1].tokens)
     low = decoded(Threshold(0.0))
     assert [int(step.newly_unmasked.sum()) for step in low] == [12, 12, 12]
     assert len(low) == 3
@@ -496,14 +424,14 @@ def test_a_finished_sequence_costs_nothing(lm: LanguageModel) -> None:
 
 
 def test_seeds(lm: LanguageModel) -> None:
-    def tokens(prompts: list, **changes: Any) -> Tensor:
+    def tokens(prompts: list, **changes: Any) -> np.ndarray:
         settings = DecodeSettings(gen_length=GEN, temperature=1.0, **changes)
         return list(surelock.decode(lm, prompts, settings))[-1].tokens
 
     both = tokens([[5, 6]] * 2, seed=7)
-    assert torch.equal(both, tokens([[5, 6]] * 2, seed=[7, 8]))
-    assert torch.equal(both[1:], tokens([[5, 6]], seed=8))
-    assert not torch.equal(both[0], both[1])
+    assert np.array_equal(both, tokens([[5, 6]] * 2, seed=[7, 8]))
+    assert np.array_equal(both[1:], tokens([[5, 6]], seed=8))
+    assert not np.array_equal(both[0], both[1])
 
 
 # --- no n-gram twice --------------------------------------------------------------------------------------------------
@@ -538,7 +466,7 @@ def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
     """More positions than tokens: repeating is better than committing the mask."""
     settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
     tokens = list(surelock.decode(lm, [[5]], settings))[-1].tokens[0].tolist()
-    assert set(tokens) == set(range(lm.network.config.vocab_size)) - {MASK, EOS}
+    assert set(tokens) == set(range(lm.config.vocab_size)) - {MASK, EOS}
 
 
 # --- the end of the text ----------------------------------------------------------------------------------------------
@@ -552,18 +480,18 @@ def test_suppressed_eos_is_never_chosen(lm: LanguageModel) -> None:
     )
     assert plain[-1].tokens[0, 1:].tolist() == [EOS] * 4
     assert suppressed[-1].tokens[0, 1:].tolist() == [2] * 4
-    assert torch.equal(plain[0].confidence, suppressed[0].confidence)
+    assert np.array_equal(plain[0].confidence, suppressed[0].confidence, equal_nan=True)
 
 
 @pytest.mark.parametrize("role", ["eos_id", "eot_id"])
 def test_positions_that_would_end_the_text_come_last(lm: LanguageModel, role: str) -> None:
     first = run(lm, prompts=[[5]], top_k=1)[0]
-    token = int(first.tokens[0, first.newly_unmasked[0]])
+    token = int(first.tokens[0, first.newly_unmasked[0]].item())
     ends = replace(lm, **{"eos_id": None, role: token})
     settings = DecodeSettings(gen_length=GEN, suppress_eos_confidence=True)
     steps = list(surelock.decode(ends, [[5]], settings, top_k=1))
-    assert int(steps[0].tokens[0, steps[0].newly_unmasked[0]]) != token
-    masked = torch.ones(GEN, dtype=torch.bool)
+    assert steps[0].tokens[0, steps[0].newly_unmasked[0]].item() != token
+    masked = np.ones(GEN, dtype=bool)
     for step in steps:  # an end is committed only where every masked position's candidate is one
         if (step.tokens[0, -GEN:][step.newly_unmasked[0, -GEN:]] == token).any():
             assert (step.top_ids[0, -GEN:, 0][masked] == token).all()

@@ -27,6 +27,7 @@ import pytest
 
 from tests.browser.server import free_port
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 HOME = "/home/user"
 NO_NETWORK = """
@@ -91,7 +92,12 @@ def test_what_is_copied_exists_and_reaches_the_builder() -> None:
     assert {"requirements.txt", "app.py", "surelock", "assets"} == set(sources())
     for source in sources():
         assert (ROOT / source).exists() and not ignored(source), source
-    needed = ("assets/stories/config.json", "assets/js/stage.js", "assets/runs/stories.json", "surelock/ui/stage.py")
+    needed = (
+        "assets/stories/config.json",
+        "assets/scripts/page.js",
+        "assets/runs/stories.json",
+        "surelock/ui/stage.py",
+    )
     assert not any(map(ignored, needed))
     assert all(map(ignored, [".git/config", "tests/run.py", "assets/pictures/x.png", "surelock/ui/__pycache__/x.pyc"]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from checkpoints import write_llada
@@ -34,28 +35,20 @@ def run(lm: LanguageModel, *events: Event, prompts: Any = (PROMPT,), **choices: 
     return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN), events=events, **choices))
 
 
-def where(flags: torch.Tensor) -> list[int]:
-    return flags[0].nonzero().flatten().tolist()
+def where(flags: np.ndarray) -> list[int]:
+    return flags[0].nonzero()[0].tolist()
 
 
 @pytest.mark.parametrize(
     ("event", "said"),
     [
         ({"step": 12, "kind": "lock", "position": 3}, "there is no such step, the run has 12, from 0 to 11"),
-        ({"step": -1, "kind": "lock", "position": 3}, "event step must be a whole number of at least 0, not -1"),
-        ({"step": 1.5, "kind": "lock", "position": 3}, "event step must be a whole number"),
         ({"step": 1, "kind": "lock", "position": 15}, "there is no such position, the sequence has 15, from 0 to 14"),
         ({"step": 1, "kind": "lock", "position": 0, "sequence": 1}, "there is no sequence 1, the batch has 1"),
         ({"step": 1, "kind": "write", "position": 2, "token": 7}, "it belongs to the prompt"),
         ({"step": 1, "kind": "mask", "position": 0}, "it belongs to the prompt"),
         ({"step": 1, "kind": "write", "position": 3, "token": 41}, "token 41 cannot be written, it is outside 0 to 40"),
         ({"step": 1, "kind": "write", "position": 3, "token": 1}, "token 1 cannot be written, it is the mask token"),
-        ({"step": 1, "kind": "write", "position": 3}, "event token must be a whole number of at least 0, not None"),
-        ({"step": 1, "kind": "lock", "position": 3, "token": 5}, "event token is given, but to 'lock' there is none"),
-        ({"step": 1, "kind": "rule", "position": 3, "compute": LOCKING}, "event position is given, but to 'rule'"),
-        ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
-        ({"step": 1, "kind": "rule", "sequence": 1, "compute": LOCKING}, "event sequence is given, but a rule holds"),
-        ({"step": 1, "kind": "jump", "position": 3}, "event kind must be one of lock, unlock, write, mask, rule"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_the_call(lm: LanguageModel, event: dict[str, Any], said: str) -> None:
@@ -122,12 +115,12 @@ def test_events_are_checked_to_be_events(lm: LanguageModel) -> None:
 
 
 def test_lock_and_unlock(lm: LanguageModel) -> None:
-    plain, steps = run(lm), run(lm, Event(3, "lock", 1), Event(6, "unlock", 1), observe=True)
+    plain, steps = run(lm, observe=True), run(lm, Event(3, "lock", 1), Event(6, "unlock", 1), observe=True)
     for t, (a, b) in enumerate(zip(plain, steps, strict=True)):
         assert (1 in where(b.locked)) == (3 <= t < 6) == (1 not in where(b.computed))
         assert where(b.newly_locked) == ([1] if t == 3 else []) and where(b.newly_unlocked) == ([1] if t == 6 else [])
-        assert t >= 3 or torch.equal(a.confidence, b.confidence)
-    assert float(steps[6].kl[0, 1]) == torch.inf  # nothing to compare with: what it was before is forgotten
+        assert t >= 3 or np.array_equal(a.confidence, b.confidence)
+    assert float(steps[6].kl[0, 1]) == np.inf  # nothing to compare with: what it was before is forgotten
 
 
 def test_write_and_mask(lm: LanguageModel) -> None:
@@ -150,7 +143,7 @@ def test_a_lock_over_what_was_just_written_keeps_what_others_saw(lm: LanguageMod
     locked = run(lm, Event(4, "lock", first))
     assert int(written[4].tokens[0, first]) == 7 != int(locked[4].tokens[0, first])
     assert where(written[4].computed) == where(locked[4].computed) == [p for p in range(N) if p != first]
-    assert torch.equal(written[4].confidence.nan_to_num(-1), locked[4].confidence.nan_to_num(-1))
+    assert np.array_equal(written[4].confidence, locked[4].confidence, equal_nan=True)
 
 
 def test_another_rule_from_here_on(lm: LanguageModel) -> None:
@@ -180,13 +173,13 @@ def test_shared_steps_are_the_same_bit_for_bit(tmp_path: Any, compute: Any, step
     settings = DecodeSettings(gen_length=GEN, temperature=0.7, seed=3)
     event = Event(step, "write", 14, 7)
 
-    def values(events: list[Event]) -> list[list[torch.Tensor]]:
+    def values(events: list[Event]) -> list[list[np.ndarray]]:
         steps = surelock.decode(lm, [PROMPT], settings, compute=compute, events=events, observe=True, top_k=5)
         names = ("tokens", "masked", "locked", "computed", "kl", "confidence", "top_ids", "top_probs", "flops")
-        return [[getattr(each, name).nan_to_num(-1) for name in names] for each in steps]
+        return [[np.nan_to_num(getattr(each, name), nan=-1) for name in names] for each in steps]
 
     parent, child = values([]), values([event])
-    equal = [all(torch.equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(parent, child, strict=True)]
+    equal = [all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(parent, child, strict=True)]
     assert all(equal[:step]) and not equal[step]
 
 
@@ -195,5 +188,5 @@ def test_what_one_sequence_gets_never_reaches_another(lm: LanguageModel) -> None
     alone = run(lm, prompts=[prompts[1]], compute=LOCKING)
     both = run(lm, Event(3, "write", 14, 7), Event(5, "lock", 0), prompts=prompts, compute=LOCKING)
     for a, b in zip(alone, both, strict=True):
-        assert torch.equal(a.tokens[0], b.tokens[1]) and torch.equal(a.locked[0], b.locked[1])
+        assert np.array_equal(a.tokens[0], b.tokens[1]) and np.array_equal(a.locked[0], b.locked[1])
     assert not both[4].written[1].any()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import lzma
 import math
 import os
 import shutil
@@ -13,18 +14,15 @@ from pathlib import Path
 
 import pytest
 from checkpoints import write_llada
+from labs import quick
 
 from surelock.__main__ import main
-from surelock.experiments import runner
-from surelock.experiments.cli import NAMES
-from surelock.experiments.grid import RECOMMENDED
+from surelock.research import runner
+from surelock.research.cli import EXPERIMENTS
+from surelock.research.runner import RECOMMENDED
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("cells.jsonl", "table.csv", "table.md", "picture.html")
-
-
-def quick(name: str, out: Path, *flags: str) -> int:
-    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])
 
 
 @pytest.fixture(scope="module")
@@ -45,14 +43,18 @@ def broken(flops: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_experiment_leaves_a_table_and_a_picture(name, tmp_path, capsys):
-    assert quick(name, tmp_path) == 0
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_leaves_a_table_and_a_picture(name, tmp_path, capsys, small_judge):
+    """And a judge's table, where it keeps texts."""
+    texts = EXPERIMENTS[name].texts is not None
+    assert quick(name, tmp_path, *["--judge", str(small_judge)] * texts) == 0
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert last["experiment"] == name
-    assert {file.name for file in (tmp_path / name).iterdir()} == set(FILES)
-    header, *rows = (tmp_path / name / "table.csv").read_text().splitlines()
-    assert rows and all(row.count(",") == header.count(",") for row in rows)
+    assert {file.name for file in (tmp_path / name).iterdir()} == {*FILES, *[f"judge-{small_judge.name}"] * texts}
+    for file in (tmp_path / name).rglob("table.csv"):
+        header, *rows = file.read_text().splitlines()
+        assert rows and all(row.count(",") == header.count(",") for row in rows)
+        assert ("gen_ppl" in header) == (file.parent.name != name)
     assert f"experiment {name} --model stories --preset stories --quick" in (tmp_path / name / "table.md").read_text()
 
 
@@ -65,7 +67,7 @@ def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
 
 def test_finished_cells_are_not_measured_again(flops, tmp_path, monkeypatch):
     shutil.copytree(flops, tmp_path / "flops")
-    monkeypatch.setattr("surelock.experiments.flops.measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(EXPERIMENTS["flops"], "measure", lambda *_: pytest.fail("measured again"))
     assert quick("flops", tmp_path) == 0
 
 
@@ -82,6 +84,40 @@ def test_records_of_another_setup_are_kept_and_not_counted(flops, tmp_path):
     assert len(file.read_text().splitlines()) == 2 * len(other)
 
 
+def test_packed_cells_are_read_and_merged_into(flops, broken):
+    """What is not finished is measured beside them; one packed file stays."""
+    plain, packed = broken / "flops" / "cells.jsonl", broken / "flops" / "cells.jsonl.xz"
+    packed.write_bytes(lzma.compress(b"".join(plain.read_bytes().splitlines(keepends=True)[:2])))
+    plain.unlink()
+    assert quick("flops", broken) == 0
+    assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+    assert not plain.exists() and lzma.decompress(packed.read_bytes()) == (flops / "cells.jsonl").read_bytes()
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=f"{packed} cannot be unpacked"):
+        runner.finished(broken / "flops")
+
+
+def test_each_process_measures_its_share_and_the_first_writes_the_table(flops, tmp_path, monkeypatch):
+    class State:
+        """Stands for accelerate's: one process after the other."""
+
+        num_processes, device = 2, "cpu"
+
+        def __init__(self, **_: object) -> None:
+            self.process_index = len(list(tmp_path.rglob("cells*.jsonl"))) ^ 1  # the first comes last
+            self.is_main_process = self.process_index == 0
+
+        wait_for_everyone = destroy_process_group = lambda self: None
+
+    monkeypatch.setattr("accelerate.PartialState", State)
+    assert quick("flops", tmp_path) == 0
+    assert [file.name for file in (tmp_path / "flops").iterdir()] == ["cells-1.jsonl"]
+    assert quick("flops", tmp_path) == 0
+    assert (tmp_path / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
+    assert {file.name for file in (tmp_path / "flops").iterdir()} == set(FILES)
+
+
+@pytest.mark.long
 def test_two_processes_make_the_table_of_one(flops, tmp_path):
     launch = ["-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes", "2"]
     launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
@@ -195,4 +231,5 @@ def test_not_a_number_is_not_written(flops):
 
 
 def test_quality_is_measured_with_what_the_embedded_model_recommends(stories):
-    assert {name: stories.generation[name] for name in RECOMMENDED} == RECOMMENDED
+    known = stories.generation | {"remasking": stories.generation["unmask"]}  # what cells call it
+    assert {name: known[name] for name in RECOMMENDED} == RECOMMENDED

@@ -7,29 +7,26 @@ import dataclasses
 import json
 import math
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from labs import IdsLab
 
 import surelock
 from surelock.decoding.choices import Decoder
 from surelock.decoding.presets import PRESETS
-from surelock.experiments import arena, compare, estimates, sampler, theory
-from surelock.experiments.bound import locked_positions
-from surelock.experiments.cli import NAMES
-from surelock.experiments.faults import Faults, find_faults
-from surelock.experiments.grid import DEFAULTS, grid
-from surelock.experiments.judge_files import write_judge_files
-from surelock.experiments.lab import Lab, decode_cell, decoder_of, fingerprint
-from surelock.experiments.prompts import Prompt, load_prompts, mt_bench_questions, read_records, wikitext_records
-from surelock.experiments.runner import key_of
-from surelock.experiments.text_quality import equal, repeated
+from surelock.engines.torch import TorchEngine
 from surelock.model.bound import conditional_bound
-from surelock.training.evaluate import evaluate
+from surelock.research import arena
+from surelock.research.cli import EXPERIMENTS
+from surelock.research.experiment import write_csv
+from surelock.research.lab import Lab, decoder_of, fingerprint
+from surelock.research.prompts import load_prompts, mt_bench_questions, read_records, wikitext_records
+from surelock.research.runner import DEFAULTS, key_of
+from surelock.research.texts import Faults, equal, find_faults, repeated, write_judge_files
+from surelock.research.training.objective import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
 
@@ -96,53 +93,18 @@ def test_a_fingerprint_sees_every_tensor(lm):
     for name, _ in lm.network.named_parameters():
         network = copy.deepcopy(lm.network)
         network.get_parameter(name).data.view(-1)[0] += 1
-        told.add(fingerprint(replace(lm, network=network)))
+        told.add(fingerprint(replace(lm, engine=TorchEngine(network))))
     assert len(told) == 1 + len(list(lm.network.parameters()))
 
 
 def test_every_experiment_has_a_grid_for_each_preset():
-    for name in NAMES:
-        grids = import_module(f"surelock.experiments.{name}").GRIDS
+    for experiment in EXPERIMENTS.values():
+        grids = experiment.grids
         assert set(grids) == {"stories", "paper", "quick"}
         for cell in (cell for cells in grids.values() for cell in cells):
             if "epsilon" in cell:  # others hold decoders and rules in plain form
                 assert decoder_of(cell).compute.locks == (cell["epsilon"] is not None)
             assert json.loads(json.dumps(cell)) == cell
-
-
-def test_the_table_of_figures_is_made_of_the_papers_formulas(lm):
-    cell = grid(prompts=2, batch=2, gen_length=8, epsilon=0.5)[0]
-    lab = IdsLab(lm, ids=[[5, 6, 7, 8], [9, 3]])
-    decoded = decode_cell(lab, cell)
-    lengths = [12, 10]
-    c = lm.network.config
-    per_row = [c.n_layers * (4 * n * 32 + 4 * 32 * 32 + 4 * 32 * 16 + 6 * 32 * 48) for n in lengths]
-    assert decoded.figures["f_base"] == pytest.approx(
-        8 * sum(n * f for n, f in zip(lengths, per_row, strict=True)) / sum(lengths)
-    )
-    assert decoded.figures["f_base_padded"] == pytest.approx(8 * per_row[0])
-    assert sum(decoded.curve["flops"]) == pytest.approx(decoded.figures["f_locked"] * sum(lengths))
-    assert sum(decoded.curve["active"]) / sum(decoded.curve["present"]) == pytest.approx(
-        decoded.figures["active_ratio"]
-    )
-    assert 0 < decoded.figures["flops_ratio"] < 1
-
-
-def test_seeds_do_not_depend_on_the_batch(lm):
-    lab = IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]])
-    cells = grid(prompts=3, batch=[1, 3], gen_length=8, temperature=1.0, epsilon=0.1)
-    alone, together = (decode_cell(lab, cell) for cell in cells)
-    assert alone.tokens == together.tokens
-
-
-def test_bits_per_character_are_compared_prompt_by_prompt(stories):
-    cells = grid(prompts=2, gen_length=24, temperature=1.0, percentile=None, epsilon=[None, 5.0])
-    records = [{"cell": cell, "result": json.loads(json.dumps(compare.measure(Lab(stories), cell)))} for cell in cells]
-    base, ours = (record["result"] for record in records)
-    (row,) = compare.table(records, ("epsilon",)).to_dict("records")
-    assert base["tokens"] != ours["tokens"] and row["bits_change"] != 0
-    assert row["bits_change"] == pytest.approx(row["bits"] - row["bits_base"])
-    assert 0 <= row["equal"] <= 1
 
 
 def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories):
@@ -157,21 +119,9 @@ def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories)
     )
     theirs = evaluate(network, [tokens.tolist()], 1, mask_id=mask, eos_id=0, draws=8, seed=5)
     assert whole.mean() == pytest.approx(theirs.nats_per_token * theirs.tokens, rel=1e-5)
-    with pytest.raises(ValueError, match="at least one token"):
-        conditional_bound(network, tokens, len(tokens), draws=4, rng=rng, mask_id=mask)
-
-
-def test_standard_errors():
-    assert estimates.mean([1.0, 2.0, 3.0])[:2] == (2.0, pytest.approx(1 / math.sqrt(3)))
-    assert estimates.mean([1.0, None, 3.0]).value == 2.0
-    assert estimates.ratio([2.0, 4.0], [1.0, 2.0])[:2] == (2.0, 0.0)
-    a, b = estimates.mean([1.0, 5.0, 9.0]), estimates.mean([2.0, 6.0, 10.0])
-    assert estimates.difference(b, a)[:2] == (1.0, 0.0)
-    rng = np.random.default_rng(0)
-    characters = rng.integers(50, 150, (4000, 64))
-    nats = characters * rng.normal(0.7, 0.2, characters.shape)
-    found = [estimates.ratio(n, c) for n, c in zip(nats, characters, strict=True)]
-    assert np.mean([x.error for x in found]) == pytest.approx(np.std([x.value for x in found]), rel=0.05)
+    for given, draws in ((len(tokens), 4), (0, 0), (0, 3)):
+        with pytest.raises(ValueError, match="at least one token and an even number"):
+            conditional_bound(network, tokens, given, draws=draws, rng=rng, mask_id=mask)
 
 
 def test_repeats_and_equal_tokens():
@@ -201,7 +151,7 @@ def test_faults_of_a_story_are_counted(text, expected):
 
 def test_the_arenas_contestants_run_at_the_pages_settings(stories):
     assert stories.generation.items() >= arena.PAGE.items()
-    field = arena.GRIDS["stories"][0]["contestants"]
+    field = arena.ARENA.grids["stories"][0]["contestants"]
     decoders = {name: Decoder.from_plain(plain) for name, plain in field.items()}
     every = decoders["Every position"]
     assert len(set(map(repr, decoders.values()))) == len(decoders) >= 10
@@ -209,7 +159,31 @@ def test_the_arenas_contestants_run_at_the_pages_settings(stories):
     for name, decoder in decoders.items():
         steps = 64 if name == "Half the steps" else 128
         assert decoder.settings == replace(every.settings, steps=steps), name
-    assert sum(cell["prompts"] for cell in arena.GRIDS["stories"]) == 96
+    assert sum(cell["prompts"] for cell in arena.ARENA.grids["stories"]) == 96
+
+
+def test_the_arenas_contestants_take_turns_in_going_first(stories, monkeypatch):
+    """Opening by opening, each with a seed of its own, and what each writes stands under its name."""
+    field = arena.contestants({"gen_length": 4, "block_length": 4}, ["Every position", "SureLock", "KLASS"])
+    decoders, calls = {name: Decoder.from_plain(plain) for name, plain in field.items()}, []
+
+    def decode(lm, prompts, **run):
+        (name,) = (
+            name for name, each in decoders.items() if (each.compute, each.unmask) == (run["compute"], run["unmask"])
+        )
+        calls.append((name, run["settings"].seed))
+        return surelock.decode(lm, prompts, **run)
+
+    monkeypatch.setattr(arena, "decode", decode)
+    cell = {"source": "openings", "prompts": 3, "skip": 1, "seed": 5, "contestants": field}
+    told = arena.ARENA.measure(Lab(stories), cell)
+    first, second, third = field
+    turns = [(second, third, first), (third, first, second), (first, second, third)]
+    assert calls[3:] == [(name, 6 + i) for i, names in enumerate(turns) for name in names]
+    for name, each in decoders.items():
+        for i, prompt in enumerate(Lab(stories).prompts(cell)):
+            run = replace(each, settings=replace(each.settings, seed=6 + i)).keywords()
+            assert told[name]["texts"][i] == surelock.generate(stories, [prompt.ids], **run)[0]
 
 
 def test_the_arenas_table_is_paired_with_every_position():
@@ -225,7 +199,9 @@ def test_the_arenas_table_is_paired_with_every_position():
         own = {"Every position": runs(8, 100, [1.0, 3.0], [none, none]), "Mine": runs(4, 30, seconds, faults)}
         return {"cell": {"contestants": dict.fromkeys(own)}, "result": own | {"threads": 2, "device": "cpu"}}
 
-    frame = arena.table([record([0.5, 1.5], [none, bad]), record([0.5, 1.5], [bad, none])]).set_index("contestant")
+    frame = arena.ARENA.table([record([0.5, 1.5], [none, bad]), record([0.5, 1.5], [bad, none])]).set_index(
+        "contestant"
+    )
     first, mine = frame.loc["Every position"], frame.loc["Mine"]
     assert (first.speed, first.speed_se, first.rows, first.clean_change) == (1, 0, 1, 0)
     assert (mine.steps, mine.rows, mine.flops, mine.tokens_per_s) == (4, 0.3, 0.3, 8.0)
@@ -234,50 +210,6 @@ def test_the_arenas_table_is_paired_with_every_position():
     assert (mine.speed, mine.speed_se) == (2, 0)  # each opening was twice as fast, though they differ
     assert (mine.clean, mine.again, mine.clean_change) == (0.5, 0.5, -0.5)
     assert mine.clean_change_se == pytest.approx(mine.clean_se) == pytest.approx(math.sqrt(0.25 / 3))
-
-
-def test_samplers_are_compared_by_their_faults():
-    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
-    faults = [none, none | {"again": 1, "stuck": ["the the"]}, none | {"strangers": ["Otto"]}, none]
-    cell = DEFAULTS | {"temperature": 0.7, "block_length": 8}
-    result = {"texts": ["a b c d", "a b c a b c", "a", "a b c"], "faults": faults}
-    clean = {"cell": cell, "result": {"texts": ["a b c"], "faults": [none]}}
-    frame = sampler.table([{"cell": cell, "result": result}, clean])
-    assert frame["clean"].tolist() == [1.0, 0.5]
-    row = frame.iloc[1]
-    assert row[["prompts", "sentences", "again", "strangers", "stuck"]].tolist() == [4, 12, 0.25, 0.25, 0.25]
-    assert row["trigrams"] == pytest.approx((1 + 0.75 + 1) / 3)
-    assert row["clean_se"] == pytest.approx(0.5 / 3**0.5)
-
-
-def test_the_replaying_run_ends_in_a_dense_forward(lm):
-    """The terminal error of locked positions, beside an unlocked run that really replays the tokens."""
-    cell = grid(prompts=1, gen_length=12, epsilon=0.3)[0]
-    prompt = Prompt(0, "", [5, 6, 7, 8])
-    found = locked_positions(Lab(lm), cell, prompt)
-    decoder = decoder_of(cell)
-    steps = list(surelock.decode(lm, [prompt.ids], **decoder.keywords(), top_k=41))
-    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]]
-    *_, last = surelock.decode(lm, [prompt.ids], decoder.settings, unmask=surelock.Replay([commits]), top_k=41)
-    expected = []
-    for step in steps:
-        for i in step.newly_locked[0].nonzero()[:, 0].tolist():
-            order = step.top_ids[0, i].argsort(), last.top_ids[0, i].argsort()
-            p, q = step.top_probs[0, i][order[0]], last.top_probs[0, i][order[1]]
-            expected.append(float((p.log() - q.log()).abs().max()))
-    assert len(expected) > 5
-    assert found["error"] == pytest.approx(expected, rel=1e-5, abs=1e-9)
-    assert (found["kl"] <= 0.3).all() and (found["left"] >= 0).all()
-
-
-def test_the_constants_of_the_theorem():
-    assert theory.tail_constant(0.25, 3.0) == pytest.approx(math.sqrt(2) * 3 / 0.5)
-    assert theory.tail_constant(1.0, 3.0) == math.inf
-    left = np.array([0, 1, 2])
-    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
-    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
-    steps = np.arange(10)
-    assert theory.fit_rho(steps, 3.0 * 0.8**steps) == pytest.approx(0.8)
 
 
 @pytest.fixture(scope="module")
@@ -305,18 +237,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: path / name for name in lines}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
-    experiment = import_module(f"surelock.experiments.{name}")
+    experiment = EXPERIMENTS[name]
     small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
     if name == "arena":  # whose cells hold decoders
         small["contestants"] = arena.contestants({"gen_length": 12, "block_length": 6})
     if name in ("frontier", "drift"):  # whose cells hold samplers
         small["sampler"] = {"gen_length": 12}
     lab = Lab(chatty, data)
-    for source in {cell["source"]: None for cell in experiment.GRIDS["paper"]}:
-        cells = [cell for cell in experiment.GRIDS["paper"] if cell["source"] == source]
+    for source in {cell["source"]: None for cell in experiment.grids["paper"]}:
+        cells = [cell for cell in experiment.grids["paper"] if cell["source"] == source]
         assert len(lab.prompts(cells[0])) == cells[0]["prompts"]
         assert json.loads(json.dumps(experiment.measure(lab, cells[-1] | small)))
 
@@ -341,3 +273,12 @@ def test_both_judges_files(chatty, tmp_path):
     assert answers[0]["choices"] == [{"index": 0, "turns": ["A fox ran.\ndef g(): pass"]}]
     (samples,) = (tmp_path / "humaneval").iterdir()
     assert json.loads(samples.read_text()) == {"task_id": "HumanEval/0", "completion": " A fox ran."}
+
+
+def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
+    cells = ["\n=cmd()", "\uff1d1+1", "-2", "plain"]
+    write_csv(tmp_path / "table.csv", pd.DataFrame({"@name": cells, "value": [-1.5, 0.1, 2.0, math.nan]}))
+    read = pd.read_csv(tmp_path / "table.csv")
+    assert list(read.columns) == ["'@name", "value"]
+    assert read["'@name"].tolist() == [*(f"'{cell}" for cell in cells[:3]), "plain"]
+    assert read["value"].tolist()[:3] == [-1.5, 0.1, 2.0]

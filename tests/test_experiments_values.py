@@ -17,31 +17,18 @@ from surelock import DecodeSettings, Entropy, Everything, LockRule, Margin, Sele
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Both
 from surelock.decoding.locking import UnlockRule
-from surelock.experiments import (
-    bound,
-    compare,
-    contraction,
-    dynamics,
-    epsilon,
-    estimates,
-    flops,
-    lab,
-    quality,
-    sampler,
-    seen,
-    theory,
-    unlock,
-)
-from surelock.experiments.grid import DEFAULTS, Cell, grid
-from surelock.experiments.judged import Scores
-from surelock.experiments.lab import Lab, decode_cell, decoder_of
-from surelock.experiments.prompts import Prompt
-from surelock.experiments.text_quality import text_figures
-from surelock.experiments.theory import Drift
 from surelock.model.bound import conditional_bound
+from surelock.research import compare, estimates, lab, paper, theory
+from surelock.research.judged import Scores
+from surelock.research.lab import Lab, decode_cell, decoder_of
+from surelock.research.prompts import Prompt
+from surelock.research.runner import DEFAULTS, Cell, grid
+from surelock.research.sampler import SAMPLER
+from surelock.research.texts import text_figures
+from surelock.research.theory import Drift
 
 LN2 = math.log(2)
-SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+SETTINGS = ["block_length", "remasking", "temperature", "no_repeat_ngram_size"]
 
 
 # --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
@@ -223,12 +210,12 @@ def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> N
 @pytest.mark.parametrize(
     ("experiment", "settings"),
     [
-        (epsilon, ["gen_length", "epsilon"]),
-        (unlock, ["epsilon", "unlock_period"]),
-        (seen, ["temperature", "visible_steps", "epsilon"]),
+        (paper.EPSILON, ["gen_length", "epsilon"]),
+        (paper.UNLOCK, ["epsilon", "unlock_period"]),
+        (paper.SEEN, ["temperature", "visible_steps", "epsilon"]),
         (
-            quality,
-            ["source", "gen_length", "steps", *SAMPLER, "epsilon"],
+            paper.QUALITY,
+            ["source", "gen_length", "steps", *SETTINGS, "epsilon"],
         ),
     ],
 )
@@ -246,6 +233,8 @@ def test_estimates_beside_the_jackknife() -> None:
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
     for p, freedom, expected in ((0.975, 29, 2.0452), (0.9995, 40, 3.5510), (1 - 0.05 / 177 / 2, 47, 3.9243)):
         assert estimates.student_t(p, freedom) == pytest.approx(expected, abs=1e-4)
+    paired = estimates.difference(estimates.mean([2.0, 6.0, 10.0]), estimates.mean([1.0, 5.0, 9.0]))
+    assert paired[:2] == (1, 0)
     alone = estimates.mean([None, 3.0, None])
     assert alone.value == 3 and math.isnan(alone.error)
     assert math.isnan(estimates.difference(alone, estimates.mean([1.0, 2.0, 3.0])).error)
@@ -267,11 +256,12 @@ def test_the_samplers_two_seeds_make_one_row_more() -> None:
     cell = DEFAULTS | {"temperature": 0.5}
     first = {"texts": ["a b c", "a b c a b c"], "faults": [none, none | {"again": 1}]}
     second = {"texts": ["a b c", "a b c"], "faults": [none, none]}
-    third = {"texts": ["a"] * 2, "faults": [none | {"stuck": ["a a"]}] * 2}
+    third = {"texts": ["a"] * 2, "faults": [none | {"stuck": ["a a"], "strangers": ["Otto"]}] * 2}
     seeds = {0: first, 1000: second, 2000: third}
-    frame = sampler.table([{"cell": cell | {"seed": seed}, "result": result} for seed, result in seeds.items()])
+    frame = SAMPLER.table([{"cell": cell | {"seed": seed}, "result": result} for seed, result in seeds.items()])
     rows = {row["seed"]: row for row in frame.to_dict("records")}
     assert list(rows) == [1000, "0 and 1000", 0, 2000]
+    assert (rows[2000]["strangers"], rows[2000]["clean"], rows[0]["strangers"]) == (1, 0, 0)
     both = rows["0 and 1000"]
     assert (both["prompts"], both["sentences"], both["temperature"]) == (4, 12, 0.5)
     assert (both["clean"], both["again"], both["stuck"]) == (0.75, 0.25, 0)
@@ -286,7 +276,7 @@ def test_the_flops_table_takes_each_figure_from_its_cell() -> None:
     names = ["active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"]
     names += ["flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"]
     result = {name: float(i) for i, name in enumerate(names)}
-    (row,) = flops.table([{"cell": DEFAULTS | {"epsilon": 5e-4}, "result": result}]).to_dict("records")
+    (row,) = paper.FLOPS.table([{"cell": DEFAULTS | {"epsilon": 5e-4}, "result": result}]).to_dict("records")
     assert row == {"gen_length": 64, "epsilon": 5e-4, **result}
 
 
@@ -294,7 +284,7 @@ def test_the_dynamics_table_by_hand() -> None:
     """Eight steps: a quarter is the second, a half the fourth. One rise, from .3 to .4."""
     ratio = [1.0, 0.9, 0.8, 0.3, 0.4, 0.2, 0.1, 0.1]
     record = {"cell": DEFAULTS | {"epsilon": 5e-3}, "result": {"flops_ratio": ratio, "active_ratio": ratio}}
-    (row,) = dynamics.table([record]).to_dict("records")
+    (row,) = paper.DYNAMICS.table([record]).to_dict("records")
     assert {name: row[name] for name in ("at_25", "at_50", "at_75", "at_100", "rises")} == {
         "at_25": 0.9,
         "at_50": 0.3,
@@ -307,8 +297,8 @@ def test_the_dynamics_table_by_hand() -> None:
 
 def test_dynamics_are_each_steps_share_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = {"flops": [8.0, 3.0], "baseline_flops": [8.0, 12.0], "active": [4.0, 1.0], "present": [4.0, 5.0]}
-    monkeypatch.setattr(dynamics, "decode_cell", lambda *_: lab.Decoded([], {}, curve))
-    assert dynamics.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25], "active_ratio": [1, 0.2]}
+    monkeypatch.setattr(paper, "decode_cell", lambda *_: lab.Decoded([], {}, curve))
+    assert paper.DYNAMICS.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25], "active_ratio": [1, 0.2]}
 
 
 # --- Theorem 1 and its assumptions ------------------------------------------------------------------------------------
@@ -327,16 +317,16 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
     runs = list(theory.drifts(IdsLab(lm, ids=prompts), cell, jumps=True))
     for number, (ids, run) in enumerate(zip(prompts, runs, strict=True)):
         steps = list(surelock.decode(lm, [ids], DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)))
-        fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(step.tokens for step in steps[:-1])]
+        fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(torch.from_numpy(step.tokens) for step in steps[:-1])]
         logits = [lm.network(tokens)[0] for tokens in fed]
         log_p = [z.log_softmax(-1) for z in logits]
         assert run.kl.shape == run.tail.shape == run.jump.shape == (6, len(ids) + 6)
         assert np.isinf(run.kl[0]).all() and np.isnan(run.jump[0]).all()
         for s in range(1, 6):
             kl = (log_p[s].exp() * (log_p[s] - log_p[s - 1])).sum(-1)
-            assert run.kl[s] == pytest.approx(kl.numpy(), rel=1e-6, abs=1e-14)
+            assert run.kl[s] == pytest.approx(kl, rel=1e-6, abs=1e-14)
             assert run.jump[s] == pytest.approx((logits[s] - logits[s - 1]).square().sum(-1).sqrt().numpy())
-        unmasked = {int(i): s.index for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]}
+        unmasked = {int(i): s.index for s in steps for i in s.newly_unmasked[0].nonzero()[0]}
         for i in range(len(ids) + 6):
             # unmasked in step u, first seen in u + 1, first compared with itself in u + 2: pairs from u + 3 on
             assert run.tail[:, i].tolist() == [s >= unmasked.get(i, 0) + 3 for s in range(6)]
@@ -376,6 +366,10 @@ def test_the_tails_constant_by_hand() -> None:
     assert theory.tail_constant(0.49, 2.0) == pytest.approx(math.sqrt(2) * 2 / 0.3)
     sums = theory.tail_constant(0.49, 2.0, np.array([0, 1, 3]))
     assert sums == pytest.approx(math.sqrt(2) * 2 * np.array([0, 1, 1 + 0.7 + 0.49]))
+    assert theory.tail_constant(1.0, 3.0) == math.inf
+    left = np.array([0, 1, 2])
+    assert theory.tail_constant(4.0, 1.0, left) == pytest.approx(math.sqrt(2) * np.array([0, 1, 3]))
+    assert theory.tail_constant(1.0, 1.0, left) == pytest.approx(math.sqrt(2) * left)
 
 
 def drift_of_three() -> Drift:
@@ -387,8 +381,8 @@ def drift_of_three() -> Drift:
 
 def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     run = drift_of_three()
-    monkeypatch.setattr(contraction, "drifts", lambda *_: iter([run]))
-    told = contraction.measure(Lab.__new__(Lab), DEFAULTS)
+    monkeypatch.setattr(theory, "drifts", lambda *_: iter([run]))
+    told = theory.CONTRACTION.measure(Lab.__new__(Lab), DEFAULTS)
     curve = run.kl[1:].mean(axis=1)
     assert told["mean_kl"] == pytest.approx(curve)
     x, y = np.arange(11) - 5, np.log(curve)
@@ -410,18 +404,17 @@ def test_one_fit_of_three_is_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
     s = np.arange(12.0)
     kl = np.stack([0.8**s, 0.9**s, 1.1**s], axis=1)
     run = Drift(kl, np.ones_like(kl, dtype=bool), np.ones_like(kl))
-    for experiment in (contraction, bound):
-        monkeypatch.setattr(experiment, "drifts", lambda *_, **__: iter([run]))
+    monkeypatch.setattr(theory, "drifts", lambda *_, **__: iter([run]))
     monkeypatch.setattr(Lab, "prompts", lambda *_: [1])
-    monkeypatch.setattr(bound, "locked_positions", lambda *_: {"kl": np.array([0.5])})
-    for experiment in (contraction, bound):
+    monkeypatch.setattr(theory, "locked_positions", lambda *_: {"kl": np.array([0.5])})
+    for experiment in (theory.CONTRACTION, theory.BOUND):
         told = experiment.measure(Lab.__new__(Lab), DEFAULTS | {"fit_prompts": 1})
         assert told["rho_above_1"] == pytest.approx(1 / 3) and told["rho"] == pytest.approx(0.9)
 
 
 def test_the_contraction_table_leaves_the_curve_out() -> None:
     record = {"cell": DEFAULTS | {"temperature": 1.0, "prompts": 4}, "result": {"mean_kl": [1.0], "rho": 0.5}}
-    (row,) = contraction.table([record]).to_dict("records")
+    (row,) = theory.CONTRACTION.table([record]).to_dict("records")
     assert row == {"gen_length": 64, "temperature": 1.0, "prompts": 4, "rho": 0.5}
 
 
@@ -434,10 +427,10 @@ def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.Monkey
         asked.append((cell["prompts"], cell["skip"], jumps))
         return iter([run])
 
-    monkeypatch.setattr(bound, "drifts", drifts)
+    monkeypatch.setattr(theory, "drifts", drifts)
     monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
-    monkeypatch.setattr(bound, "locked_positions", lambda own, cell, prompt: {"kl": np.array([prompt, 0.5])})
-    told = bound.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
+    monkeypatch.setattr(theory, "locked_positions", lambda own, cell, prompt: {"kl": np.array([prompt, 0.5])})
+    told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
     assert asked == [(4, 16, True)]
     assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
     # |z_s - z_{s-1}| / sqrt(D_{s-1}): 3 six times, 2 and 5 nine times each
@@ -449,16 +442,16 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
     """Of each locked position, as `locked_positions` tells it, from two runs that report the whole vocabulary."""
     settings, ids = DecodeSettings(gen_length=12), [5, 6, 7, 8]
     steps = list(surelock.decode(lm, [ids], settings, compute=rule, top_k=41))
-    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[:, 0]]
+    commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[0]]
     alone = list(surelock.decode(lm, [ids], settings, unmask=surelock.Replay([commits]), top_k=41))
 
     def log_p(step: surelock.Step, i: int) -> NDArray[np.float64]:
         assert step.top_ids is not None and step.top_probs is not None
-        return step.top_probs[0, i][step.top_ids[0, i].argsort()].log().numpy()
+        return np.log(step.top_probs[0, i][step.top_ids[0, i].argsort()])
 
     out: dict[str, list[float]] = {name: [] for name in ("kl", "left", "error", "error_alone", "error_token")}
     for t, step in enumerate(steps):
-        for i in step.newly_locked[0].nonzero()[:, 0].tolist():
+        for i in step.newly_locked[0].nonzero()[0].tolist():
             final = log_p(alone[-1], i)
             gap = np.abs(final - log_p(step, i))
             values = (
@@ -472,7 +465,7 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
 
 def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> None:
     cell = grid(prompts=1, gen_length=12, epsilon=0.3, percentile=50.0)[0]
-    found = bound.locked_positions(Lab(lm), cell, Prompt(0, "", [5, 6, 7, 8]))
+    found = theory.locked_positions(Lab(lm), cell, Prompt(0, "", [5, 6, 7, 8]))
     expected = errors_of(lm, LockRule(epsilon=0.3, percentile=50.0))
     assert len(expected["kl"]) > 5 and found.keys() == expected.keys()
     for name, values in expected.items():
@@ -491,7 +484,7 @@ def test_the_bounds_table_by_hand() -> None:
         "error_alone": [0.5, 0.25, 0.5, 1.0],
         "error_token": [0.1, 0.2, 0.3, 0.5],
     }
-    rows = bound.table([{"cell": DEFAULTS | {"epsilon": 5e-3}, "result": result}]).to_dict("records")
+    rows = theory.BOUND.table([{"cell": DEFAULTS | {"epsilon": 5e-3}, "result": result}]).to_dict("records")
     assert [(row["smooth"], row["steps"]) for row in rows] == [
         ("max", "all"), ("max", "left"), ("99", "all"), ("99", "left"),
     ]  # fmt: skip

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
-from typing import Any
+from unittest.mock import Mock
 
 import gradio as gr
 import pytest
@@ -12,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import surelock
-from surelock.ui.form import Form
+from surelock.ui.form import MOST_OFFERED, Form
 from surelock.ui.link import read_link
 from surelock.ui.models import Models
+from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import NAMES, Wants, fit
-from surelock.ui.session import RUNNING, Sessions
+from surelock.ui.session import Sessions
 from surelock.ui.wording import in_words
 
 LENGTHS = st.integers(1, 600)
@@ -88,6 +88,23 @@ def test_every_length_that_is_offered_can_run(form: Form, stories: surelock.Lang
     assert length["maximum"] == length["value"] == longest and "what fits beside the prompt" in length["info"], info
 
 
+def test_a_prompt_fits_while_the_shortest_answers_do(form: Form, lm: surelock.LanguageModel) -> None:
+    """Of this model's 64 positions 16 are for the answer."""
+
+    def about(prompt: str) -> tuple[str, int]:
+        info, length, *_ = form.refit_to_prompt("stories", prompt, True, Wants(512), 512, 512, 512)
+        return info["info"], length["maximum"]
+
+    form.models._loaded["stories"] = lm
+    try:
+        for tokens, longest in ((33, 24), (40, 24), (41, 16), (48, 16)):
+            assert about("5 " * tokens) == (f"{tokens} tokens of the 64 that fit here.", longest)
+        assert about("5 " * 49) == ("49 tokens of the 64 that fit here with the answer: shorten it.", 16)
+        assert about("x" * MOST_CHARACTERS)[0] == "" and about("x" * (MOST_CHARACTERS + 1))[0].startswith("Too long")
+    finally:
+        form.models._loaded.clear()
+
+
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
@@ -119,7 +136,7 @@ def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> 
         ({"contestants": "[" * 100_000}, "its contestants cannot be read"),
         ({"contestants": json.dumps(["klass"] * 5)}, "5 contestants are too many (the first 4 taken)"),
         ({"prompt": "x" * 30_000}, "its prompt is too long"),
-        ({"compute": "best"}, "its rule cannot be read"),
+        ({"epsilon": "0.005"}, "“epsilon” is no setting (left out)"),
         ({f"a{i}": "1" for i in range(9)}, "and 5 more"),
     ],
 )
@@ -127,6 +144,17 @@ def test_what_is_wrong_with_a_link_is_one_sentence(form: Form, query: dict[str, 
     told = read_link(query, ["stories"], form.suits).sentence
     assert said in told and bool(told) == bool(said)
     assert told.count(". ") == 0 and "\n" not in told and len(told) < 400
+
+
+def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:
+    link = read_link({name: f"{most:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits)
+    assert not link.problems and link.settings.items() >= MOST_OFFERED.items()
+    above = read_link({name: f"{most + 1:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits)
+    assert len(above.problems) == len(MOST_OFFERED) and not above.settings
+    full = {"prompt": "x" * MOST_CHARACTERS, "contestants": json.dumps(["klass"] * 4)}
+    link = read_link(full, ["stories"], form.suits)
+    assert not link.problems and (link.prompt, len(link.lanes)) == (full["prompt"], 4)
+    assert "more" not in read_link({f"a{i}": "1" for i in range(4)}, ["stories"], form.suits).sentence
 
 
 def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:
@@ -143,8 +171,8 @@ def test_a_model_is_described_by_us_or_by_its_name() -> None:
 def test_the_wait_is_what_is_left_of_the_present_run_and_the_usual_time_of_those_between() -> None:
     sessions = Sessions(lambda *_: iter(()))
     assert sessions.wait(1) == 0.0
-    present: Any = SimpleNamespace(state=RUNNING, left=lambda: 7.0)
-    sessions._runs["a"] = present
+    present, ended = Mock(running=True, left=lambda: 7.0), Mock(running=False, left=lambda: 90.0)
+    sessions._runs |= {"ended": Mock(computation=ended), "a": Mock(computation=present)}
     sessions._took.extend([10.0, 30.0, 20.0])
     assert (sessions.wait(1), sessions.wait(3)) == (7.0, 47.0)
     present.left = lambda: None  # its first step is not over

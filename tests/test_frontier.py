@@ -11,10 +11,10 @@ import torch.nn.functional as F
 
 import surelock
 from surelock.decoding.loop import decode
-from surelock.experiments import drift, frontier, judged
-from surelock.experiments.frontier import LockByChance, frontier_decoder
-from surelock.experiments.lab import Lab
-from surelock.experiments.runner import Record
+from surelock.research import drift, frontier, judged
+from surelock.research.frontier import FRONTIER, LockByChance, frontier_decoder
+from surelock.research.lab import Lab
+from surelock.research.runner import Record
 
 PAPER, AGE, EVERY = "the paper's rule", "by age", "every position"
 
@@ -43,7 +43,7 @@ def records(paper: list[list[float]], age: list[list[float]]) -> list[Record]:
 
 
 def test_a_target_is_met_by_a_mixture_that_the_other_half_chose() -> None:
-    frame = frontier.table(records([[0.10, 0.30], [0.05, 0.15]], [[0.02, 0.04], [0.01, 0.01]]))
+    frame = FRONTIER.table(records([[0.10, 0.30], [0.05, 0.15]], [[0.02, 0.04], [0.01, 0.01]]))
     at = frame[frame["target"] == 0.52].set_index("rule")
     # .52 is a fifth of the way from .50 to .60; what is reported has .02 more
     assert at.loc[PAPER, "rows"] == pytest.approx(0.54)
@@ -67,7 +67,7 @@ def test_better_is_said_after_correction_for_everything_that_was_compared() -> N
         for openings in (30, 28):
             paper, sides = [0.5] * openings, np.tile([-0.01, 0.01], openings // 2)
             age = (0.5 - margin * t * sides.std(ddof=1) / math.sqrt(openings) + sides).tolist()
-            frame = frontier.table(records([paper, paper], [age, age]))
+            frame = FRONTIER.table(records([paper, paper], [age, age]))
             at = frame[frame["target"].notna()].set_index("rule")
             known = openings == 30  # fewer tell nothing of the tails
             assert set(at.loc[AGE, "beats_paper"]) == {told if known else ""}
@@ -79,7 +79,7 @@ def test_thresholds_of_one_share_are_a_target_too() -> None:
     for each in made:
         if each["cell"]["half"] == "choose":
             each["result"]["rows"] = [52, 52]
-    at = frontier.table(made).set_index("target").loc[0.52]
+    at = FRONTIER.table(made).set_index("target").loc[0.52]
     assert at["error"].tolist() == pytest.approx([0.2, 0.2])
 
 
@@ -94,7 +94,7 @@ def test_a_threshold_of_which_the_judge_has_read_other_openings_is_left_out() ->
             made.append(each)
             read = each["cell"]["half"] == "report" and not (each["cell"]["rule"] == AGE and skip == 2)
             own.append(scores(2) if read else {})
-    frame = frontier.judge_table(made, own)
+    frame = FRONTIER.judge_table(made, own)
     assert frame["rule"].tolist() == [EVERY, PAPER, PAPER] and set(frame["prompts"]) == {4}
 
 
@@ -107,7 +107,7 @@ def test_a_cache_is_looked_at_in_every_step() -> None:
 
 def test_both_halves_of_mt_bench_have_of_all_categories() -> None:
     halves: dict[str, set[int]] = {"choose": set(), "report": set()}
-    for cell in frontier.GRIDS["paper"]:
+    for cell in FRONTIER.grids["paper"]:
         halves[cell["half"]].update(range(cell["skip"], cell["skip"] + cell["prompts"]))
     assert halves["choose"] | halves["report"] == set(range(80)) and not halves["choose"] & halves["report"]
     assert {skip // 10 for skip in halves["choose"]} == {skip // 10 for skip in halves["report"]} == set(range(8))
@@ -116,7 +116,7 @@ def test_both_halves_of_mt_bench_have_of_all_categories() -> None:
 def test_cells_choose_and_report_on_different_openings() -> None:
     """In a setting every threshold of every rule is reported on the same openings, none of which chose anything."""
     openings: dict[str, dict[tuple[str, ...], set[int]]] = {"choose": {}, "report": {}}
-    for cell in frontier.GRIDS["stories"]:
+    for cell in FRONTIER.grids["stories"]:
         asked = (cell["setting"], cell["rule"], str(cell["compute"]))
         openings[cell["half"]].setdefault(asked, set()).update(range(cell["skip"], cell["skip"] + cell["prompts"]))
     assert set().union(*openings["choose"].values()) <= set(range(48))
@@ -127,9 +127,9 @@ def test_cells_choose_and_report_on_different_openings() -> None:
 
 def test_rows_and_errors_are_those_of_the_run(stories: surelock.LanguageModel) -> None:
     (cell,) = [
-        c for c in frontier.GRIDS["quick"] if c["rule"] == AGE and c["compute"]["steps"] == 8 and c["half"] == "report"
+        c for c in FRONTIER.grids["quick"] if c["rule"] == AGE and c["compute"]["steps"] == 8 and c["half"] == "report"
     ]
-    result = frontier.measure(Lab(stories), cell)
+    result = FRONTIER.measure(Lab(stories), cell)
     for number, prompt in enumerate(Lab(stories).prompts(cell)):
         seed = cell["skip"] + number
         decoder = frontier_decoder(cell["sampler"], surelock.LockByAge(8), [seed])
@@ -160,7 +160,7 @@ def test_drift_follows_keys_and_values_for_sixteen_steps(stories: surelock.Langu
     (t, i), *_ = [
         (step.index, int(i))
         for step in steps
-        for i in step.newly_locked[0].nonzero()[:, 0]
+        for i in step.newly_locked[0].nonzero()[0]
         if i >= len(ids) and -(-step.index // 4) * 4 + 16 < 24
     ]
 
@@ -175,7 +175,7 @@ def test_drift_follows_keys_and_values_for_sixteen_steps(stories: surelock.Langu
         own = F.scaled_dot_product_attention
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(F, "scaled_dot_product_attention", attend)
-            stories.network(steps[at].tokens)
+            stories.network(torch.from_numpy(steps[at].tokens))
         return torch.cat(found)
 
     begin = -(-t // 4) * 4

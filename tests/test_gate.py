@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
+from urllib.parse import quote
 
 import gradio as gr
 import httpx
 import pytest
+from gradio.queueing import EventQueue
+from gradio.state_holder import SessionState
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -19,11 +27,14 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from surelock.ui import gate
-from surelock.ui.fair import Inboxes
-from surelock.ui.gate import Gate, client_of, is_local, own_names
+from surelock.ui import gate, gradio_patches, launch
+from surelock.ui.addresses import client_of, is_local
+from surelock.ui.fair import Inboxes, Readers, during
+from surelock.ui.gate import Gate, own_names
+from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
+from tests.loops import finished
 from tests.soak.abuse import raw_get
 
 CLOSED = (
@@ -66,7 +77,7 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
     for path in (
         "",
         "config",
-        "surelock/js/live.js",
+        "surelock/scripts/page.js",
         "gradio_api/info",
         "gradio_api/app_id",
         "gradio_api/heartbeat/ab1",
@@ -89,8 +100,10 @@ def test_its_own_names_are(small: TestClient, host: str) -> None:
 
 
 def test_names_can_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(gate.ALLOW_VARIABLE, "lab.example, other.example")
-    assert {"lab.example", "other.example", "mine.example"} <= own_names(["Mine.example"])
+    monkeypatch.setenv("SURELOCK_ALLOW_HOST", "lab.example, other.example")
+    given = launch.parser().parse_args([])
+    assert {"lab.example", "other.example"} <= own_names(given.allow_host)
+    assert "mine.example" in own_names(["Mine.example"])
     app = Starlette(routes=[Route("/", _echo)], middleware=[Middleware(Gate, allow_hosts=["*.class.example"])])
     client = TestClient(app)
     assert client.get("/", headers={"host": "a.class.example"}).status_code == 200
@@ -118,6 +131,79 @@ def test_bodies_are_bounded_told_or_streamed(small: TestClient) -> None:
     assert "at most" in refused(small.post("/gradio_api/queue/join", content=parts(), headers=kind), 413)
     refused(small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=kind), 413)
     refused(small.post("/gradio_api/queue/join", content=b"1", headers={**kind, "content-length": "-5"}), 413)
+
+
+def brought(*parts: bytes, ends: bool = True, length: int | None = None) -> tuple[int, bytes]:
+    """What a POST is answered that comes in these parts, and what of it the application reads."""
+    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    messages.append({"type": "http.request", "body": b""} if ends else {"type": "http.disconnect"})
+    coming, answers, got = iter(messages), [], b""
+
+    async def receive() -> Any:
+        return next(coming)
+
+    async def send(message: Any) -> None:
+        answers.append(message)
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal got
+        got = (await receive())["body"]
+        await JSONResponse({})(scope, receive, send)
+
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    headers += [] if length is None else [(b"content-length", str(length).encode())]
+    scope = {"type": "http", "method": "POST", "path": "/gradio_api/queue/join", "headers": headers}
+    finished(Gate(application)({**scope, "query_string": b"", "client": ("127.0.0.1", 5)}, receive, send))
+    return answers[0]["status"], got
+
+
+def test_a_body_is_bounded_as_a_whole_however_it_comes() -> None:
+    quarter = b" " * (gate.MOST_BODY // 4)
+    whole = (quarter, quarter, quarter, quarter[1:], b"1")
+    assert brought(*whole) == brought(*whole, length=gate.MOST_BODY) == (200, b"".join(whole))
+    assert brought(*whole, b" ") == brought(b"1", length=gate.MOST_BODY + 1) == (413, b"")
+    assert brought(b"1", quarter, ends=False) == (400, b"")
+
+
+@pytest.mark.parametrize("session", ["", "x" * 65, "x" * 900_000, "a b", "é", "a/b", "a\n", 5, [], {}, True])
+def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -> None:
+    for path in ("queue/join", "run/predict", "component_server", "cancel", "reset", "call/decode", "call/v2/decode"):
+        body = {"data": [], "fn_index": 8, "event_id": "x", "session_hash": session}
+        assert "session_hash" in refused(small.post(f"/gradio_api/{path}", json=body), 400)
+    if isinstance(session, str) and len(session) < 99:
+        refused(small.get(f"/gradio_api/heartbeat/{quote(session, safe='')}"), 404)
+    for good in ("1ab2cd3ef4", "0f8fad5b-d9cb-469f-a165-70867728950e", None):
+        assert small.post("/gradio_api/queue/join", json={"session_hash": good}).status_code == 200
+
+
+def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = list(range(8192))
+    assert small.post("/gradio_api/queue/join", json={"data": [{"prompt_tokens": tokens}]}).status_code == 200
+    for data in ([[]] * 200_000, {str(number): [] for number in range(50_000)}):
+        assert "values" in refused(small.post("/gradio_api/queue/join", json={"data": data}), 413)
+    monkeypatch.setattr(gate, "MOST_BODIES_OF_ONE", 10_000)
+    for _ in range(3):
+        assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
+        assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+
+
+def test_a_long_answer_is_handed_over_in_pieces() -> None:
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in parts:
+            await send({"type": "http.response.body", "body": part, "more_body": part is not parts[-1]})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    sent: list[Any] = []
+    parts = [bytes(range(256)) * 1024, b"", b"x" * gate.PIECE, b"y" * (gate.PIECE + 1)]
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
+    finished(Gate(page)(scope, None, send))  # type: ignore[arg-type]
+    bodies = sent[1:]
+    assert b"".join(each["body"] for each in bodies) == b"".join(parts)
+    assert max(len(each["body"]) for each in bodies) == gate.PIECE
+    assert [each["more_body"] for each in bodies] == [True] * (len(bodies) - 1) + [False]
 
 
 @pytest.mark.parametrize("content", [b'{"a": [1,', b"", b"\xff\xfe\x00", b"[" * 100_000])
@@ -149,13 +235,31 @@ def test_a_client_is_an_address_that_it_cannot_choose(monkeypatch: pytest.Monkey
     assert client_of({"client": None, "headers": []}) == "unknown"
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    log = tmp_path_factory.mktemp("log") / "server.log"
-    with serve("--max-length", "256", "--queue-size", "16", log=log) as served:
-        wait_for_model(served)
-        served.log = log  # type: ignore[attr-defined]
-        yield served
+@pytest.mark.parametrize(
+    ("lines", "client"),
+    [
+        (["9.9.9.9", "8.8.8.8"], "8.8.8.8"),
+        (["9.9.9.9, 1.1.1.1", "8.8.8.8, 10.0.0.1", "10.0.0.2"], "8.8.8.8"),
+        (["9.9.9.9, 8.8.8.8:5678"], "8.8.8.8"),
+        (["9.9.9.9, [2606:4700::1]:443"], "2606:4700::/64"),
+        (["9.9.9.9, [2606:4700::1]"], "2606:4700::/64"),
+        (["2606:4700:0:0:ffff::9"], "2606:4700::/64"),
+        (["::ffff:8.8.8.8"], "8.8.8.8"),
+        (["9.9.9.9, x:5, 1:2:3, [", "unknown"], "9.9.9.9"),
+    ],
+)
+def test_the_last_public_address_of_all_lines_is_the_client(
+    lines: list[str], client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPACE_ID", "me/page")
+    headers = [(b"x-forwarded-for", line.encode()) for line in lines]
+    assert client_of({"client": ("10.2.3.4", 5), "headers": headers}) == client
+
+
+def test_an_ipv6_client_is_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    near, far = (client_of({"client": (f"2001:db8::{end}", 5), "headers": []}) for end in ("1", "ffff:0:0:2"))
+    assert near == far != client_of({"client": ("2001:db8:0:1::1", 5), "headers": []})
 
 
 def honest(url: str, ends: list[str]) -> None:
@@ -202,18 +306,64 @@ def test_scripts_do_not_hold_up_the_page(app: App) -> None:
 
 
 def test_unknown_events_are_refused_in_a_line(app: App) -> None:
-    before = app.log.stat().st_size  # type: ignore[attr-defined]
+    before = app.log.stat().st_size
     for path in ("call/decode/abc", "call/v2/decode/abc", "queue/data?session_hash=abc", "queue/data"):
         status, text = raw_get(app.url, f"gradio_api/{path}")
         assert status == 404 and json.loads(text[text.index("{") : text.rindex("}") + 1])["detail"].endswith(".")
-    assert app.log.stat().st_size == before  # type: ignore[attr-defined]
+    assert app.log.stat().st_size == before
+
+
+def test_three_requests_do_not_end_the_queue(app: App) -> None:
+    """A call, and twice a resumption by a session without a name, which waits behind it."""
+    visitor = Visitor(app.url)
+    body = {"data": [], "fn_index": visitor.number("follow"), "session_hash": ""}
+    visitor.close()
+    httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
+    statuses = [httpx.post(f"{app.url}/gradio_api/queue/join", json=body).status_code for _ in range(2)]
+    until = time.monotonic() + 15
+    while httpx.get(f"{app.url}/gradio_api/queue/status").json()["queue_size"] and time.monotonic() < until:
+        time.sleep(0.2)
+    ends: list[str] = []
+    honest(app.url, ends)
+    assert (ends, statuses) == (["finished"], [400, 400])
+
+
+def test_a_queue_that_has_died_is_told_and_started_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gradio_patches, "AGAIN_SECONDS", 0.0)
+    with gr.Blocks() as page:
+        pass
+    gradio_patches.keep_queue(page)
+    queue, tries = page._queue, []
+
+    def choose() -> None:
+        tries.append(queue.stopped)
+        if len(tries) < 3:
+            raise KeyError("a session")
+        queue.close()
+
+    monkeypatch.setattr(queue, "get_events", choose)
+    queue.event_queue_per_concurrency_id["x"] = SimpleNamespace(queue=[1])  # type: ignore[assignment]
+    queue.active_jobs = [None]
+    finished(asyncio.wait_for(queue.start_processing(), 10))
+    assert tries == [False] * 3
+    assert caplog.messages == ["The queue had stopped and was started again (KeyError: 'a session')."] * 2
+
+
+def test_no_value_of_a_field_is_kept_for_links_that_do_not_exist() -> None:
+    gradio_patches.keep_no_values()
+    with gr.Blocks() as page:
+        field = gr.Textbox()
+    state = SessionState(page)
+    state._update_value_in_config(field._id, "a prompt")
+    assert "a prompt" not in str(state.config_values)
 
 
 def test_the_queue_cannot_be_gone_round(app: App) -> None:
     visitor = Visitor(app.url)
-    for event, name in (("sl-run", "click"), ("sl-stage-host", "tick")):
-        number = visitor.event(event, name)["id"]
-        body = {"data": [], "fn_index": number, "session_hash": "x", "event_data": {"run": "x", "after": -1}}
+    for name in ("start", "follow"):
+        body = {"data": ["x", -1, None], "fn_index": visitor.number(name), "session_hash": "x"}
         answer = httpx.post(f"{app.url}/gradio_api/run/predict", json=body)
         assert answer.status_code == 404 and "queue" in answer.json()["detail"]
     visitor.close()
@@ -228,7 +378,8 @@ def test_the_queues_share_is_not_told_by_a_number_that_is_none(app: App) -> None
 
 def test_who_waits_or_runs_keeps_their_messages() -> None:
     used = {"first", "third"}
-    inboxes = Inboxes(3, lambda: used)
+    events = {"second": {"1"}, "third": {"2"}}
+    inboxes = Inboxes(3, lambda: used, events)
     for session in ("first", "second", "third", "fourth", "fifth"):
         inboxes[session] = session
     assert list(inboxes) == ["first", "third", "fifth"]
@@ -236,6 +387,138 @@ def test_who_waits_or_runs_keeps_their_messages() -> None:
     used.add("fifth")
     inboxes["sixth"] = "sixth"
     assert list(inboxes) == ["first", "third", "fifth", "sixth"], "rather one too many"
+    assert list(events) == ["third"], "with its messages a session's events are forgotten"
+    for _ in range(2):  # streams
+        del inboxes["third"]
+    inboxes["third"].put_nowait("for nobody")
+    assert "third" not in inboxes and not events
+
+
+class Ask(SimpleNamespace):
+    """An event of the queue, equal to itself alone."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+def asked(call: bool, client: str, path: str = "queue/join", key: str | None = None, run: str | None = None) -> Ask:
+    """A script's call, or a page's: for the job of a key, or for a run to go on."""
+    scope = {"method": "POST", "path": f"/gradio_api/{path}", "client": (client, 5), "headers": [], "surelock.key": key}
+    return Ask(
+        fn=SimpleNamespace(api_name="decode" if call else "start", _id=1 if run else 0, batch=False),
+        request=SimpleNamespace(scope=scope),
+        data=SimpleNamespace(data=[run, -1, None]),
+        session_hash=client,
+    )
+
+
+@pytest.fixture
+def waiting() -> tuple[Any, list[Ask]]:
+    """A queue of eight without a server, and what waits in it. The job "known" and the run "going" are under way."""
+    with gr.Blocks() as page:
+        gr.Button().click(lambda: None, api_name="start")
+    queue: Any = EventQueue(DEVICE_SLOT, 1)
+    page._queue.event_queue_per_concurrency_id = {DEVICE_SLOT: queue}
+    page._queue.active_jobs = [None] * 2
+    sessions: Any = Mock(
+        follows=lambda _, key: key == "known", goes_on=lambda run: run == "going", computing=False, name="sessions"
+    )
+    return Shares(page, 8, Readers(), sessions, {0: lambda values: values[0]}), queue.queue
+
+
+def test_a_session_that_waits_or_reads_is_busy(waiting: tuple[Any, list[Ask]]) -> None:
+    shares, queue = waiting
+    asks = asked(False, "a")
+    asks.session_hash = "waits"
+    queue.append(asks)
+    shares._queue.pending_messages_per_session["reads"] = asyncio.Queue()
+    stream = {"method": "GET", "path": "/gradio_api/queue/data", "query_string": b"session_hash=reads"}
+    done = shares.admit({**asked(False, "b").request.scope, **stream}, None)
+    assert shares._busy() == {"waits", "reads"}
+    done()
+    assert shares._busy() == {"waits"}
+
+
+def test_pages_come_before_scripts_and_clients_in_turn(waiting: tuple[Any, list[Ask]]) -> None:
+    shares, queue = waiting
+    came = [asked(*each) for each in ((True, "a"), (False, "a"), (False, "a"), (True, "a"), (False, "a"))]
+    came += [asked(*each) for each in ((False, "b"), (False, "b"), (True, "b"))]
+    queue += came
+    shares._sessions.computing = True
+    assert shares._queue.get_events() is None
+    assert [came.index(each) for each in queue] == [1, 5, 2, 6, 4, 0, 7, 3]
+
+
+def test_a_clients_share_of_the_queue_counts_who_waits_and_who_enters(waiting: tuple[Any, list[Ask]]) -> None:
+    shares, queue = waiting
+    call = "call/decode"
+
+    def enter(client: str, *path: str) -> Any:
+        return shares.admit(asked(bool(path), client, *path).request.scope, {"fn_index": 0})
+
+    queue += [asked(False, "a"), asked(False, "a"), asked(True, "a")]
+    entered = [enter("a") for _ in range(4)]  # six pages of one client, two places are left for others
+    scripts = [enter("a", call), enter("b", call), enter("b", call)]
+    for client, path, said in (("a", (), "for you: 6 of"), ("a", (call,), "for you: 2 of"), ("b", (call,), "for you")):
+        with pytest.raises(gate.Refused, match=said):
+            enter(client, *path)
+    others = [enter("b"), enter("c")]
+    with pytest.raises(gate.Refused, match="full: 8 runs"):
+        enter("d")
+    for done in (*entered, *scripts, *others):
+        done()
+    enter("a")
+
+
+def test_who_asks_for_the_same_shares_a_place_and_a_turn(waiting: tuple[Any, list[Ask]]) -> None:
+    """Thirty behind one address that ask for one job, two others, and who needs nothing computed at all."""
+    shares, queue = waiting
+    told: list[tuple[Any, Any, Any]] = []
+    shares._queue.send_message = lambda event, told_it: told.append((event, told_it.rank, told_it.queue_size))
+    first, other, alone = asked(False, "b"), asked(False, "a", key="other"), asked(True, "c")
+    class_ = [asked(False, "a", key="lesson") for _ in range(30)]
+    free = [asked(False, "a", key="known"), asked(False, "d", run="going")]
+    queue += [first, class_[0], alone, other, *class_[1:], *free]
+    shares._queue.broadcast_estimations(DEVICE_SLOT, 4)
+    assert [(rank, size) for _, rank, size in told] == [(1, 4)] * 29 and told[0][0] is class_[1]
+    shares._sessions.computing = True
+    assert [shares._queue.get_events()[0] for _ in free] == [[free[1]], [free[0]]]
+    assert shares._queue.get_events() is None, "the device is taken"
+    assert queue == [first, *class_, other, alone]
+    shares._sessions.computing = False
+    assert shares._queue.get_events()[0] == [first]
+    shares._queue.active_jobs[0] = [first]
+    assert shares._queue.get_events() is None, "its computation has not begun yet"
+    shares._queue.active_jobs[0] = None
+    assert shares._queue.get_events()[0] == [class_[0]]
+    shares._sessions.follows = lambda _, key: key in ("known", "lesson")
+    assert [shares._queue.get_events()[0][0] for _ in class_[1:]] == class_[1:]
+
+
+def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number(
+    waiting: tuple[Any, list[Ask]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares, queue = waiting
+
+    def enter(client: str, key: str | None) -> Any:
+        scope = asked(False, client).request.scope
+        done = shares.admit(scope, {"fn_index": 0, "data": [key], "session_hash": client})
+        assert scope["surelock.key"] == key
+        return done
+
+    for number in range(6):
+        enter("a", f"own {number}")
+    with pytest.raises(gate.Refused, match="for you: 6 of"):
+        enter("a", None)
+    entered = [enter("a", key) for key in ("own 3", "known") * 30]
+    monkeypatch.setattr("surelock.ui.shares.MOST_FOLLOWERS", 80)
+    with pytest.raises(gate.Refused, match="for you: 60 of"):
+        enter("a", "known")
+    for done in entered[:10]:
+        done()
+    enter("a", "known")
+    queue += [asked(False, str(number), key="known") for number in range(24)]
+    with pytest.raises(gate.Refused, match="full: 80 runs"):
+        enter("b", "known")
 
 
 def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,40 +532,29 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
             time.sleep(0.01)
             yield number
 
-    assert len(list(readers.while_read(slow(), "a"))) < 20
-    assert len(list(readers.while_read(slow(), None))) == 20
-    readers.open["a"] += 1
-    assert len(list(readers.while_read(slow(), "a"))) == 20
+    assert len(list(during(slow(), readers.watched("a")))) < 20
+    assert len(list(during(slow(), readers.watched(None)))) == 20
+    readers.open("a", fair.Link())
+    assert len(list(during(slow(), readers.watched("a")))) == 20
 
 
-def test_what_is_taken_back_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from surelock.ui import fair
-
-    monkeypatch.setattr(fair, "MOST_TAKEN_BACK", 2)
-    with gr.Blocks() as page:
-        asks = fair.Asks(page)
-    named = {name: asks.while_wanted(iter(range(3)), {"ask": name}) for name in "abc"}
-    unnamed = [asks.while_wanted(iter(range(3)), data) for data in (None, {}, {"ask": 5})]
-    assert next(named["a"]) == next(named["b"]) == 0
-    for name in ("a", "c"):
-        asks.take_back(name)
-    assert list(named["a"]) == [] == list(named["c"]) and list(named["b"]) == [1, 2]
-    assert [list(each) for each in unnamed] == [[0, 1, 2]] * 3
-    asks.take_back("d")
-    assert "a" not in asks._taken_back, "the oldest is forgotten"
-
-
-def test_it_stops_at_once(tmp_path: Path) -> None:
-    """Ctrl-C with an active run."""
-    import signal
-
+@pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+def test_it_stops_at_once_and_leaves_nothing(
+    how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C, or a container's end, with an active run and one that waits."""
+    (place := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
     with serve("--max-length", "256", log=tmp_path / "log") as served:
         wait_for_model(served)
         visitor = Visitor(served.url)
         stream = visitor.run(Generated_length=200, Steps=200, Block_length=200)
         next(stream)
+        httpx.post(f"{served.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
+        children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text()
         begun = time.monotonic()
-        served.process.send_signal(signal.SIGINT)
-        served.process.wait(10)
+        os.kill(served.process.pid, how)
+        assert served.process.wait(10) == 0
         assert time.monotonic() - begun < 2.0
     assert "Traceback" not in (tmp_path / "log").read_text()
+    assert children == "" and not [each for each in place.rglob("*") if each.is_file()]

@@ -162,9 +162,15 @@ def test_it_goes_on_where_it_was_interrupted(model: SureLockLM, tmp_path: Path, 
     assert decoded == [3, 0, 1] and texts == model.generate_until(asked)
 
 
+def made_for(lm: surelock.LanguageModel, positions: int) -> surelock.LanguageModel:
+    """The model, as if it were made for so many positions."""
+    engine = copy.copy(lm.engine)
+    engine.config = replace(lm.config, max_length=positions)
+    return replace(lm, engine=engine)
+
+
 def test_a_prompt_that_is_too_long_loses_its_beginning(model: SureLockLM, caplog: pytest.LogCaptureFixture) -> None:
-    model.lm = replace(model.lm, network=copy.copy(model.lm.network))
-    model.lm.network.config = replace(model.lm.network.config, max_length=12)
+    model.lm = made_for(model.lm, 12)
     asked = requests("generate_until", ("One day, the old bear saw a little girl", GREEDY))
     (text,) = model.generate_until(asked, disable_tqdm=True)
     last = model.tok_encode("One day, the old bear saw a little girl")[-4:]
@@ -209,8 +215,7 @@ def test_a_long_text_is_taken_in_parts_that_see_what_is_before_them(stories: sur
     (whole,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)), disable_tqdm=True)
     assert whole == model._log_probability([], ids)
     most = len(ids) - 3
-    model.lm = replace(stories, network=copy.copy(stories.network))
-    model.lm.network.config = replace(stories.network.config, max_length=most)
+    model.lm = made_for(stories, most)
     (parts,) = model.loglikelihood_rolling(requests("loglikelihood_rolling", (text,)), disable_tqdm=True)
     assert parts == model._log_probability([], ids[:most]) + model._log_probability(ids[3:most], ids[most:])
     (clipped,) = model.loglikelihood(requests("loglikelihood", (text[:-11], text[-11:])), disable_tqdm=True)

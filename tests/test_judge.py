@@ -11,38 +11,37 @@ import math
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from judges import CONTEXT, small_llama, tokenizer
+from labs import quick
 from tokenizers.processors import TemplateProcessing
 from transformers import (
     BertConfig,
     BertLMHeadModel,
     GPT2Config,
     GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
 )
 
 import surelock
-from surelock.__main__ import main
-from surelock.experiments import compare, judged
-from surelock.experiments.cli import NAMES
-from surelock.experiments.judged import Scores, beside, merge_scores, pairs_of, read_scores, score_texts
-from surelock.experiments.lab import Lab
-from surelock.experiments.prompts import OPENINGS
-from surelock.experiments.runner import finished, key_of
-from surelock.quality.judge import Judge
+from surelock.quality.judge import Judge, Score
+from surelock.research import compare, judged
+from surelock.research.cli import EXPERIMENTS
+from surelock.research.judged import Scores, beside, merge_scores, pairs_of, read_scores, score_texts
+from surelock.research.lab import Lab
+from surelock.research.prompts import OPENINGS
+from surelock.research.runner import finished
+from surelock.trace.race import Judged
+from surelock.trace.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "assets" / "results"
-CONTEXT = 64
 PAIRS = [
     ("Tom found a key. He", " put it in his pocket and ran home."),
     ("The old dog slept by the door", " all day."),
@@ -55,26 +54,9 @@ PAIRS = [
 ]
 
 
-def tokenizer() -> PreTrainedTokenizerFast:
-    """The embedded model's."""
-    return PreTrainedTokenizerFast(tokenizer_file=str(ROOT / "assets" / "stories" / "tokenizer.json"))
-
-
-def small_llama(spread: float) -> LlamaForCausalLM:
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return LlamaForCausalLM(
-        LlamaConfig(vocab_size=len(tokenizer()), max_position_embeddings=CONTEXT, initializer_range=spread, **shape)
-    )
-
-
 @pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a small causal model of random weights, as transformers saves one."""
-    path = tmp_path_factory.mktemp("judges") / "random-1.5B"
-    small_llama(0.5).save_pretrained(path)
-    tokenizer().save_pretrained(path)
-    return path
+def path(small_judge: Path) -> Path:
+    return small_judge
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +68,7 @@ def judge(path: Path) -> Judge:
 def fitted() -> Judge:
     """One that has read what the embedded model wrote in the committed cells of `sampler`: seconds on one core."""
     model, words = small_llama(0.02), tokenizer()
-    cells = [json.loads(line) for line in (RESULTS / "sampler" / "cells.jsonl").read_text().splitlines()]
+    cells = list(finished(RESULTS / "sampler").values())
     texts = [text for cell in cells for text in cell["result"]["texts"]]
     ids = torch.tensor([token for text in texts[:1000] for token in words(text)["input_ids"]])
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
@@ -224,6 +206,67 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
     refused(tmp_path / "spoilt.gguf", r"a GGUF file needs the package gguf \(pip install gguf\)")
 
 
+def split_by(pattern: str) -> dict[str, object]:
+    return {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}}
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "why"),
+    [
+        ("tokenizer.json", [], "its tokenizer or configuration cannot be read: "),
+        ("tokenizer.json", {"model": {"type": "none"}}, "its tokenizer or configuration cannot be read: "),
+        ("tokenizer.json", split_by("(a+)+$"), "its tokenizer has a pattern that could take for ever: "),
+        ("tokenizer_config.json", [], "its tokenizer or configuration cannot be read: "),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "'>' not supported between"),
+        ("config.json", {"num_attention_heads": 0}, "its tokenizer or configuration cannot be read: "),
+        ("config.json", {"num_hidden_layers": -1}, "."),
+        ("model.safetensors", 100, "the judge 'judge' has 100 tokens, its tokenizer knows others"),
+        ("model.safetensors", math.nan, "its logits are not finite"),
+    ],
+)
+def test_a_damaged_judge_is_refused_in_one_sentence(tmp_path, path, file, changes, why):
+    place = Path(shutil.copytree(path, tmp_path / "judge"))
+    if file == "model.safetensors":
+        model = small_llama(0.5)
+        model.resize_token_embeddings(changes) if changes == 100 else model.lm_head.weight.data.fill_(changes)
+        model.save_pretrained(place)
+    else:
+        content = {**json.loads((place / file).read_text()), **changes} if changes else changes
+        (place / file).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=re.escape("loaded as a causal language model: ") + why) as caught:
+        Judge.load(str(place), torch.device("cpu"))
+    assert "\n" not in str(caught.value)
+
+
+def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
+    special = tokenizer().convert_ids_to_tokens(0)
+    assert "".join(judge.scores([("Tom", special)])[0].tokens) == special and special in tokenizer().get_added_vocab()
+    assert judge.scores([("x" * 10**5 + "\0", "\0a")])[0].characters == 2
+    assert not judge.reads("x" * 10**5)
+    for pair in [("Tom", "a\ud800"), ("\ud800", "a")]:
+        with pytest.raises(ValueError, match=r"^text is no UTF-8 text"):
+            surelock.score(judge, *pair)
+    with pytest.raises(ValueError, match="no model has a name of 5,000 characters") as caught:
+        Judge.load("x" * 5000)
+    assert len(str(caught.value)) < 200
+
+
+def test_a_score_that_is_not_finite_is_told_as_none():
+    """A judge that gives a token no chance at all: JSON has no such number."""
+    recorder = Recorder({"lanes": [{"id": "a"}], "length": 4}, None)
+    told = recorder.take([Judged("a", "j", Score((1.0, math.inf), ("x", "y"), 2))])
+    assert told == {"scores": {"j": {"a": {"bits_per_character": None, "nats": [], "tokens": []}}}}
+
+
+def test_a_judge_needs_its_file_no_more(tmp_path, path):
+    place = Path(shutil.copytree(path, tmp_path / "judge"))
+    judge = Judge.load(str(place), torch.device("cpu"))
+    expected = judge.scores(PAIRS[:1])
+    with (place / "model.safetensors").open("r+b") as opened:
+        opened.write(os.urandom((place / "model.safetensors").stat().st_size))
+    assert judge.scores(PAIRS[:1]) == expected
+
+
 def test_asking_for_the_judge_is_what_imports_torch():
     code = "import surelock, sys; assert 'score' in dir(surelock); assert 'torch' not in sys.modules; surelock.Judge"
     code += "; assert 'torch' in sys.modules"
@@ -267,16 +310,20 @@ def test_the_real_judges_sum_is_transformers_own_loss(real):
 # What exists is scored without decoding it again.
 
 
-def experiment(name: str, out: Path, *flags: str) -> int:
-    return main(["experiment", name, "--quick", "--device", "cpu", "--threads", "1", "--out", str(out), *flags])
+@pytest.fixture(scope="module")
+def decoded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished experiment, not to be changed."""
+    out = tmp_path_factory.mktemp("decoded")
+    assert quick("epsilon", out) == 0
+    return out / "epsilon"
 
 
 @pytest.fixture
-def epsilon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A finished experiment, in a place where nothing can be decoded."""
-    assert experiment("epsilon", tmp_path) == 0
-    monkeypatch.setattr("surelock.experiments.epsilon.measure", lambda *_: pytest.fail("measured again"))
-    monkeypatch.setattr("surelock.experiments.lab.decode", lambda *_, **__: pytest.fail("decoded again"))
+def epsilon(decoded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, in a place where nothing can be decoded."""
+    shutil.copytree(decoded, tmp_path / "epsilon")
+    monkeypatch.setattr(EXPERIMENTS["epsilon"], "measure", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr("surelock.research.lab.decode", lambda *_, **__: pytest.fail("decoded again"))
     return tmp_path / "epsilon"
 
 
@@ -286,7 +333,7 @@ def lines(file: Path) -> list[dict]:
 
 def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, stories, monkeypatch):
     before = (epsilon / "cells.jsonl").read_bytes()
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     assert (epsilon / "cells.jsonl").read_bytes() == before
     folder = epsilon / "judge-random-1.5B"
     assert {file.name for file in folder.iterdir()} == {"cells.jsonl", "table.csv"}
@@ -300,8 +347,8 @@ def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, 
     table = (epsilon / "table.md").read_text()
     assert "## By the judge random-1.5B" in table and "gen_ppl_ratio_se" in table and "bits_repeats" in table
     monkeypatch.setattr(Judge, "scores", lambda *_: pytest.fail("scored again"))
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
-    assert experiment("epsilon", epsilon.parent) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent) == 0
     assert (epsilon / "table.md").read_text() == table.replace(f" --judge {path}", "")
 
 
@@ -311,29 +358,29 @@ def test_cells_of_the_time_when_a_judge_was_part_of_them_are_still_finished(epsi
         record["setup"]["judge"] = [None, "gpt2-large"][number % 2]
     text = "".join(json.dumps(record) + "\n" for record in records)
     (epsilon / "cells.jsonl").write_text(text)
-    assert experiment("epsilon", epsilon.parent) == 0
+    assert quick("epsilon", epsilon.parent) == 0
     assert (epsilon / "cells.jsonl").read_text() == text
 
 
 def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsys):
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     scored = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
     records = lines(epsilon / "cells.jsonl")
     records[-1]["result"]["tokens"][0][:3] = records[-1]["result"]["tokens"][0][5:8]
     (epsilon / "cells.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     capsys.readouterr()
-    assert experiment("epsilon", epsilon.parent) == 0
+    assert quick("epsilon", epsilon.parent) == 0
     said = "the judge random-1.5B has not read the texts of 1 of 3 cells as they are now"
     assert said in capsys.readouterr().err
     assert len((epsilon / "judge-random-1.5B" / "table.csv").read_text().splitlines()) == 2  # the other, by itself
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     assert said not in capsys.readouterr().err
     again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
     assert again != scored and len(again.splitlines()) == len(scored.splitlines())
 
 
 def test_an_interrupted_scoring_goes_on_to_the_same_table(epsilon, path, monkeypatch):
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     folder = epsilon / "judge-random-1.5B"
     finished_table, finished_cells = (folder / "table.csv").read_text(), (folder / "cells.jsonl").read_text()
     (folder / "cells.jsonl").unlink()
@@ -346,9 +393,9 @@ def test_an_interrupted_scoring_goes_on_to_the_same_table(epsilon, path, monkeyp
         return scores(self, pairs)
 
     monkeypatch.setattr(Judge, "scores", interrupted)
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 130
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 130
     assert (folder / "cells.jsonl").read_text() == finished_cells.splitlines(keepends=True)[0]
-    assert experiment("epsilon", epsilon.parent, "--judge", str(path)) == 0
+    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     assert (folder / "table.csv").read_text() == finished_table
     assert len(calls) == 2 + len(finished_cells.splitlines()) - 1
 
@@ -364,15 +411,8 @@ def test_two_processes_score_what_one_does(epsilon, judge, stories, tmp_path):
     assert one == two and all(one)
 
 
-@pytest.mark.parametrize("name", ["quality", "seen", "unlock", "sampler", "arena"])
-def test_every_experiment_with_texts_can_be_scored(name, path, tmp_path):
-    assert experiment(name, tmp_path, "--judge", str(path)) == 0
-    header, *rows = (tmp_path / name / "judge-random-1.5B" / "table.csv").read_text().splitlines()
-    assert "gen_ppl" in header and rows
-
-
 def test_a_judge_of_cells_without_texts_is_refused_before_the_work(path, tmp_path, capsys):
-    assert experiment("flops", tmp_path, "--judge", str(path)) == 2
+    assert quick("flops", tmp_path, "--judge", str(path)) == 2
     assert "--judge: the cells of flops keep no texts that it could score" in capsys.readouterr().err
     assert not (tmp_path / "flops").exists()
 
@@ -432,13 +472,3 @@ def test_settings_are_pooled_over_epsilon():
     assert pooled["bits"] == pytest.approx((32 + 30) / math.log(2) / (65 + 60))
     assert pooled["repeats"] == pytest.approx((0.1 + 0.5) / 2)
     assert frame["bits_change"][1] == frame["bits_change_se"][1] == 0
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if list((RESULTS / name).glob("judge-*/"))])
-def test_judged_cells_are_finished_and_their_scores_are_of_their_texts(name, stories, capsys):
-    module, lab = import_module(f"surelock.experiments.{name}"), Lab(stories)
-    done = finished(RESULTS / name)
-    records = [done[key_of(lab.setup(), cell)] for cell in module.GRIDS["stories"]]
-    judges = list(read_scores(lab, pairs_of(lab, module.texts, records), RESULTS / name))
-    missing = capsys.readouterr().err
-    assert judges and missing == ""

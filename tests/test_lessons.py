@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shutil
 import subprocess
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,7 +20,7 @@ from test_javascript import NODE, ROOT
 
 from surelock.decoding.recommended import recommended
 from surelock.model.language_model import LanguageModel
-from surelock.trace.contestants import Contestant
+from surelock.trace.lanes import Lane
 from surelock.trace.lessons import LESSONS, LessonError, read_lesson, read_lessons
 from surelock.trace.record import record_run
 
@@ -37,20 +39,20 @@ FIELDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("own", {"compute": "select", "select_fraction": 0.65}),
     ],
 }
-RUNS = 10
-OPENINGS = (ROOT / "surelock" / "experiments" / "openings.txt").read_text("utf-8").splitlines()
+RUNS = 5
+OPENINGS = (ROOT / "surelock" / "research" / "openings.txt").read_text("utf-8").splitlines()
 
 
-def field(lm: LanguageModel, lanes: list[tuple[str, dict[str, Any]]], seed: int) -> list[Contestant]:
+def field(lm: LanguageModel, lanes: list[tuple[str, dict[str, Any]]], seed: int) -> list[Lane]:
     shared = {"gen_length": 16, "seed": seed}
-    return [Contestant(id=own, name=own, decoder=recommended(lm.generation, shared | given)) for own, given in lanes]
+    return [Lane(id=own, name=own, decoder=recommended(lm.generation, shared | given)) for own, given in lanes]
 
 
 @pytest.fixture(scope="session")
 def runs(
     stories: LanguageModel, lm: LanguageModel, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, list[tuple[Path, Run]]]:
-    """Ten short runs of each field: of the embedded model where the texts matter, else of the tiny one."""
+    """Short runs of each field: of the embedded model where the texts matter, else of the tiny one."""
     folder, made = tmp_path_factory.mktemp("runs"), {}
     for name, lanes in FIELDS.items():
         made[name] = []
@@ -67,14 +69,14 @@ def runs(
     return made
 
 
-def tiny_run(lm: LanguageModel, contestants: list[Contestant]) -> dict[str, Any]:
+def tiny_run(lm: LanguageModel, lanes: list[Lane]) -> dict[str, Any]:
     """A run of a model without a tokenizer."""
     from surelock.trace.race import race
     from surelock.trace.recorder import Recorder, make_header
 
     prompt = [5, 9, 3, 17]
-    recorder = Recorder(make_header(lm, None, prompt, contestants), lm.tokenizer)
-    for told in race(lm, prompt, contestants, errors=True):
+    recorder = Recorder(make_header(lm, None, prompt, lanes), lm.tokenizer)
+    for told in race(lm, prompt, lanes, errors=True):
         recorder.take(told)
     return recorder.document(exact=False)
 
@@ -85,7 +87,7 @@ def recorded(name: str) -> tuple[Path, Run]:
 
 
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
-def test_every_answer_on_ten_runs(runs: dict[str, list[tuple[Path, Run]]]) -> None:
+def test_every_answer_on_many_runs(runs: dict[str, list[tuple[Path, Run]]]) -> None:
     """What the page computes from the learner's trace is what Python computes from the exported one."""
     asked, expected = [], []
     for lesson in read_lessons()["lessons"]:
@@ -158,21 +160,37 @@ def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
         ("pages/0/kind", "gap", "pages/0"),
         ("run", None, "run"),
         ("extra", 1, "its top"),
+        ("x" * 10**5 + "\n", 1, "its top"),
+        ("pages/2/question/answer/lane", "nowhere", "run/needs"),
+        ("pages/2/question/answer/lane", 7, "pages/2/question/answer/lane"),
+        ("pages/2/question/answer", {"is": "error_ratio", "lane": "subject"}, "pages/2/question/answer"),
+        ("pages/2/question/answer", {"is": "saved_more", "lane": "subject", "tie": 0}, "pages/2/question/answer"),
+        ("pages/0/shows", ["lane:subject"], "pages/0/shows"),
+        ("pages/0/shows", ["grids", "lane:nowhere"], "run/needs"),
+        ("pages/0/pins", {"is": "flops_saved", "lane": "subject"}, "pages/0/pins/is"),
     ],
 )
 def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, named: str) -> None:
     path = folder / "2-work.json"
     path.write_text(json.dumps(damaged(json.loads(path.read_text("utf-8")), where, value)), encoding="utf-8")
-    with pytest.raises(LessonError, match=rf"^The lesson 2-work\.json is damaged at {named}: [^\n]+\.$"):
+    with pytest.raises(LessonError, match=rf"^The lesson 2-work\.json is damaged at {named}: [^\n]{{1,201}}\.$"):
         read_lesson(path)
     found = read_lessons(folder)
     assert len(found["lessons"]) == 5 and len(found["problems"]) == 1
 
 
 def test_what_is_no_lesson_is_told(folder: Path) -> None:
-    for damaged in ("1" * 5000, "{"):  # more digits than Python reads
-        (folder / "1-unmasking.json").write_text(damaged, encoding="utf-8")
+    whole = json.loads((folder / "2-work.json").read_text("utf-8"))
+    half, none = ("title", "\ud800"), ("run/settings", {"seed": math.nan})
+    unlike = [json.dumps(damaged(deepcopy(whole), *each)) for each in (half, none)]
+    for text in ("{", "[" * 10**5, "1" * 5000, *unlike):  # 5000: more digits than Python reads
+        (folder / "1-unmasking.json").write_text(text, encoding="utf-8")
         assert read_lessons(folder)["problems"] == ["The lesson 1-unmasking.json is not JSON."]
+    large = folder / "0-large.json"
+    for make, unmake in ((large.mkdir, large.rmdir), (lambda: large.write_text(" " * 2**21), large.unlink)):
+        make()
+        assert read_lessons(folder)["problems"][0] == "The lesson 0-large.json is no file of at most 1,048,576 bytes."
+        unmake()
     shutil.copy(folder / "2-work.json", folder / "8-again.json")
     problems = read_lessons(folder)["problems"]
     assert problems == [

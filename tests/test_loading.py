@@ -1,9 +1,11 @@
 """`surelock.load` and `save_checkpoint`: what loads, and one clear error for whatever does not."""
 
 import importlib
+import itertools
 import json
+import os
 import sys
-from dataclasses import replace
+from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ from transformers import PreTrainedTokenizerFast
 
 import surelock
 from surelock import CheckpointError
-from surelock.model.checkpoint import save_checkpoint
+from surelock.model.checkpoint import TensorFiles, save_checkpoint
+from surelock.model.tokenizer import check_patterns
+from surelock.quality.judge import Judge
 
 ROOT = "model.transformer."
 QWEN3 = {
@@ -181,9 +185,117 @@ def test_a_corrupt_tokenizer_is_named(llada: Path) -> None:
     refuses(llada, "tokenizer", str(llada))
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "chat_template.jinja", "model.safetensors"])
+def test_what_may_have_no_end_is_not_read(llada: Path, name: str) -> None:
+    (llada / name).unlink(missing_ok=True)
+    os.mkfifo(llada / name)
+    refuses(llada, name, "ordinary file")
+    (llada / name).unlink()
+    (llada / name).symlink_to("/dev/zero")
+    refuses(llada, name, "ordinary file")
+    with pytest.raises(ValueError, match="no ordinary file"):
+        Judge.load(str(llada))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a/" + "x" * 5000, "./" + "x" * 5000])
+def test_a_name_too_long_for_any_model_is_refused_and_not_repeated(name: str) -> None:
+    with pytest.raises(CheckpointError, match="characters") as refused:
+        surelock.load(name)
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(?:x(?:ab|a)y?){2,}z", r"([^\]]+\s?)*!"])
+def test_a_pattern_that_could_take_for_ever_is_refused(llada: Path, pattern: str) -> None:
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    (llada / "tokenizer.json").write_text(json.dumps({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split]}}))
+    refuses(llada, "tokenizer.json", "for ever")
+
+
+def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:
+    """Many ways to read it, though not without end: the library's panic is no Exception."""
+    write_tokenizer(llada)
+    split = {"type": "Split", "pattern": {"Regex": r"\s*\s*\s*[\r\n]b"}, "behavior": "Isolated", "invert": False}
+    edit_json(llada / "tokenizer.json", pre_tokenizer=split)
+    edit_json(llada / "tokenizer_config.json", chat_template="{{ messages[0].content }}")
+    lm = load(llada)
+    for chat in (False, True):
+        with pytest.raises(ValueError, match=r"the tokenizer of .* cannot read this text: Onig"):
+            lm.encode(" " * 500 + "ab\n", chat=chat)
+    assert lm.encode("a") == [4]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(?i:'s|'t|'re|'ve)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        r"[\p{Lu}\p{M}]*[\p{Ll}\p{M}]+(?i:'s|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"(?=(\d{3})+(?!\d))",
+        r"\(a+\)+|[^(\s|.]{1,3}(a)*",
+    ],
+)
+def test_the_patterns_of_known_tokenizers_are_read(pattern: str, tmp_path: Path) -> None:
+    check_patterns({"pre_tokenizer": {"pattern": {"Regex": pattern}}}, tmp_path)
+
+
 def test_a_corrupt_generation_config_is_named(llada: Path) -> None:
     (llada / "generation_config.json").write_text("{")
     refuses(llada, str(llada / "generation_config.json"))
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, 3000)
+
+
+def exchange(file: Path) -> None:
+    """Another checkpoint's file of the same shapes, as `mv` puts it there."""
+    write_llada(file.parent / "other", **TINY | {"seed": 9}, shards=3)
+    (file.parent / "other" / file.name).replace(file)
+
+
+def switch(file: Path) -> None:
+    """The file becomes a link to another one."""
+    write_llada(file.parent / "other", **TINY | {"seed": 9}, shards=3)
+    file.unlink()
+    file.symlink_to(file.parent / "other" / file.name)
+
+
+@pytest.mark.parametrize("name", ["config.json", *(f"model-0000{i}-of-00003.safetensors" for i in (1, 3))])
+@pytest.mark.parametrize("change", [cut, exchange, switch, Path.unlink])
+@pytest.mark.parametrize("reads", [1, 8])
+@pytest.mark.parametrize(("engine", "method"), [("torch", "read"), ("onnx", "stored")])
+def test_files_exchanged_while_they_are_read_are_no_model(
+    monkeypatch: pytest.MonkeyPatch,
+    sharded: Path,
+    name: str,
+    change: Callable[[Path], None],
+    reads: int,
+    engine,
+    method,
+) -> None:
+    """Before the first tensor or between two: neither a mix of two checkpoints nor a process that ends."""
+    count, read = itertools.count(1), getattr(TensorFiles, method)
+    (sharded / "config.json").write_text((sharded / "config.json").read_text().ljust(4000))  # cut, it is another one
+
+    def changed(files: TensorFiles, tensor: str) -> Any:
+        if next(count) == reads:
+            change(sharded / name)
+        return read(files, tensor)
+
+    monkeypatch.setattr(TensorFiles, method, changed)
+    refuses(sharded, engine=engine)
+    monkeypatch.undo()
+    write_llada(sharded, **TINY, shards=3)
+    assert load(sharded).network(torch.tensor([[3, 4]])).isfinite().all()
+
+
+def test_a_loaded_network_needs_its_files_no_more(llada: Path) -> None:
+    """Nothing of it lies in the file: written over, that would be another network, and shortened a dead process."""
+    lm, file = load(llada), llada / "model.safetensors"
+    expected = lm.network(torch.tensor([[3, 4]]))
+    with file.open("r+b") as opened:
+        opened.write(os.urandom(file.stat().st_size))
+    assert torch.equal(lm.network(torch.tensor([[3, 4]])), expected)
 
 
 # --- configurations ---------------------------------------------------------------------------------------------------
@@ -500,7 +612,7 @@ def test_a_saved_checkpoint_loads_bit_identical(tmp_path: Path, options: dict, d
         extra={"note": "x"},
     )
     again = load(tmp_path / "b", dtype=dtype)
-    assert again.network.config == lm.network.config
+    assert again.network.config == lm.config
     assert (again.mask_id, again.eos_id, again.pad_id) == (1, 0, 2)
     for (name, old), new in zip(lm.network.named_parameters(), again.network.parameters(), strict=True):
         assert torch.equal(old, new), name
@@ -525,20 +637,3 @@ def test_a_network_that_the_layout_cannot_hold_is_not_saved(tmp_path: Path) -> N
     with pytest.raises(CheckpointError, match="norms"):
         save_checkpoint(load(tmp_path / "a").network, tmp_path / "b", mask_id=1, eos_id=0, pad_id=0)
     assert not (tmp_path / "b").exists()
-
-
-def test_how_a_step_is_computed_reaches_the_packed_forward(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    write_llada(tmp_path, **TINY)
-    monkeypatch.setenv("CXX", sys.executable)  # a program that exists: nothing is compiled here
-    plain, compiled = load(tmp_path, device="cpu"), load(tmp_path, device="cpu", compiled=True)
-    assert not plain.packed(4)._compiled and not plain.packed(4)._buckets
-    assert compiled.packed(4)._compiled and not compiled.packed(4)._buckets
-    assert replace(plain, buckets=(8, 2)).packed(4)._buckets == [2, 8]
-
-
-def test_what_cannot_be_compiled_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match="compiled is for one CPU"):
-        surelock.load("stories", device_map={"": "cpu"}, compiled=True)
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ValueError, match="no no-such-compiler: install it, or name one in CXX"):
-        surelock.load("stories", device="cpu", compiled=True)

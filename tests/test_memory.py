@@ -9,6 +9,7 @@ from torch.utils._pytree import tree_leaves
 
 import surelock
 from surelock import DecodeSettings, Entropy, LanguageModel, LockRule
+from surelock.engines.torch import TorchEngine
 from surelock.model.config import NetworkConfig
 from surelock.model.network import Network
 
@@ -49,7 +50,7 @@ def wide() -> LanguageModel:
     """A tiny bf16 network with a wide vocabulary."""
     config = NetworkConfig(VOCAB, 16, 1, 2, 1, 8, 16, LENGTH, 1e4, 1e-5, True)
     network = Network(config).to(torch.bfloat16).requires_grad_(False)
-    return LanguageModel("wide", network, None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
+    return LanguageModel("wide", TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
 
 
 def peak(lm: LanguageModel, rule: LockRule | None, unmask: Entropy | None = None, **changes) -> int:

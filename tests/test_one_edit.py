@@ -1,4 +1,7 @@
-"""Adding a setting is one edit: a copy of the package gets a field, found wherever settings are told or read."""
+"""Adding a setting is one edit, a rule is two: a copy of the package gets both, found wherever such are told or read.
+
+The rule is the researchers' guide's.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,21 @@ EDITS = {  # file: (what the new line goes before, the new line)
     "decoding/settings.py": ("    temperature: float", FIELD.format("grace: int", '"whole", 3', "Grace", "grace")),
     "decoding/locking.py": ("    steps: int = setting(", FIELD.format("lag: float", '"number", 0.5', "Lag", "lag")),
 }
+GUIDE = (ROOT / "docs" / "researchers.md").read_text("utf-8")
+RULE = GUIDE[GUIDE.index("@dataclass(frozen=True, slots=True)\nclass NowAndThen") : GUIDE.index("\n\n\nlm = ")]
+EDITS["decoding/compute.py"] = (
+    "@dataclass(frozen=True, slots=True)\nclass Both",
+    RULE.replace("surelock.", "") + "\n\n\n",
+)
+EDITS["decoding/choices.py"] = ("BlockCache, DelayedCache)", "NowAndThen, ")
+IMPORT = "from surelock.decoding.compute import NowAndThen\n"
 FIND = """
 import contextlib, inspect, io, json
 import gradio as gr
 from surelock.__main__ import _parser
 from surelock.decoding.choices import COMPUTE, Decoder, from_flat, read_compute
 from surelock.decoding.described import describe
-from surelock.trace.contestants import Contestant
+from surelock.trace.lanes import Lane
 from surelock.trace.format import TraceError
 from surelock.trace.frames import read_trace
 from surelock.trace.record import main as record
@@ -40,20 +51,23 @@ with contextlib.redirect_stdout(io.StringIO()) as told, contextlib.suppress(Syst
 endpoint = inspect.signature(make_endpoint(models, None, 512))
 with gr.Blocks():
     form = Form(models, 512)
-query = {"grace": "5", "compute": "age", "lag": "0.25"}
+query = {"grace": "5", "contestants": json.dumps([{"name": "a", "compute": {"kind": "age", "lag": 0.25}}])}
 link = read_link(query, ["stories"], form.suits)
-(_, lane) = link.lanes
+(lane,) = link.lanes
 (own,) = read_lanes([{"id": "a", **lane}], form.shared([5 if name == "grace" else field.value
                     for name, field in form.fields.items()]))
 plain = own.to_plain()
 lanes = json.loads(form.lanes_value("stories", [lane]))["lanes"]
+rule = {"name": "a", "compute": {"kind": "now_and_then", "period": 2}}
+(raced,) = read_lanes([{"id": "a", **rule}], form.shared([field.value for field in form.fields.values()]))
+flags = _parser().parse_args(["decode", "x", "--compute", "now_and_then", "--period", "2"])
 trace = json.loads(open("assets/runs/stories.json").read())
-trace["header"]["contestants"][0] |= {name: plain[name] for name in ("compute", "settings")}
+trace["header"]["lanes"][0] |= {name: plain[name] for name in ("compute", "settings")}
 read_trace(trace)
 refused = []
 for name, kind in (("grace", "settings"), ("lag", "compute")):
     bad = json.loads(json.dumps(trace))
-    bad["header"]["contestants"][0][kind][name] = -1
+    bad["header"]["lanes"][0][kind][name] = -1
     try:
         read_trace(bad)
     except TraceError as error:
@@ -67,10 +81,16 @@ print(json.dumps({
     "form": [form.fields["grace"].label, lanes[0]["compute"]["lag"]],
     "link": link.settings,
     "read": [own.decoder.settings.grace, own.decoder.compute.lag],
-    "back": Contestant.from_plain(plain) == own,
+    "back": Lane.from_plain(plain) == own,
+    "rule": [
+        type(raced.decoder.compute).__name__, raced.decoder.compute.period,
+        Lane.from_plain(raced.to_plain()) == raced,
+        flags.period, endpoint.parameters["period"].default, "\\nperiod" in description(),
+        describe()["compute"]["now_and_then"]["label"],
+    ],
     "refused": refused,
     "described": describe(),
-    "contestant": plain,
+    "lane": plain,
 }))
 """
 
@@ -84,7 +104,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         path = copy / "surelock" / name
         text = path.read_text("utf-8")
         assert text.count(before) == 1
-        path.write_text(text.replace(before, line + before), "utf-8")
+        imported = IMPORT if "choices" in name else ""
+        path.write_text(
+            text.replace(before, line + before).replace("from dataclasses", f"{imported}from dataclasses"), "utf-8"
+        )
     done = subprocess.run([sys.executable, "-c", FIND], cwd=copy, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -99,9 +122,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         ("endpoint", [3, "float"]),
         ("api", [True, True]),
         ("form", ["Grace", 0.25]),
-        ("link", {"grace": 5, "compute": "age", "lag": 0.25}),
+        ("link", {"grace": 5}),
         ("read", [5, 0.25]),
         ("back", True),
+        ("rule", ["NowAndThen", 2, True, 2, 4, True, "Written rows now and then"]),
     ],
 )
 def test_one_edit_is_found(found: dict[str, Any], where: str, expected: Any) -> None:
@@ -116,14 +140,14 @@ def test_the_traces_check_knows_it(found: dict[str, Any]) -> None:
 
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
 def test_the_pages_tables_tell_it(found: dict[str, Any]) -> None:
-    """Runs and inspector name a contestant's settings from the descriptions."""
+    """Runs and inspector name a lane's settings from the descriptions."""
     code = """
-        import { described, facts } from "./assets/js/described.js";
-        const [told, contestant] = JSON.parse(process.argv[1]);
+        import { described, facts } from "./assets/js/trace/described.js";
+        const [told, lane] = JSON.parse(process.argv[1]);
         Object.assign(described, told);
-        console.log(JSON.stringify(facts(contestant)));
+        console.log(JSON.stringify(facts(lane)));
     """
-    given = json.dumps([found["described"], found["contestant"]])
+    given = json.dumps([found["described"], found["lane"]])
     done = subprocess.run(
         [str(NODE), "--input-type=module", "-e", code, given], cwd=ROOT, capture_output=True, text=True, check=True
     )

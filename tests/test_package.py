@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -25,10 +26,12 @@ from surelock.__main__ import main
 from tests.browser.server import serve
 from tests.test_dockerfile import run_once
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 MOST_BYTES = 20e6
-UNUSED = ("assets/pictures/", "assets/results/", "assets/notebooks/")  # by the page and the library
+UNUSED = ("assets/pictures/", "assets/results/", "assets/notebooks/", "assets/css/")  # by the page and the library
+BUILT = re.compile(r"assets/js/(?!load/)")  # into assets/scripts
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ def test_both_are_small_and_hold_what_is_used(installed: Installed) -> None:
     with zipfile.ZipFile(installed.wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
         model = archive.read("surelock/assets/stories/model-00001-of-00002.safetensors")
-    assets = {f"surelock/{path}" for path in tracked("assets") if not path.startswith(UNUSED)}
-    assert held == assets | tracked("surelock")
+    assets = {f"surelock/{path}" for path in tracked("assets") if not (path.startswith(UNUSED) or BUILT.match(path))}
+    assert held == assets | {path for path in tracked("surelock") if not path.startswith("surelock/research/")}
     assert model == (ROOT / "assets" / "stories" / "model-00001-of-00002.safetensors").read_bytes()
 
 
@@ -110,12 +113,36 @@ def test_it_decodes_and_is_imported(installed: Installed, capsys: pytest.Capture
     assert all(Path(path).is_relative_to(installed.commands.parent) for path in where.split())
 
 
+def test_research_is_told_to_be_in_a_clone(installed: Installed) -> None:
+    for words in ("experiment flops --quick", "bench table", "train --steps 1", "evaluate --help"):
+        done = subprocess.run(
+            [str(installed.commands / "surelock"), *words.split()],
+            cwd=installed.empty,
+            env=clean(),
+            capture_output=True,
+        )
+        command = words.partition(" --")[0].removesuffix(" flops")
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.decode() == (
+            f"surelock: `surelock {command}` is research, which is not installed: "
+            f"run `python -m surelock {command}` in a clone of the repository\n"
+        )
+
+
+def test_it_times_both_samplers(installed: Installed) -> None:
+    words = ["bench", "decode", "--gen-length", "8", "--repeats", "3", "--batch", "2", "--device", "cpu"]
+    told = json.loads(installed.run("surelock", *words).splitlines()[-1])
+    assert (told["benchmark"], told["gen_length"], told["batch"], told["tokens"]) == ("decode", 8, 2, 16)
+    assert told["locked_tps"] > 0 < told["baseline_step_ms"] and 0 < told["flops_ratio"] <= 1
+    assert (told["speedup"] is None) == ("speedup" in told["refused"]) and told["processor"]
+
+
 def test_its_page_opens_and_runs_without_an_argument(installed: Installed, tmp_path: Path) -> None:
     command = [str(installed.commands / "surelock")]
     with serve(command=command, cwd=installed.empty, log=tmp_path / "log") as app:
         page = httpx.get(app.url)
         assert "sl-lessons" in page.text and httpx.get(f"{app.url}/surelock/runs/stories.json").status_code == 200
-        for file in ("js/live.js", "css/stage.css", "plotly.min.js"):
+        for file in ("scripts/page.js", "scripts/stage.css", "plotly.min.js"):
             assert httpx.get(f"{app.url}/surelock/{file}").status_code == 200, file
         run_once(app.url.rpartition(":")[2])
     assert list(installed.empty.iterdir()) == []

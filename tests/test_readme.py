@@ -1,4 +1,7 @@
-"""The README tells the truth: what needs neither hub, GPU nor container engine is run, the rest is parsed."""
+"""README and docs tell the truth: what needs neither hub, GPU nor container engine is run, the rest is parsed.
+
+Commands, programs, links with their anchors, and what is named in code are held for every document.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ import argparse
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -27,7 +30,7 @@ from surelock.decoding.unmasking import Replay
 from surelock.harness.model import SureLockLM
 from surelock.model.language_model import LanguageModel
 from surelock.ui.launch import parser
-from tests.browser.server import App, serve, wait_for_model
+from tests.browser.server import App
 from tests.soak.__main__ import parser as soak_parser
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,8 +38,13 @@ README = (ROOT / "README.md").read_text("utf-8")
 ADDRESS = "http://127.0.0.1:7860"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+TEXTS = {name: path.read_text("utf-8") for name, path in DOCUMENTS.items()}
+GUIDE = TEXTS["researchers.md"]
+
+
+def blocks(language: str, text: str = "\n".join(TEXTS.values())) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
 def commands() -> list[list[str]]:
@@ -47,13 +55,6 @@ def commands() -> list[list[str]]:
 
 def starting(*words: str) -> list[list[str]]:
     return [command for command in commands() if command[: len(words)] == list(words)]
-
-
-@pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    with serve() as served:
-        wait_for_model(served)
-        yield served
 
 
 def test_every_command_is_known_to_these_tests() -> None:
@@ -99,6 +100,11 @@ def test_harness_commands(command: list[str], stories: LanguageModel) -> None:
 @pytest.mark.parametrize("command", starting("python", "app.py"), ids=" ".join)
 def test_app_commands(command: list[str]) -> None:
     parser().parse_args(command[2:])
+
+
+@pytest.mark.parametrize("command", starting("python", "-m", "surelock.research.tables"), ids=" ".join)
+def test_files_with_tables_exist(command: list[str]) -> None:
+    assert command[3:] and all((ROOT / file).is_file() for file in command[3:])
 
 
 @pytest.mark.parametrize("command", starting("python", "-m", "tests.soak"), ids=" ".join)
@@ -151,15 +157,19 @@ def test_docker_commands_fit_the_dockerfile(command: list[str]) -> None:
         assert f"\nEXPOSE {given.ports.split(':')[1]}\n" in dockerfile
 
 
-@pytest.mark.parametrize("block", blocks("python"), ids=lambda block: block.splitlines()[0])
+PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
+GO_ON = [block for block in PROGRAMS if "import" not in block]  # with what the library's ten lines have made
+
+
+@pytest.mark.parametrize("block", PROGRAMS[:1] + [each for each in PROGRAMS[1:] if each not in GO_ON])
 def test_python_blocks_run(block: str, app: App) -> None:
-    goes_on = "import" not in block  # with what the library's ten lines have made
-    program = blocks("python")[0] * goes_on + block.replace(ADDRESS, app.url)
+    program = block.replace(ADDRESS, app.url)
+    if "surelock.load" in block:
+        assert len([line for line in block.replace("\\\n", " ").splitlines() if line.strip()]) <= 10
+        program += "".join(GO_ON)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 10
-    if "surelock.load" in block:
-        assert len([line for line in block.replace("\\\n", " ").splitlines() if line.strip()]) <= 10
 
 
 def test_curl_commands(app: App) -> None:
@@ -174,27 +184,68 @@ def test_curl_commands(app: App) -> None:
     assert last[0]["done"] and last[0]["steps"] == 16
 
 
-def test_the_parameters_are_the_librarys(app: App) -> None:
-    """What the page lists under "Use via API"."""
-    import httpx
+def test_the_guides_rule_computes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("python", GUIDE)
+    (tmp_path / "guide.py").write_text(program, "utf-8")
+    steps = runpy.run_path(str(tmp_path / "guide.py"))["steps"]
+    told = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
+    assert told and float(told[2]) > 0
+    prompt = steps[0].tokens.shape[1] - 32
+    masked_before = range(32, 0, -1)  # one is written in each step
+    assert int(told[1]) == sum(prompt + 32 if step % 4 == 0 else masked for step, masked in enumerate(masked_before))
 
-    info = httpx.get(f"{app.url}/gradio_api/info").json()["named_endpoints"]["/decode"]
-    names = {parameter["parameter_name"] for parameter in info["parameters"]}
-    assert names >= {"prompt", "gen_length", "steps", "epsilon", "percentile", "visible_steps", "temperature", "seed"}
 
-
-def test_the_table_of_choices_names_all_of_them_with_their_settings() -> None:
+def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:
     rows = [line for line in README.splitlines() if re.match(r"\| `[A-Z]\w+\(", line)]
     told = dict(re.findall(r"`(\w+)\((.*?)\)`", "".join(rows)))
     classes = {each.__name__: each for each in (*COMPUTE.values(), *UNMASK.values(), Replay)}
-    assert told.keys() == classes.keys()
+    assert len(told) == 15 and told.keys() <= classes.keys()
     for name, arguments in told.items():
         assert set(filter(None, arguments.split(", "))) <= {field.name for field in fields(classes[name])}, name
 
 
-def test_links_and_files_that_are_named_exist() -> None:
-    paths = re.findall(r"`((?:surelock|tests|assets)/[\w/.]+)`", README) + re.findall(r"\]\((assets/[^)]+)\)", README)
-    assert paths and [path for path in paths if not (ROOT / path).exists()] == []
+LINKING = [*DOCUMENTS.values(), *sorted((ROOT / "assets").rglob("README.md"))]
+
+
+def anchors(path: Path) -> set[str]:
+    """Of a document's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", LINKING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8"))
+    for link in links:
+        if not re.match(r"https?:", link):
+            file, _, anchor = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists() and target.is_relative_to(ROOT), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_every_document_is_linked_from_the_readme() -> None:
+    linked = set(re.findall(r"^- \[.*?\]\(docs/([\w-]+\.md)\)", README, re.MULTILINE))
+    assert linked == DOCUMENTS.keys() - {"README.md"}
+
+
+@pytest.mark.parametrize(
+    ("said", "flag", "value"),
+    [
+        ("at most 512 positions (`--max-length`)", "max_length", 512),
+        ("15 minutes (`--run-seconds`)", "run_seconds", 15 * 60),
+        ("(`--queue-size`, 32)", "queue_size", 32),
+    ],
+)
+def test_limits_are_the_flags_defaults(said: str, flag: str, value: int) -> None:
+    assert said in TEXTS["security.md"] and vars(parser().parse_args([]))[flag] == value
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_files_that_are_named_exist(name: str) -> None:
+    paths = re.findall(r"`((?:surelock|tests|assets|docs)/[\w/.-]+)`", TEXTS[name])
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 # https://huggingface.co/docs/hub/spaces-config-reference, as it was in 2026

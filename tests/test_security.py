@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.browser.server import App, serve, wait_for_model
+from tests.browser.server import SECRET, App
 from tests.browser.visitor import Visitor
 from tests.soak.__main__ import soak
 from tests.soak.abuse import FILES, GIVEN_AWAY, ROUTES, raw_get
@@ -20,19 +20,7 @@ from tests.soak.abuse import FILES, GIVEN_AWAY, ROUTES, raw_get
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
 ADDRESSES += ("gradio_api/info", "gradio_api/openapi.json", "gradio_api/app_id", "gradio_api/nonsense")
-SECRET = "a-secret-of-the-environment"
 OWN_FILES = [str(ROOT / name) for name in ("app.py", "requirements.txt", "assets/stories/config.json", ".git/config")]
-
-
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
-    """The page, with a token in its environment as on a Space."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv("HF_TOKEN", SECRET)
-    with serve("--max-length", "256", log=tmp_path_factory.mktemp("log") / "server.log") as served:
-        wait_for_model(served)
-        yield served
-    patch.undo()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +52,7 @@ def test_no_file_route_serves_other_files(app: App, route: str) -> None:
 
 
 def test_climbing_out_of_every_folder_that_is_served(app: App) -> None:
-    for folder in ("js", "css", "runs"):
+    for folder in ("scripts", "runs"):
         for up in ("..", "%2e%2e", ".%2e", "%252e%252e", "..%2f", "..\\", "..;", "....//"):
             for target in ("app.py", "assets/stories/config.json", "etc/passwd"):
                 path = f"surelock/{folder}/" + f"{up}/" * 6 + target
@@ -72,7 +60,7 @@ def test_climbing_out_of_every_folder_that_is_served(app: App) -> None:
         assert raw_get(app.url, f"surelock/{folder}/")[0] >= 400, "lists its files"
 
 
-@pytest.mark.parametrize("folder", ["static/", "assets/", "surelock/js/", "gradio_api/file="])
+@pytest.mark.parametrize("folder", ["static/", "assets/", "surelock/scripts/", "gradio_api/file="])
 def test_a_name_too_long_for_any_file_is_refused(app: App, folder: str) -> None:
     refused_with_a_reason(httpx.get(f"{app.url}/{folder}{'x' * 5000}"))
 
@@ -127,15 +115,10 @@ def decode(app: App, changes: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"prompt": ""}, "prompt"),
-        ({"prompt": 5}, "prompt"),
         ({"prompt": "\ud800"}, "prompt"),
-        ({"prompt": "x" * 30_000}, "prompt"),
         ({"gen_length": 10**12}, "at most"),
         ({"gen_length": "many"}, "gen_length"),
-        ({"steps": 99}, "steps"),
         ({"epsilon": [1]}, "epsilon"),
-        ({"cfg_scale": 1e308}, "cfg_scale"),
         ({"model": ["a"]}, "model"),
         ({"nonsense": 1}, "nonsense"),
     ],
@@ -166,15 +149,6 @@ def test_every_refusal_says_why(app: App, path: str, body: Any) -> None:
     refused_with_a_reason(httpx.post(f"{app.url}/gradio_api/{path}", json=body))
 
 
-def test_malformed_json_is_refused(app: App) -> None:
-    for path in ("queue/join", "call/decode", "call/v2/decode", "component_server", "cancel", "reset"):
-        for content in (b'{"data": [1,', b"\xff\xfe\x00", b"[" * 100_000):
-            answer = httpx.post(
-                f"{app.url}/gradio_api/{path}", content=content, headers={"content-type": "application/json"}
-            )
-            refused_with_a_reason(answer)
-
-
 def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     seen = list(visitor.run(Prompt="The sun came up and", Generated_length=8, Steps=8, Block_length=8))
     run = seen[0]["run"]
@@ -188,6 +162,7 @@ def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     assert getpass.getuser() not in json.dumps(exported["header"]).lower().split('"')
 
 
+@pytest.mark.long
 def test_a_short_soak(tmp_path: Path) -> None:
     """The soak of the README in small: nothing crashes, hangs, is lost or stays."""
     report = soak(6, 12, 0, tmp_path / "server.log")

@@ -33,10 +33,11 @@ from surelock import (
 from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings, from_flat, plain_choice, read_compute, read_unmask
 from surelock.decoding.compute import Both
 from surelock.decoding.recommended import recommended
-from surelock.decoding.setting import described, from_plain, to_plain
+from surelock.decoding.settings import described, from_plain, to_plain
 
 NAN, INF = math.nan, math.inf
-NOT_WHOLE = [1.5, "8", True, None, [8], NAN]
+WORDS = [1.5, "8", True, [8], NAN]
+NOT_WHOLE = [*WORDS, None]
 NOT_NUMBERS = ["0.5", True, None, [1.0], NAN, 1j]
 
 
@@ -45,11 +46,40 @@ def refused(kind: type, name: str, **values: Any) -> None:
         kind(**values)
 
 
-@pytest.mark.parametrize("name", ["gen_length", "steps", "block_length"])
-@pytest.mark.parametrize("value", [0, -8, *NOT_WHOLE])
-def test_lengths(name: str, value: Any) -> None:
-    if name == "gen_length" or value is not None:
-        refused(DecodeSettings, name, **{"gen_length": 8} | {name: value})
+REFUSED: list[tuple[type, str, list[Any]]] = [
+    (DecodeSettings, "gen_length", [0, -8, *NOT_WHOLE]),
+    *((DecodeSettings, name, [0, -8, *WORDS]) for name in ("steps", "block_length")),
+    *((DecodeSettings, name, [-0.1, INF, 1e300, np.float32(1e38), 10**400, Fraction(10**400), *NOT_NUMBERS])
+      for name in ("temperature", "cfg_scale")),
+    (DecodeSettings, "seed", [-1, 0.5, "7", None, True, [1, -1], [0, "1"], (), [[1]]]),
+    (DecodeSettings, "no_repeat_ngram_size", [-1, 2.5, "3", None, True]),
+    *((DecodeSettings, name, ["no", None]) for name in ("suppress_eos", "suppress_eos_confidence")),
+    (LockRule, "epsilon", ["0", None, NAN, True, [0.1]]),
+    (LockRule, "percentile", [-1, 100.1, INF, NAN, "20", True]),
+    (LockRule, "visible_steps", [-1, *NOT_WHOLE]),
+    (LockRule, "smoothing", [-0.1, 1, *NOT_NUMBERS]),
+    (LockRule, "unlock", [True, 8, {"period": 8}, UnlockRule]),
+    *((UnlockRule, name, [0, *NOT_WHOLE]) for name in ("period", "budget")),
+    *((UnlockRule, name, [-1, *NOT_WHOLE]) for name in ("min_interval", "cooldown")),
+    (UnlockRule, "epsilon_unlock", [-0.1, *NOT_NUMBERS]),
+    (UnlockRule, "rho", [-0.1, 1.1, *NOT_NUMBERS]),
+    (SelectRule, "fraction", [0, -0.5, 1.1, INF, *NOT_NUMBERS]),
+    (LockByAge, "steps", [-1, *NOT_WHOLE]),
+    (BlockCache, "dual", [1, "yes", None]),
+    (DelayedCache, "refresh", [0, *NOT_WHOLE]),
+    (BudgetRule, "share", [0, 1.1, *NOT_NUMBERS]),
+    (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
+    (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
+    (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
+    (Klass, "history", [0, *NOT_WHOLE]),
+    (EntropyBound, "gamma", [-0.1, *NOT_NUMBERS]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "name", "values"), REFUSED)
+def test_what_a_setting_cannot_be(kind: type, name: str, values: list[Any]) -> None:
+    for value in values:
+        refused(kind, name, **(({"gen_length": 8} if kind is DecodeSettings else {}) | {name: value}))
 
 
 @pytest.mark.parametrize(
@@ -63,48 +93,6 @@ def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | N
     refused(DecodeSettings, name, gen_length=gen_length, steps=steps, block_length=block_length)
 
 
-@pytest.mark.parametrize("value", [-0.1, INF, 1e300, np.float32(1e38), 10**400, Fraction(10**400), *NOT_NUMBERS])
-@pytest.mark.parametrize("name", ["temperature", "cfg_scale"])
-def test_temperature_and_guidance(name: str, value: Any) -> None:
-    refused(DecodeSettings, name, **{name: value})
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "values"),
-    [
-        (SelectRule, "fraction", [0, -0.5, 1.1, INF, *NOT_NUMBERS]),
-        (LockByAge, "steps", [-1, *NOT_WHOLE]),
-        (BlockCache, "dual", [1, "yes", None]),
-        (DelayedCache, "refresh", [0, *NOT_WHOLE]),
-        (BudgetRule, "share", [0, 1.1, *NOT_NUMBERS]),
-        (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
-        (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
-        (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
-        (Klass, "history", [0, *NOT_WHOLE]),
-        (EntropyBound, "gamma", [-0.1, *NOT_NUMBERS]),
-    ],
-)
-def test_rules_and_policies(kind: type, name: str, values: list) -> None:
-    for value in values:
-        refused(kind, name, **{name: value})
-
-
-@pytest.mark.parametrize("value", [-1, 0.5, "7", None, True, [1, -1], [0, "1"], (), [[1]]])
-def test_seed(value: Any) -> None:
-    refused(DecodeSettings, "seed", seed=value)
-
-
-@pytest.mark.parametrize("value", [-1, 2.5, "3", None, True])
-def test_no_repeat_ngram_size(value: Any) -> None:
-    refused(DecodeSettings, "no_repeat_ngram_size", no_repeat_ngram_size=value)
-
-
-@pytest.mark.parametrize("value", ["no", None])
-@pytest.mark.parametrize("name", ["suppress_eos", "suppress_eos_confidence"])
-def test_flags(name: str, value: Any) -> None:
-    refused(DecodeSettings, name, **{name: value})
-
-
 @pytest.mark.parametrize(
     "value",
     [5, [], [5], [[(0, 0)]], [[(0, 0, 9, 9), (1, 1, 9)]], [[("a", 0, 9), (1, 1, 9)]], [[(0.5, 0, 9), (1, 1, 9)]]],
@@ -112,43 +100,6 @@ def test_flags(name: str, value: Any) -> None:
 def test_replay(value: Any) -> None:
     with pytest.raises(ValueError, match=r"^replay must[^\n]*$"):
         Replay(value)
-
-
-@pytest.mark.parametrize("value", ["0", None, NAN, True, [0.1]])
-def test_epsilon(value: Any) -> None:
-    refused(LockRule, "epsilon", epsilon=value)
-
-
-@pytest.mark.parametrize("value", [-1, 100.1, INF, NAN, "20", True])
-def test_percentile(value: Any) -> None:
-    refused(LockRule, "percentile", percentile=value)
-
-
-@pytest.mark.parametrize("value", [-1, *NOT_WHOLE])
-def test_visible_steps(value: Any) -> None:
-    refused(LockRule, "visible_steps", visible_steps=value)
-
-
-@pytest.mark.parametrize("value", [-0.1, 1, *NOT_NUMBERS])
-def test_smoothing(value: Any) -> None:
-    refused(LockRule, "smoothing", smoothing=value)
-
-
-@pytest.mark.parametrize("value", [True, 8, {"period": 8}, UnlockRule])
-def test_unlock(value: Any) -> None:
-    refused(LockRule, "unlock", unlock=value)
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("period", [0, *NOT_WHOLE]), ("budget", [0, *NOT_WHOLE]), ("min_interval", [-1, *NOT_WHOLE]),
-        ("cooldown", [-1, *NOT_WHOLE]), ("epsilon_unlock", [-0.1, *NOT_NUMBERS]), ("rho", [-0.1, 1.1, *NOT_NUMBERS]),
-    ],
-)  # fmt: skip
-def test_unlock_rule(name: str, values: list) -> None:
-    for value in values:
-        refused(UnlockRule, name, **{name: value})
 
 
 def test_settings_are_frozen_and_hashable() -> None:
@@ -176,7 +127,7 @@ def test_values_take_the_type_of_their_setting() -> None:
 
 def test_defaults_are_those_of_the_design() -> None:
     settings = DecodeSettings()
-    assert (settings.gen_length, settings.blocks, settings.total_steps) == (128, 1, 128)
+    assert (settings.gen_length, settings.block_length, settings.total_steps) == (128, None, 128)
     assert LockRule() == LockRule(epsilon=5e-4, percentile=20.0, visible_steps=1, unlock=None)
     assert Decoder() == Decoder(settings=settings, compute=Everything(), unmask=LowConfidence(), events=())
 
@@ -198,9 +149,8 @@ def test_what_a_model_recommends() -> None:
     assert recommended({}, {}) == Decoder(compute=LockRule())
     assert recommended(generation, {"percentile": None}).compute == LockRule(epsilon=1e-2, percentile=None)
     assert recommended({}, {"unlock": True}).compute == LockRule(unlock=UnlockRule())
-    assert recommended({"remasking": "entropy"}, {}).unmask == Entropy()
-    assert recommended({"remasking": "entropy"}, {"unmask": "klass"}).unmask == Klass()
-    assert recommended({"unmask": "klass"}, {"remasking": "entropy"}).unmask == Entropy()
+    assert recommended({"unmask": "entropy"}, {}).unmask == Entropy()
+    assert recommended({"unmask": "entropy"}, {"unmask": "klass"}).unmask == Klass()
     assert recommended(generation, {"compute": "everything"}).compute == Everything()  # its epsilon is passed over
 
 
@@ -208,23 +158,15 @@ def test_what_a_model_recommends() -> None:
 
 
 def test_the_flat_form_chooses_kinds_by_name() -> None:
-    assert from_flat({"select_fraction": 0.5}).compute == LockRule() & SelectRule(0.5)
-    assert from_flat({"select_fraction": 0.5, "compute": "everything"}).compute == SelectRule(0.5)
-    assert from_flat({"select_fraction": 1.0}).compute == LockRule()
+    assert from_flat({"select_fraction": 0.5, "compute": "lock+select"}).compute == LockRule() & SelectRule(0.5)
+    assert from_flat({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
     assert from_flat({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(3) & DelayedCache(2)
-    assert from_flat({"remasking": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
+    assert from_flat({"unmask": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
     assert from_flat({"unlock_period": 3}).compute == LockRule(unlock=UnlockRule(period=3))
     assert from_flat({"unlock": False, "unlock_period": 8}).compute == LockRule()
     assert from_flat({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
         settings=DecodeSettings(gen_length=64), compute=LockRule(epsilon=INF)
     )
-
-
-def test_a_share_of_one_asks_for_no_selection() -> None:
-    """As before rules had names: of a sweep of shares every value runs."""
-    assert recommended({}, {"select_fraction": 1}).compute == LockRule()
-    assert recommended({}, {"select_fraction": 0.8}).compute == LockRule() & SelectRule(0.8)
-    assert recommended({}, {"compute": "select", "select_fraction": 1}).compute == SelectRule(1)
 
 
 @pytest.mark.parametrize(
@@ -296,9 +238,8 @@ def test_every_decoder_comes_back_from_its_plain_form() -> None:
             plain = json.loads(json.dumps(decoder.to_plain(), allow_nan=False))
             assert Decoder.from_plain(plain) == decoder
             assert read_compute(plain_choice(rule)) == rule
-    assert read_compute("lock+select") == LockRule() & SelectRule()
+    assert read_compute("lock+select") == LockRule() & SelectRule() and LockByAge() & SelectRule() in PAIRS
     assert LockRule() & SelectRule() == SelectRule() & LockRule() == Both(LockRule(), SelectRule())
-    assert len(PAIRS) == 2 * 5
 
 
 def test_flat_names_are_unique_and_found() -> None:
@@ -324,11 +265,54 @@ def test_everything_that_is_described_can_be_read_by_people() -> None:
         for name, setting in described(kind):
             assert setting.label and setting.help.endswith(".") and "\n" not in setting.help, name
             if setting.offered is not None:
-                low, high, _ = setting.offered
-                assert low < high
+                low, high, step = setting.offered
+                assert low < high and (step == 0 if setting.log else step > 0), name
+                default = getattr(kind(), name)
+                assert default is None or low <= default <= high, name
                 from_plain(kind, {name: low}), from_plain(kind, {name: high}) if name != "steps" else None
     for kind in (*COMPUTE.values(), *UNMASK.values()):
         assert kind.label and kind.__doc__
+
+
+#: Of each number its default, low, high, slider (low, high, step); then whether it is logarithmic, and folded away.
+NUMBERS: dict[str, tuple[Any, ...]] = {
+    "gen_length": (128, 1, math.inf, (8, 512, 8), False, False),
+    "steps": (None, 1, math.inf, (1, 512, 1), False, False),
+    "block_length": (None, 1, math.inf, None, False, True),
+    "temperature": (0, 0, 1000, (0, 2, 0.05), False, True),
+    "cfg_scale": (0, 0, 1000, (0, 4, 0.1), False, True),
+    "seed": (0, 0, math.inf, None, False, True),
+    "no_repeat_ngram_size": (0, 0, math.inf, (0, 12, 1), False, True),
+    "epsilon": (5e-4, -math.inf, math.inf, (1e-8, 1, 0), True, False),
+    "percentile": (20, 0, 100, (0, 100, 1), False, False),
+    "visible_steps": (1, 0, math.inf, (0, 8, 1), False, False),
+    "smoothing": (0, 0, 0.99, (0, 0.95, 0.05), False, True),
+    "unlock_period": (8, 1, math.inf, None, False, False),
+    "unlock_budget": (8, 1, math.inf, None, False, False),
+    "epsilon_unlock": (0.05, 0, math.inf, None, False, False),
+    "unlock_min_interval": (4, 0, math.inf, None, False, False),
+    "unlock_cooldown": (4, 0, math.inf, None, False, False),
+    "unlock_rho": (0.5, 0, 1, None, False, False),
+    "age": (12, 0, math.inf, (0, 64, 1), False, False),
+    "select_fraction": (0.8, 0, 1, (0.05, 1, 0.05), False, False),
+    "budget": (0.4, 0, 1, (0.05, 1, 0.05), False, False),
+    "refresh": (8, 1, math.inf, (1, 64, 1), False, False),
+    "threshold": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
+    "klass_confidence": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
+    "klass_kl": (0.01, 0, math.inf, (1e-6, 1, 0), True, False),
+    "klass_history": (2, 1, math.inf, (1, 8, 1), False, False),
+    "gamma": (0.1, 0, math.inf, (1e-4, 10, 0), True, False),
+}
+
+
+def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
+    told = {}
+    for name, each in flat_settings().items():
+        one = each.setting
+        told[name] = (each.default, one.low, one.high, one.offered, one.log, one.advanced)
+    assert {name: told[name] for name in NUMBERS} == NUMBERS
+    assert [told[name][0] for name in ("suppress_eos", "suppress_eos_confidence", "dual")] == [False, False, True]
+    assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock"))
 
 
 FINITE = st.floats(0, 1000)
@@ -355,7 +339,7 @@ def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any,
         suppress_eos_confidence=flags[1],
         **values,
     )
-    assert (settings.blocks, settings.total_steps) == (blocks, blocks * per_block)
+    assert (settings.block_length, settings.total_steps) == (block_length, blocks * per_block)
     assert [settings.seed_of(b) for b in range(2 if isinstance(seed, int) else len(seed))] == (
         [seed, seed + 1] if isinstance(seed, int) else seed
     )
@@ -364,21 +348,30 @@ def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any,
 @given(
     epsilon=st.floats(allow_nan=False) | st.integers(-1, 1),
     percentile=st.none() | st.floats(0, 100) | st.integers(0, 100),
-    visible_steps=st.integers(0),
+    visible_steps=st.integers(0, 2**53),
     unlock=st.none()
     | st.builds(
         UnlockRule,
-        period=st.integers(1),
-        budget=st.integers(1),
+        period=st.integers(1, 2**53),
+        budget=st.integers(1, 2**53),
         epsilon_unlock=st.floats(0, allow_nan=False),
-        min_interval=st.integers(0),
-        cooldown=st.integers(0),
+        min_interval=st.integers(0, 2**53),
+        cooldown=st.integers(0, 2**53),
         rho=st.floats(0, 1),
     ),
 )
 def test_valid_rules(**values: Any) -> None:
     rule = LockRule(**values)
     assert {name: getattr(rule, name) for name in values} == values
+
+
+def test_no_setting_takes_or_repeats_what_is_huge() -> None:
+    for name, each in flat_settings().items():
+        for value in (10**30, 10**5000, -(10**5000), "x" * 10**6, [[1] * 10**6]):
+            if each.setting.kind == "whole":
+                with pytest.raises(ValueError, match=f"^{name} must be") as refused:
+                    each.setting.checked(name, value)
+                assert len(str(refused.value)) < 300
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -396,6 +389,10 @@ def test_valid_rules(**values: Any) -> None:
         ({"step": 1, "kind": "rule"}, "event compute must be a rule"),
         ({"step": 1, "kind": "rule", "compute": "lock"}, "event compute must be a rule"),
         ({"step": 1, "kind": "rule", "compute": LockRule(), "position": 3}, "event position is given, but to 'rule'"),
+        (
+            {"step": 1, "kind": "rule", "sequence": 1, "compute": LockRule()},
+            "event sequence is given, but a rule holds",
+        ),
         (
             {"step": 1, "kind": "mask", "position": 3, "compute": LockRule()},
             "event compute must be a rule for the kind 'rule', and nothing else",

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import metadata_load
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 VERSION = str((metadata_load(ROOT / "README.md") or {})["python_version"])
 LIBRARY = (

@@ -10,41 +10,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from labs import IdsLab
+from labs import HandClock, IdsLab
 
 import surelock
-from surelock import DecodeSettings, Everything, LockRule
-from surelock.decoding import posterior, stopwatch
+from surelock import DecodeSettings, Everything, LockRule, bench
+from surelock.decoding import loop
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
-from surelock.decoding.posterior import PosteriorReader
-from surelock.experiments import machine, roofline, runtime, selection, timing
-from surelock.experiments.bench import decode as bench
-from surelock.experiments.bench import lockstep
-from surelock.experiments.bench.lockstep import DecodeBench
-from surelock.experiments.grid import grid
-from surelock.experiments.roofline import Roofline
-from surelock.experiments.spread import LEAST
-from surelock.model.packed import PackedForward
+from surelock.engines import stopwatch
+from surelock.engines.posterior import Reader
+from surelock.model import machine
+from surelock.research import speed
+from surelock.research.bench import steps as stepping
+from surelock.research.bench.steps import DecodeBench, Roofline
+from surelock.research.runner import grid
+from surelock.research.speed import RUNTIME, SELECTION
 
 CPU = torch.device("cpu")
-
-
-class HandClock:
-    """In the place of the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
     own = HandClock()
     monkeypatch.setattr(stopwatch, "time", own)
-    monkeypatch.setattr(timing, "time", own)
+    monkeypatch.setattr(loop, "time", own)
+    monkeypatch.setattr(speed, "time", own)
     return own
 
 
@@ -65,26 +55,24 @@ def test_the_stopwatch_leaves_out_what_is_excluded(clock: HandClock) -> None:
 def test_observation_is_not_a_steps_time(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """KLs take 7 s, bringing the likely tokens over 100 s: the first count where the rule needs them only, which is the
-    prompt's and what has been written, apart from the masks'.
-    """
-    compare, to_host = PosteriorReader._compare, posterior._to_host
+    """KLs take 7 s, finding the likely tokens 100 s: the first count where the rule watches the rows."""
+    follow, topk = Reader._follow, torch.Tensor.topk
 
-    def slow_compare(*given: Any) -> torch.Tensor:
-        clock.now += 7
-        return compare(*given)
+    def slow_follow(*given: Any) -> None:
+        clock.now += 7 * bool(given[4].any())
+        follow(*given)
 
-    def slow_to_host(stacked: torch.Tensor) -> tuple[Any, ...]:
-        clock.now += 100 * (stacked.dim() == 3)  # ids and probabilities of each row
-        return to_host(stacked)
+    def slow_topk(*given: Any, **more: Any) -> Any:
+        clock.now += 100
+        return topk(*given, **more)
 
-    monkeypatch.setattr(PosteriorReader, "_compare", slow_compare)
-    monkeypatch.setattr(posterior, "_to_host", slow_to_host)
+    monkeypatch.setattr(Reader, "_follow", slow_follow)
+    monkeypatch.setattr(torch.Tensor, "topk", slow_topk)
     settings = DecodeSettings(gen_length=3)
     for rule, seconds in ((Everything(), 0.0), (LockRule(epsilon=-1.0), 7.0)):
         steps = list(decode(lm, [[5, 6]], settings, compute=rule, observe=True, top_k=2))
         assert [step.seconds for step in steps] == [seconds] * 3
-    assert clock.now == 3 * (7 + 100) + 3 * (7 + 7 + 100)
+    assert clock.now == 2 * 3 * (7 + 100)
 
 
 # --- `runtime` and `selection`: E2E-TPS and Step-TPS ------------------------------------------------------------------
@@ -123,10 +111,10 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripted = Scripted(clock)
-    monkeypatch.setattr(timing, "decode", scripted)
-    monkeypatch.setattr(timing, "load", lambda: 0.25)
+    monkeypatch.setattr(speed, "decode", scripted)
+    monkeypatch.setattr(speed, "load_of_cores", lambda: 0.25)
     cell = grid(prompts=3, batch=2, gen_length=4, steps=2, epsilon=0.1, select_fraction=0.8, repeats=4)[0]
-    told = timing.compare_speed(IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]]), cell)
+    told = speed.compare_speed(IdsLab(lm, ids=[[5, 6], [7], [8, 9, 3]]), cell)
     # a repeat is two batches. baseline: 2 (.5 + 1 + 3) s, then 2 (.5 + 2 + 6); locked: 2 (.5 + 1 + 1), then 2 (4.5)
     assert told["e2e_tps_base"] == pytest.approx(48 / (9 + 3 * 17))
     assert told["e2e_tps"] == pytest.approx(48 / (5 + 3 * 9))
@@ -147,19 +135,19 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
 def test_two_repeats_tell_no_ratio_of_throughput(
     lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "decode", Scripted(clock))
+    monkeypatch.setattr(speed, "decode", Scripted(clock))
     cell = grid(prompts=2, batch=2, gen_length=4, steps=2, epsilon=0.1, repeats=2)[0]
-    told = timing.compare_speed(IdsLab(lm, ids=[[5, 6], [7]]), cell)
+    told = speed.compare_speed(IdsLab(lm, ids=[[5, 6], [7]]), cell)
     assert told["tps_ratio"] is None and told["refused"]["tps_ratio"].startswith("2 of the 3 repeats")
     assert told["e2e_tps"] > 0 and len(told["tps_ratios"]) == 2
-    (row,) = runtime.table([{"cell": cell, "result": told}]).to_dict("records")
+    (row,) = RUNTIME.table([{"cell": cell, "result": told}]).to_dict("records")
     assert row["tps_ratio"] is row["efficiency"] is None
 
 
-@pytest.mark.parametrize("experiment", [runtime, selection])
+@pytest.mark.parametrize("experiment", [RUNTIME, SELECTION])
 def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
-    repeats = {cell["repeats"] for cells in experiment.GRIDS.values() for cell in cells}
-    assert all(count >= LEAST and count % 2 == 0 for count in repeats)
+    repeats = {cell["repeats"] for cells in experiment.grids.values() for cell in cells}
+    assert all(count >= bench.LEAST and count % 2 == 0 for count in repeats)
 
 
 def test_the_runtime_table_by_hand() -> None:
@@ -176,7 +164,7 @@ def test_the_runtime_table_by_hand() -> None:
         "threads": 2,
         "device": "cpu",
     }
-    (row,) = runtime.table([{"cell": cell, "result": result}]).to_dict("records")
+    (row,) = RUNTIME.table([{"cell": cell, "result": result}]).to_dict("records")
     assert row == {
         "batch": 4,
         "gen_length": 64,
@@ -196,9 +184,9 @@ def test_the_runtime_table_by_hand() -> None:
 
 
 def test_the_selection_table_names_the_methods() -> None:
-    cells = [cell for cell in selection.GRIDS["stories"] if cell["gen_length"] == 256]
+    cells = [cell for cell in SELECTION.grids["stories"] if cell["gen_length"] == 256]
     result = {"tps_ratio": 1.5, "flops_ratio": 0.25, "device": "cpu"}
-    frame = selection.table([{"cell": cell, "result": result} for cell in cells])
+    frame = SELECTION.table([{"cell": cell, "result": result} for cell in cells])
     assert frame.to_dict("records") == [
         {"gen_length": 256, "method": method, **result}
         for method in ("selection k=0.8", "locking", "locking and selection k=0.8")
@@ -239,8 +227,9 @@ def test_bench_times_each_call_under_its_own_name(
         assert len(steps) == 3 and all(step.commit_logits is not None for step in steps)
         clock.now += 7.0
 
-    monkeypatch.setattr(lockstep, "decode", slow)
-    monkeypatch.setattr(lockstep, "commit_error", measure)
+    for owner in (bench, stepping):
+        monkeypatch.setattr(owner, "decode", slow)
+    monkeypatch.setattr(stepping, "commit_error", measure)
     monkeypatch.setattr(DecodeBench, "_forward_alone", forward)
     rule = LockRule(epsilon=5.0, percentile=None)
     made = DecodeBench(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
@@ -331,8 +320,8 @@ def test_the_roofline_is_the_later_of_reading_the_weights_and_multiplying() -> N
 def test_the_roofline_is_measured_in_bytes_and_flops(
     lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(roofline, "_SIZES", {"cpu": (1000, 10)})
-    monkeypatch.setattr(roofline, "_best", lambda call, device: 2.0)
+    monkeypatch.setattr(stepping, "_SIZES", {"cpu": (1000, 10)})
+    monkeypatch.setattr(stepping, "_best", lambda call, device: 2.0)
     device = Roofline.measure(lm.network)
     assert (device.bandwidth, device.rate) == (1000.0, 1000.0)  # 1000 bytes read and written, 2 * 10^3 FLOPs, in 2 s
     embedding = lm.network.embed.weight
@@ -343,32 +332,15 @@ def test_the_roofline_is_measured_in_bytes_and_flops(
 
 def test_a_roofline_call_is_its_median(clock: HandClock) -> None:
     takes = iter([9.0, 1.0, 2.0, 3.0, 8.0])
-    assert roofline._best(lambda: setattr(clock, "now", clock.now + next(takes)), CPU, repeats=5) == 3.0
-
-
-def test_the_packed_forward_is_compared_with_the_dense_one(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The dense one takes 2 s, the packed one 3 s."""
-    for owner, name, seconds in ((type(lm.network), "forward", 2.0), (PackedForward, "__call__", 3.0)):
-        own = getattr(owner, name)
-
-        def slow(*given: Any, own: Any = own, seconds: float = seconds) -> torch.Tensor:
-            clock.now += seconds
-            return own(*given)
-
-        monkeypatch.setattr(owner, name, slow)
-    told = bench.dense_comparison(lm, 4, 2, 3)
-    assert (told["dense_ms"], told["packed_ms"], told["packed_over_dense"]) == (2000, 3000, 1.5)
-    assert told["spread"]["packed_over_dense"] == [1.5, 1.5]
+    assert stepping._best(lambda: setattr(clock, "now", clock.now + next(takes)), CPU, repeats=5) == 3.0
 
 
 def test_the_load_is_that_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine.os, "getloadavg", lambda: (3.0, 9.0, 9.0), raising=False)
-    monkeypatch.setattr(machine.os, "cpu_count", lambda: 4)
-    assert machine.load() == 0.75
-    monkeypatch.delattr(machine.os, "getloadavg")
-    assert machine.load() is None
+    monkeypatch.setattr(bench.os, "getloadavg", lambda: (3.0, 9.0, 9.0), raising=False)
+    monkeypatch.setattr(bench.os, "cpu_count", lambda: 4)
+    assert bench.load_of_cores() == 0.75
+    monkeypatch.delattr(bench.os, "getloadavg")
+    assert bench.load_of_cores() is None
 
 
 def test_the_processor_is_named_by_linux_or_by_its_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,13 +31,15 @@ from surelock import (
 )
 from surelock.decoding.loop import decode
 from surelock.decoding.totals import TotalsCounter
+from surelock.engines.torch import TorchEngine
 from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
+from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.trace import format as fmt
-from surelock.trace.contestants import Contestant, beside_every_position
-from surelock.trace.frames import positions_of, read_trace
-from surelock.trace.lanes import ACTIVE, LOCKED, RESTING, STATES, lanes_of, states
+from surelock.trace.frames import lanes_of, positions_of, read_trace
+from surelock.trace.lanes import Lane, beside_every_position
+from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header, tokens_of
@@ -55,8 +57,7 @@ CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "hand": ("By hand", {"compute": RULE, "events": EVENTS}),
 }
 FIELD = [
-    Contestant(id=own, name=name, decoder=Decoder(settings=SETTINGS, **choices))
-    for own, (name, choices) in CHOICES.items()
+    Lane(id=own, name=name, decoder=Decoder(settings=SETTINGS, **choices)) for own, (name, choices) in CHOICES.items()
 ]
 
 
@@ -108,10 +109,12 @@ def lm() -> LanguageModel:
     for parameter in network.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
-    return LanguageModel(name="tiny", network=network, tokenizer=Words(), mask_id=0, eos_id=1, eot_id=None, pad_id=1)  # type: ignore[arg-type]
+    return LanguageModel(
+        name="tiny", engine=TorchEngine(network), tokenizer=Words(), mask_id=0, eos_id=1, eot_id=None, pad_id=1
+    )  # type: ignore[arg-type]
 
 
-def recorded(lm: LanguageModel, field: list[Contestant]) -> Recorder:
+def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
     made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, field), lm.tokenizer)
     for told in race(lm, PROMPT, field):
         for facts in told:
@@ -127,6 +130,14 @@ def recorder(lm: LanguageModel) -> Recorder:
 @pytest.fixture
 def document(recorder: Recorder) -> dict[str, Any]:
     return json.loads(json.dumps(recorder.document()))
+
+
+def test_a_race_says_what_computed_its_lanes_and_that_they_were_timed_together(
+    lm: LanguageModel, document: dict[str, Any]
+) -> None:
+    header = document["header"]
+    assert header["engine"] == lm.engine.name
+    assert header["timed_together"] == [{"lanes": [each.id for each in FIELD], "machine": processor()[:80]}]
 
 
 def test_kl_bytes_keep_a_log_scale_within_seven_percent() -> None:
@@ -162,20 +173,20 @@ def test_documents_follow_the_schema(recorder: Recorder) -> None:
 
 def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[str, Any]) -> None:
     trace = read_trace(document)
-    assert trace.contestants.contestant.tolist() == ["all", "locks", "block", "hand"]
-    assert trace.contestants.name.tolist() == ["Every position", "Locks", "Dual", "By hand"]
-    assert trace.contestants.decoder.tolist() == [contestant.decoder for contestant in FIELD]
-    for contestant in FIELD:
-        values = trace.values[trace.values.contestant == contestant.id]
-        steps = trace.steps[trace.steps.contestant == contestant.id]
-        positions = trace.positions[trace.positions.contestant == contestant.id]
+    assert trace.lanes.lane.tolist() == ["all", "locks", "block", "hand"]
+    assert trace.lanes.name.tolist() == ["Every position", "Locks", "Dual", "By hand"]
+    assert trace.lanes.decoder.tolist() == [lane.decoder for lane in FIELD]
+    for lane in FIELD:
+        values = trace.values[trace.values.lane == lane.id]
+        steps = trace.steps[trace.steps.lane == lane.id]
+        positions = trace.positions[trace.positions.lane == lane.id]
         locked_at, unmasked_at = {}, {}
-        for step in decode(lm, [PROMPT], **contestant.decoder.keywords(), observe=True):
+        for step in decode(lm, [PROMPT], **lane.decoder.keywords(), observe=True):
             mine = values[values.step == step.index]
-            computed = step.computed[0].numpy()
+            computed = step.computed[0]
             assert mine.position.tolist() == np.flatnonzero(computed).tolist()
             for name in ("kl", "confidence"):
-                told = getattr(step, name)[0].numpy()[computed].astype(np.float32)
+                told = getattr(step, name)[0][computed].astype(np.float32)
                 np.testing.assert_array_equal(mine[name].to_numpy().astype(np.float32), told)
             row = steps[steps.step == step.index].iloc[0]
             told = (float(step.flops[0]), float(step.baseline_flops[0]), int(step.locked.sum()))
@@ -196,13 +207,13 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
 
 
 def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
-    some = Contestant(id="some", name="Some", decoder=Decoder(settings=SETTINGS, compute=SelectRule(0.5)))
+    some = Lane(id="some", name="Some", decoder=Decoder(settings=SETTINGS, compute=SelectRule(0.5)))
     document = recorded(lm, [some, *FIELD[1:]]).document()
-    lanes = lanes_of(document)
+    lanes = outcomes_of(document)
     assert [lane.name for lane in lanes] == ["Some", "Locks", "Dual", "By hand"]
-    for contestant, lane in zip([some, *FIELD[1:]], lanes, strict=True):
-        counter = TotalsCounter(lm.network.config, 12, lm.eos_id)
-        for step in decode(lm, [PROMPT], **contestant.decoder.keywords(), observe=True):
+    for asked, lane in zip([some, *FIELD[1:]], lanes, strict=True):
+        counter = TotalsCounter(lm.config, 12, lm.eos_id)
+        for step in decode(lm, [PROMPT], **asked.decoder.keywords(), observe=True):
             counter.add(step)
             masked, locked, computed = (getattr(step, name)[0].tolist() for name in ("masked", "locked", "computed"))
             names = [
@@ -214,7 +225,7 @@ def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
         totals = counter.totals()
         assert lane.states.shape == (16, totals.steps) and len(lane.locked) == totals.steps
         assert (lane.rows, lane.flops) == pytest.approx((totals.active_ratio, totals.flops_ratio))
-        own = [record["seconds"] for record in document["records"] if record["contestant"] == contestant.id]
+        own = [record["seconds"] for record in document["records"] if record["lane"] == asked.id]
         assert lane.seconds == pytest.approx(sum(own))
     assert {STATES[state] for lane in lanes for state in np.unique(lane.states)} == set(STATES)
 
@@ -231,13 +242,13 @@ def test_a_lane_reads_as_far_as_it_has_come(document: dict[str, Any]) -> None:
     assert running_text(pieces, [2, 3, 4, -1, -1, 5, 4, 99]) == "a é▁▁b\ufffd#99"
     assert running_text({"1": "x" * 999_999}, [1]) == "x" * 100_000
     document["header"]["eos_id"] = None
-    document["records"] = [record for record in document["records"] if record["contestant"] != "block"][:6]
-    field = [(lane.locked, lane.text) for lane in lanes_of(document)]
+    document["records"] = [record for record in document["records"] if record["lane"] != "block"][:6]
+    field = [(lane.locked, lane.text) for lane in outcomes_of(document)]
     assert [len(locked) for locked, _ in field] == [2, 2, 0, 2] and field[2][1] == "▁" and "▁" in field[0][1] != "▁"
-    assert math.isnan(lanes_of(document)[2].rows) and math.isnan(lanes_of(document)[2].flops)
+    assert math.isnan(outcomes_of(document)[2].rows) and math.isnan(outcomes_of(document)[2].flops)
     token = document["records"][0]["unmasked"][0][1]
     document["header"]["eos_id"] = token
-    assert document["pieces"][str(token)] not in lanes_of(document)[0].text
+    assert document["pieces"][str(token)] not in outcomes_of(document)[0].text
 
 
 def plain(column: Any) -> list[int | None]:
@@ -249,11 +260,11 @@ def test_locked_so_far_is_locks_less_unlocks() -> None:
 
     def record(step: int, locked: list[int], unlocked: list[int]) -> dict[str, Any]:
         values = {"unmasked": [], "computed": [], "kl": [], "confidence": [], "seconds": 0, "flops": 0}
-        return {"contestant": "a", "step": step, "locked": locked, "unlocked": unlocked, "baseline_flops": 0, **values}
+        return {"lane": "a", "step": step, "locked": locked, "unlocked": unlocked, "baseline_flops": 0, **values}
 
-    own = Contestant(id="a", name="A", decoder=Decoder()).to_plain()
+    own = Lane(id="a", name="A", decoder=Decoder()).to_plain()
     header = {"model": {"name": "m"}, "prompt_tokens": [1, 2, 3], "mask_id": 0, "length": 3, "steps": 3}
-    document = {"format": fmt.FORMAT, "version": 2, "header": header | {"contestants": [own]}, "pieces": {}}
+    document = {"format": fmt.FORMAT, "version": 3, "header": header | {"lanes": [own]}, "pieces": {}}
     records = [record(0, [0, 1], []), record(1, [2], [1]), record(2, [], [0])]
     trace = read_trace(document | {"records": records})
     assert trace.steps.locked.tolist() == [2, 2, 1]
@@ -267,29 +278,45 @@ def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
     assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [None, 0, 0]
 
 
-def test_a_trace_of_version_1_opens() -> None:
-    path = ROOT / "tests" / "traces" / "version-1.json"
-    trace, old = read_trace(path), json.loads(path.read_text("utf-8"))
-    assert trace.contestants.name.tolist() == ["Selection", "SureLock and selection"]
-    first, second = trace.contestants.decoder
-    assert first.compute == SelectRule(0.7) and first.unmask == second.unmask == Threshold(0.8)
-    assert second.compute.lock.epsilon == old["header"]["lock"]["epsilon"] and second.compute.select == SelectRule(0.7)
-    assert second.settings == DecodeSettings(gen_length=12, block_length=6, temperature=0.5)
-    assert len(trace.steps) == len(old["records"])
-    locked = trace.steps[trace.steps.contestant == "surelock"].locked.iloc[-1]
-    mine = [r for r in old["records"] if r["decoder"] == "surelock"]
-    assert locked == sum(len(r["locked"]) - len(r.get("unlocked", ())) for r in mine)
+def version_2() -> dict[str, Any]:
+    return json.loads((ROOT / "tests" / "traces" / "version-2.json").read_text("utf-8"))
+
+
+def test_a_trace_of_version_2_opens() -> None:
+    old = version_2()
+    trace, known = read_trace(ROOT / "tests" / "traces" / "version-2.json"), old["header"]["contestants"]
+    assert trace.lanes.name.tolist() == [each["name"] for each in known]
+    assert [lane.to_plain() for lane in lanes_of(trace.header)] == known
+    assert trace.lanes.engine.tolist() == [None] * 4
+    for own, steps in trace.steps.groupby("lane"):
+        mine = [record for record in old["records"] if record["contestant"] == own]
+        assert steps.flops.tolist() == [record["flops"] for record in mine]
+        assert steps.locked.iloc[-1] == sum(len(r["locked"]) - len(r.get("unlocked", ())) for r in mine)
+    timed = [outcome.seconds is not None for outcome in outcomes_of(fmt.load_document(version_2()))]
+    assert timed == [True, True, True, False]
+
+
+def test_what_an_engine_of_its_own_computed_is_told(document: dict[str, Any]) -> None:
+    document["header"]["lanes"][1]["engine"] = "onnxruntime 1.32.0"
+    mine = document["header"]["engine"]
+    assert read_trace(document).lanes.engine.tolist() == [mine, "onnxruntime 1.32.0", mine, mine]
+    document["records"][0]["regret"], document["records"][1]["regret"] = 0.25, None  # room for what is to come
+    fmt.check_document(document)
 
 
 def test_a_run_can_be_repeated_from_its_trace(lm: LanguageModel, document: dict[str, Any]) -> None:
     trace = read_trace(document)
-    for own, decoder in zip(trace.contestants.contestant, trace.contestants.decoder, strict=True):
+    for own, decoder in zip(trace.lanes.lane, trace.lanes.decoder, strict=True):
         *_, last = decode(lm, [document["header"]["prompt_tokens"]], **decoder.keywords())
-        assert trace.positions[trace.positions.contestant == own].token.tolist() == last.tokens[0].tolist()
+        assert trace.positions[trace.positions.lane == own].token.tolist() == last.tokens[0].tolist()
 
 
 def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -> None:
-    exact, rough = (read_trace(recorder.document(exact=flag)).values for flag in (True, False))
+    traces = [read_trace(recorder.document(exact=flag)) for flag in (True, False)]
+    assert [set(trace.lanes.exact) for trace in traces] == [{True}, {False}]
+    exact, rough = (trace.values for trace in traces)
+    apart = fmt.bytes_to_kl(np.arange(1, 255, dtype=np.uint8))
+    np.testing.assert_allclose(apart[1:] / apart[:-1], 1.14, atol=0.005)  # as the docstring of `read_trace` says
     finite = np.isfinite(exact.kl) & (exact.kl > 1e-11)
     np.testing.assert_allclose(rough.kl[finite], exact.kl[finite], rtol=0.07)
     np.testing.assert_array_equal(np.isinf(rough.kl), np.isinf(exact.kl))
@@ -299,7 +326,7 @@ def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -
 def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel, recorder: Recorder) -> None:
     for step in decode(lm, [PROMPT], SETTINGS, compute=RULE, top_k=fmt.TOP_K):
         assert step.top_ids is not None and step.top_probs is not None
-        for position in np.flatnonzero(step.computed[0].numpy()):
+        for position in np.flatnonzero(step.computed[0]):
             listed = recorder.top("locks", step.index, int(position))
             assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
             assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
@@ -334,17 +361,18 @@ def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
 def damage(document: dict[str, Any], how: str) -> Any:
     broken = copy.deepcopy(document)
     header, records = broken["header"], broken["records"]
-    first, one = header["contestants"][0], {"id": "x", "compute": {"kind": "everything"}, "unmask": {"kind": "random"}}
+    first, one = header["lanes"][0], {"id": "x", "compute": {"kind": "everything"}, "unmask": {"kind": "random"}}
     changes = {
         "format": lambda: broken.update(format="x"),
-        "version 3": lambda: broken.update(version=3),
+        "version 1": lambda: broken.update(version=1),
+        "version 4": lambda: broken.update(version=4),
         "no header": lambda: broken.pop("header"),
         "length": lambda: header.update(length=10**9),
         "steps": lambda: header.update(steps=True),
         "prompt": lambda: header.update(prompt=5),
         "model": lambda: header.update(model={"name": {}}),
-        "five lanes": lambda: header["contestants"].append(first | {"id": "fifth"}),
-        "no lanes": lambda: header.update(contestants=[]),
+        "five lanes": lambda: header["lanes"].append(first | {"id": "fifth"}),
+        "no lanes": lambda: header.update(lanes=[]),
         "no name": lambda: first.pop("name"),
         "empty name": lambda: first.update(name=""),
         "same ids": lambda: first.update(id="locks"),
@@ -353,8 +381,8 @@ def damage(document: dict[str, Any], how: str) -> Any:
         "unknown rule": lambda: first.update(compute={"kind": "best"}),
         "unknown setting": lambda: first.update(settings={"remasking": "random"}),
         "rule out of range": lambda: first.update(compute={"kind": "select", "fraction": 7}),
-        "event": lambda: header["contestants"][3]["events"].append({"step": 1, "kind": "erase"}),
-        "no settings": lambda: header.update(contestants=[one | {"name": "x"}]),
+        "event": lambda: header["lanes"][3]["events"].append({"step": 1, "kind": "erase"}),
+        "no settings": lambda: header.update(lanes=[one | {"name": "x"}]),
         "order": lambda: records.reverse(),
         "twice": lambda: records.append(records[-1]),
         "position": lambda: records[3]["locked"].append(999),
@@ -368,9 +396,14 @@ def damage(document: dict[str, Any], how: str) -> Any:
         "top": lambda: records[0]["top"]["ids"].pop(),
         "no computed": lambda: records[5].pop("computed"),
         "no locked": lambda: records[5].pop("locked"),
+        "flops without end": lambda: records[5].update(flops=10**400),
+        "deep setting": lambda: header["lanes"][1]["settings"].update(x=json.loads("[" * 600 + "]" * 600)),
+        "pair of pairs": lambda: first.update(
+            compute={"kind": "both", "lock": {"kind": "both"}, "select": {"kind": "both", "lock": {}}}
+        ),
         "not a number": lambda: records[5].update(flops=float("nan")),
         "deep": lambda: header["model"].update(name=json.loads("[" * 600 + "]" * 600)),
-        "nobody's": lambda: records[5].update(contestant="nobody"),
+        "nobody's": lambda: records[5].update(lane="nobody"),
     }
     changes[how]()
     return broken
@@ -396,16 +429,18 @@ def test_what_is_no_trace_is_refused(value: Any, tmp_path: Path) -> None:
         read_trace(path)
 
 
-@pytest.mark.parametrize("part", ["header", "settings", "lock", "records", "record", "remasking"])
-def test_damaged_traces_of_version_1_are_refused_in_one_sentence(part: str) -> None:
-    document = json.loads((ROOT / "tests" / "traces" / "version-1.json").read_text("utf-8"))
+@pytest.mark.parametrize("part", ["header", "contestants", "groups", "group", "records", "record", "both"])
+def test_damaged_traces_of_version_2_are_refused_in_one_sentence(part: str) -> None:
+    document = version_2()
+    header, records = document["header"], document["records"]
     changes = {
         "header": lambda: document.update(header=5),
-        "settings": lambda: document["header"].update(settings=[]),
-        "lock": lambda: document["header"].update(lock={"epsilon": "x"}),
+        "contestants": lambda: header.update(contestants={}),
+        "groups": lambda: header.update(timed_together=5),
+        "group": lambda: header.update(timed_together=[5]),
         "records": lambda: document.update(records={}),
-        "record": lambda: document["records"].append(7),
-        "remasking": lambda: document["header"]["settings"].update(remasking="best"),
+        "record": lambda: records.append(7),
+        "both": lambda: records[0].update(lane="nobody") or records[0].pop("contestant"),
     }
     changes[part]()
     with pytest.raises(fmt.TraceError, match=r"^The trace is damaged.*\.$"):
@@ -421,22 +456,22 @@ def test_files_that_are_no_json_are_refused(content: bytes, tmp_path: Path) -> N
 
 
 def test_a_header_survives_infinite_epsilon(lm: LanguageModel) -> None:
-    own = Contestant(id="a", name="A", decoder=Decoder(settings=SETTINGS, compute=LockRule(epsilon=math.inf)))
+    own = Lane(id="a", name="A", decoder=Decoder(settings=SETTINGS, compute=LockRule(epsilon=math.inf)))
     header = make_header(lm, None, PROMPT, [own])
-    assert header["contestants"][0]["compute"]["epsilon"] == "inf"
-    assert Contestant.from_plain(json.loads(json.dumps(header["contestants"][0], allow_nan=False))) == own
+    assert header["lanes"][0]["compute"]["epsilon"] == "inf"
+    assert Lane.from_plain(json.loads(json.dumps(header["lanes"][0], allow_nan=False))) == own
 
 
 @pytest.mark.parametrize(
     ("field", "said"),
     [
-        ([], "one to four contestants can race, not 0"),
-        ([*FIELD, FIELD[0]], "one to four contestants can race, not 5"),
-        ([FIELD[0], FIELD[0]], "two contestants have the id 'all'"),
-        ([FIELD[0], Contestant(id="b", name="B", decoder=Decoder())], "gen_length must be the same"),
+        ([], "one to four lanes can race, not 0"),
+        ([*FIELD, FIELD[0]], "one to four lanes can race, not 5"),
+        ([FIELD[0], FIELD[0]], "two lanes have the id 'all'"),
+        ([FIELD[0], Lane(id="b", name="B", decoder=Decoder())], "gen_length must be the same"),
     ],
 )
-def test_fields_that_cannot_race(lm: LanguageModel, field: list[Contestant], said: str) -> None:
+def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         make_header(lm, None, PROMPT, field)
 
@@ -444,17 +479,17 @@ def test_fields_that_cannot_race(lm: LanguageModel, field: list[Contestant], sai
 @pytest.mark.parametrize(
     ("plain", "said"),
     [
-        (7, "a contestant must be an object"),
-        ({"id": "a"}, "a contestant needs name"),
-        ({"id": "", "name": "x"}, "a contestant needs id"),
-        ({"id": "a", "name": "x" * 81}, "a contestant needs name"),
+        (7, "a lane must be an object"),
+        ({"id": "a"}, "a lane needs name"),
+        ({"id": "", "name": "x"}, "a lane needs id"),
+        ({"id": "a", "name": "x" * 81}, "a lane needs name"),
         ({"id": "a", "name": "x", "parent": 3}, "parent must be"),
         ({"id": "a", "name": "x", "rule": {}}, "rule is no part of a decoder"),
     ],
 )
 def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
-        Contestant.from_plain(plain)
+        Lane.from_plain(plain)
 
 
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
@@ -510,12 +545,12 @@ def test_the_replay_names_no_other_host_to_load_from(document: dict[str, Any]) -
 
 
 def test_an_early_end_leaves_a_readable_trace(lm: LanguageModel) -> None:
-    """One contestant ends before the other, which goes on alone."""
+    """One lane ends before the other, which goes on alone."""
     quick = Decoder(settings=SETTINGS, unmask=Threshold(0.05))
     slow = Decoder(settings=SETTINGS, unmask=LowConfidence())
-    field = [Contestant(id="q", name="Q", decoder=quick), Contestant(id="s", name="S", decoder=slow)]
+    field = [Lane(id="q", name="Q", decoder=quick), Lane(id="s", name="S", decoder=slow)]
     trace = read_trace(json.loads(json.dumps(recorded(lm, field).document())))
-    last = trace.steps.groupby("contestant").step.max()
+    last = trace.steps.groupby("lane").step.max()
     assert last["q"] < 11 == last["s"]
     assert trace.positions.token.notna().all()
 
@@ -531,14 +566,14 @@ def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: p
 
     monkeypatch.setattr("surelock.trace.race.decode", watched)
     age = Decoder(settings=SETTINGS, compute=LockByAge())
-    field = [FIELD[0], FIELD[1], Contestant(id="age", name="Age", decoder=age)]
+    field = [FIELD[0], FIELD[1], Lane(id="age", name="Age", decoder=age)]
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[facts.contestant for facts in step] for step in told] == [["all", "locks", "age"]] * 12
+    assert [[facts.lane for facts in step] for step in told] == [["all", "locks", "age"]] * 12
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:
     told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, errors=True)]
     ends = len(told) - len(FIELD)
-    assert told[ends - 1 :] == [[], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])
+    assert told[ends - 1 :] == [["StepsOver"], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,17 +10,22 @@ from typing import Any
 import gradio as gr
 import pytest
 import torch
+from starlette.middleware import Middleware
 
 import surelock
 from surelock.model.config import NetworkConfig
-from surelock.trace.contestants import Contestant
+from surelock.trace.lanes import Lane
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import device
 from surelock.ui.endpoint import make_endpoint
+from surelock.ui.gate import Gate
+from surelock.ui.layout import build
 from surelock.ui.models import Models
 from surelock.ui.request import Job
 from surelock.ui.session import Sessions
 from surelock.ui.zero_gpu import MOST_SECONDS, gpu_seconds
+from tests.browser.visitor import Visitor
+from tests.loops import messages
 from tests.zero_gpu import Spaces
 
 Use = Callable[[Spaces], Models]
@@ -44,16 +48,16 @@ def use(stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> Use
 def job(length: int = 8, lanes: int = 1, **more: Any) -> Job:
     settings = surelock.DecodeSettings(gen_length=length)
     decoder = surelock.Decoder(settings=settings, compute=surelock.LockRule(), **more)
-    contestants = tuple(Contestant(id=name, name=name, decoder=decoder) for name in "abcd"[:lanes])
-    return Job("stories", "Tom", [300, 301, 302], contestants)
+    lanes = tuple(Lane(id=name, name=name, decoder=decoder) for name in "abcd"[:lanes])
+    return Job("stories", "Tom", [300, 301, 302], lanes)
 
 
 def raced(models: Models, asked: Job) -> list[dict[str, Any]]:
     """All messages of a run on the page."""
     lm = models.get("stories")
-    recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.contestants), lm.tokenizer)
+    recorder = Recorder(make_header(lm, asked.prompt, asked.tokens, asked.lanes), lm.tokenizer)
     sessions = Sessions(device.make_decoder(models), pausable=False)
-    return [each for batch in sessions.open("a", asked, recorder).stream(-1) for each in json.loads(batch)]
+    return messages(sessions.open("a", asked, recorder).stream(-1))
 
 
 def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageModel) -> None:
@@ -66,6 +70,23 @@ def test_a_run_in_a_worker_is_the_run_here(use: Use, stories: surelock.LanguageM
     assert answer["texts"] == surelock.generate(
         stories, ["Tom had a ball"], surelock.DecodeSettings(gen_length=6), compute=surelock.LockRule()
     )
+
+
+def test_a_run_goes_under_its_visitors_headers(use: Use) -> None:
+    spaces = Spaces()
+    page, _, shares = build(use(spaces), most=128, queue_size=4)
+    gate = Middleware(Gate, admit=shares.admit)
+    _, url, _ = page.launch(
+        prevent_thread_lock=True, quiet=True, ssr_mode=False, **{"app_kwargs": {"middleware": [gate]}}
+    )
+    visitor = Visitor(url)
+    try:
+        visitor.http.headers["x-ip-token"] = "a token"
+        *_, last = visitor.run(Generated_length=8, Steps=8, Block_length=8)
+    finally:
+        visitor.close()
+        page.close(verbose=False)
+    assert (last["end"], spaces.visitors) == ("finished", ["a token"])
 
 
 def test_a_second_run_is_had_on_two_minutes_a_day(use: Use) -> None:
@@ -119,7 +140,7 @@ def test_what_goes_wrong_in_a_worker_is_said_here(
 
 
 def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) -> None:
-    """Length, steps, contestants, guidance, commit errors, the model; and never more than a visitor has."""
+    """Length, steps, lanes, guidance, commit errors, the model; and never more than a visitor has."""
     network = stories.network
 
     def seconds(asked: Job, errors: bool = False) -> int:
@@ -128,12 +149,12 @@ def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) 
     short = seconds(job(128))
     assert short < seconds(job(128, lanes=4)) < seconds(job(512, lanes=4)) and short < seconds(job(128), errors=True)
     guided = job(256)
-    (one,) = guided.contestants
+    (one,) = guided.lanes
     settings = replace(one.decoder.settings, cfg_scale=1.0)
-    asked = replace(guided, contestants=(replace(one, decoder=replace(one.decoder, settings=settings)),))
+    asked = replace(guided, lanes=(replace(one, decoder=replace(one.decoder, settings=settings)),))
     assert seconds(job(256)) < seconds(asked)
     fewer = replace(one.decoder.settings, steps=64)
-    asked = replace(guided, contestants=(replace(one, decoder=replace(one.decoder, settings=fewer)),))
+    asked = replace(guided, lanes=(replace(one, decoder=replace(one.decoder, settings=fewer)),))
     assert seconds(asked) < seconds(job(256))
     assert 5 * short < MOST_SECONDS, "five runs of the page's length a day"
 

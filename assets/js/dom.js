@@ -66,14 +66,16 @@ export function watchView(node, f) {
   ).observe(node);
 }
 
-/** Calls f once: when the node comes into view, when the page is first scrolled, or after so long. */
+const FIRST_MS = 3000; // of a page: what moves there comes first
+
+/** Calls f once: after the first seconds when the node comes into view, when the page is first scrolled, or after so long. */
 export function beforeSeen(node, f, ms) {
   let asked = false;
   const once = () => {
     if (!asked) f();
     asked = true;
   };
-  watchView(node, once);
+  setTimeout(() => watchView(node, once), FIRST_MS);
   addEventListener("scroll", once, { once: true, passive: true });
   setTimeout(once, ms);
 }

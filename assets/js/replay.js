@@ -1,13 +1,14 @@
 // The exported page: one trace, read from the document itself.
 
-import { readAddress } from "./address.js";
 import { reducedMotion } from "./dom.js";
-import { embed, embeddedLanes } from "./embed.js";
-import { Stage } from "./stage.js";
-import { Trace, TraceError } from "./trace.js";
+import { readAddress } from "./run/address.js";
+import { embed, embeddedLanes } from "./run/embed.js";
+import { Stage } from "./stage/stage.js";
+import { Trace, TraceError } from "./trace/trace.js";
 
 const stage = new Stage(document.getElementById("sl-stage"), { importing: true });
 embed(stage.root);
+stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
 const query = matchMedia("(prefers-color-scheme: dark)");
 const follow = () => document.body.classList.toggle("dark", query.matches);
 query.addEventListener("change", follow);

@@ -16,8 +16,7 @@ from typing import Any
 from surelock.decoding.compute import BlockCache, Both, BudgetRule, ComputeRule, DelayedCache, Everything, SelectRule
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockByAge, LockRule
-from surelock.decoding.setting import Setting, described, from_plain, read_value, to_plain
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import DecodeSettings, Setting, described, from_plain, read_value, to_plain
 from surelock.decoding.unmasking import (
     Entropy,
     EntropyBound,
@@ -29,6 +28,7 @@ from surelock.decoding.unmasking import (
     Threshold,
     UnmaskPolicy,
 )
+from surelock.model.errors import cut, shown
 
 #: Every rule and every policy that can be named. A new one is a class in its file and a line here.
 COMPUTE: dict[str, type[ComputeRule]] = {
@@ -65,10 +65,12 @@ class Decoder:
     def from_plain(cls, plain: Mapping[str, Any]) -> Decoder:
         """From what `to_plain` gives; what is left out has its default. Raises ValueError, which names the field."""
         if unknown := plain.keys() - {"compute", "unmask", "settings", "events"}:
-            raise ValueError(f"{min(unknown)} is no part of a decoder: it has compute, unmask, settings and events")
+            raise ValueError(
+                f"{cut(min(unknown), 60)} is no part of a decoder: it has compute, unmask, settings and events"
+            )
         events = plain.get("events") or []
         if not isinstance(events, list):
-            raise ValueError(f"events must be a list, not {events!r}")
+            raise ValueError(f"events must be a list, not {shown(events)}")
         return cls(
             settings=from_plain(DecodeSettings, _mapping("settings", plain.get("settings") or {})),
             compute=read_compute(plain.get("compute") or {"kind": Everything.kind}),
@@ -113,13 +115,13 @@ def _read(name: str, plain: Any, table: Mapping[str, type]) -> Any:
     if kind == Replay.kind:
         raise ValueError("unmask 'replay' needs the tokens themselves: it is for `surelock.decode` only")
     if not isinstance(kind, str) or kind not in table:
-        raise ValueError(f"{name} must be one of {', '.join(table)}, not {kind!r}")
+        raise ValueError(f"{name} must be one of {', '.join(table)}, not {shown(kind)}")
     return from_plain(table[kind], values)
 
 
 def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be an object, not {value!r}")
+        raise ValueError(f"{name} must be an object, not {shown(value)}")
     return value
 
 
@@ -134,7 +136,9 @@ def read_event(plain: Any) -> Event:
     """The event of a plain form. Raises ValueError."""
     values: dict[str, Any] = {"step": None, "kind": None} | dict(_mapping("event", plain))
     if unknown := values.keys() - {"step", "kind", "position", "token", "compute"}:
-        raise ValueError(f"event {min(unknown)} does not exist: it has step, kind, position, token and compute")
+        raise ValueError(
+            f"event {cut(min(unknown), 60)} does not exist: it has step, kind, position, token and compute"
+        )
     if "compute" in values:
         values["compute"] = read_compute(values["compute"])
     return Event(**values)
@@ -182,18 +186,12 @@ def flat_settings() -> dict[str, FlatSetting]:
     return found
 
 
-_NO_SELECTION = ("select_fraction", 1)
-#: What the first edition called a flat name.
-FORMER = {"remasking": "unmask"}
-
-
 def from_flat(values: Mapping[str, Any]) -> Decoder:
     """The decoder of a flat form: LockRule() and LowConfidence() where `compute` and `unmask` are left out.
 
-    `select_fraction` below 1 is selection beside the rule, as it was before rules had names. Names that are no
-    settings, and settings of kinds that were not chosen, are passed over. Raises ValueError, which names the setting.
+    Names that are no settings, and settings of kinds that were not chosen, are passed over. Raises ValueError, which
+    names the setting.
     """
-    values = present_names(values)
     rules, policy = chosen_kinds(values)
     own = {name: values[flat] for flat, name in _own(DecodeSettings) if flat in values}
     return Decoder(
@@ -203,21 +201,13 @@ def from_flat(values: Mapping[str, Any]) -> Decoder:
     )
 
 
-def present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """A flat form under the names of this edition."""
-    return {FORMER.get(name, name): value for name, value in values.items()}
-
-
 def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
     """The kinds of the rules, and of the policy, that a flat form asks for."""
     compute, unmask = values.get("compute") or LockRule.kind, values.get("unmask") or LowConfidence.kind
     for name, kind in (("compute", compute), ("unmask", unmask)):
         if not isinstance(kind, str):
-            raise ValueError(f"{name} must be the name of a kind, not {kind!r}")
-    rules = compute.split("+")
-    if values.get("select_fraction") not in (None, 1) and SelectRule.kind not in rules:
-        rules = [rule for rule in rules if rule != Everything.kind] + [SelectRule.kind]
-    return rules, unmask
+            raise ValueError(f"{name} must be the name of a kind, not {shown(kind)}")
+    return compute.split("+"), unmask
 
 
 def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:
@@ -225,7 +215,7 @@ def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) ->
     for flat, each in flat_settings().items():
         if flat not in given or not each.kind or each.kind in (*rules, policy):
             continue
-        if not each.left_alone(given[flat]) and (flat, given[flat]) != _NO_SELECTION:
+        if not each.left_alone(given[flat]):
             name = "compute" if each.kind in COMPUTE else "unmask"
             raise ValueError(f"{flat} is a setting of {name} {each.kind!r}, which was not chosen")
 

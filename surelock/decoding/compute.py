@@ -13,59 +13,43 @@ choice of rows that a step could make before its forward.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.setting import check, setting
+from surelock.decoding.settings import Described, setting
+from surelock.decoding.state import NONE
 
 if TYPE_CHECKING:
-    from surelock.decoding.posterior import Gate, Reading
     from surelock.decoding.state import Slots, State
+    from surelock.decoding.step import Flags, Reading
 
 #: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
 ZERO_KL = 1e-9
 _FAR = 0.05  # what a change adds to the debt of rows however far they are
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(NamedTuple):
     """What a rule decides after a step: slots that lock or unlock from the next step on."""
 
-    locked: Slots = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    unlocked: Slots = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    locked: Slots = NONE
+    unlocked: Slots = NONE
 
 
-class ComputeRule:
+class ComputeRule(Described):
     """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
-    needs_kl: it looks at the step-wise KL. kl_from: of rows whose token so many passes have seen, the present one
-    counted; 0 of all rows. kl_gate: chooses among those of one sequence by their uncertainties [Z], u = 1 - max_v p,
-    infinite where not known yet; None: of all of them. needs_confidence: it looks at confidences of rows that the step
-    could not commit and whose KL it does not look at. locks: positions lock under it, so it can be combined with a rule
-    that only chooses (`LockRule() & SelectRule(0.8)`).
+    locks: positions lock under it, so that it can be combined with a rule that only chooses (`LockRule() &
+    SelectRule(0.8)`).
     """
 
     __slots__ = ()
     kind: ClassVar[str]
     label: ClassVar[str]
     sentence: ClassVar[str]
-    needs_kl: ClassVar[bool] = False
-    needs_confidence: ClassVar[bool] = False
     locks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        check(self)
-
-    @property
-    def kl_from(self) -> int:
-        return 0
-
-    @property
-    def kl_gate(self) -> Gate | None:
-        return None
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The slots that a step after the first computes, ascending: all active ones, unless a rule knows better.
@@ -73,6 +57,12 @@ class ComputeRule:
         A locked slot among them is probed: it runs, but the cache keeps its former keys and values.
         """
         return active
+
+    def watches(self, state: State, slots: Slots) -> Flags:
+        """Which of the rows [R] that a step computes the rule follows: it is told their KL from the last time that it
+        did, and their confidence; of other rows only where a candidate is chosen.
+        """
+        return np.zeros(len(slots), dtype=bool)
 
     def after(self, state: State, reading: Reading) -> Changes:
         """What locks or unlocks now. The canvas is the one after the commit."""
@@ -107,7 +97,6 @@ class SelectRule(ComputeRule):
     kind: ClassVar[str] = "select"
     label: ClassVar[str] = "Selection"
     sentence: ClassVar[str] = "Computes a share of the positions in a step, those left out the longest."
-    needs_kl: ClassVar[bool] = True
 
     fraction: float = setting(
         "number",
@@ -131,6 +120,9 @@ class SelectRule(ComputeRule):
             order = np.lexsort((slots, -np.maximum(state.kl[slots], ZERO_KL), state.computed_at[slots]))
             chosen.append(np.sort(slots[order[:count]]))
         return np.concatenate(chosen)
+
+    def watches(self, state: State, slots: Slots) -> Flags:
+        return np.ones(len(slots), dtype=bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +184,6 @@ class BudgetRule(ComputeRule):
     kind: ClassVar[str] = "budget"
     label: ClassVar[str] = "Fixed budget"
     sentence: ClassVar[str] = "Computes the same share of the positions in every step: where most has just changed."
-    needs_confidence: ClassVar[bool] = True
 
     share: float = setting(
         "number",
@@ -222,12 +213,14 @@ class BudgetRule(ComputeRule):
         parts = [self._chosen(state, b, active[part], debt) for b, part in enumerate(state.split(active))]
         return np.concatenate(parts)
 
+    def watches(self, state: State, slots: Slots) -> Flags:
+        """The masks of blocks to come, whose confidence counts when their block begins."""
+        return state.masked[slots] & ~state.open[slots]
+
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """Of one sequence's active slots those that are worth most."""
         count = math.ceil(self.share * int(state.canvas.lengths[b]) - 1e-9)
-        open_part, confidence = state.schedule.open(b), np.nan_to_num(state.confidence[slots])
-        masked = state.masked[slots] & (slots >= open_part.start) & (slots < open_part.stop)
-        candidates = np.flatnonzero(masked)
+        candidates, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
         best = candidates[np.lexsort((candidates, -confidence[candidates]))][: math.ceil(count / 3)]
         rank = np.full(len(slots), 2)
         rank[best] = 1
@@ -271,27 +264,14 @@ class Both(ComputeRule):
         return f"{self.lock.sentence} {self.select.sentence}"
 
     @property
-    def needs_kl(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.lock.needs_kl or self.select.needs_kl
-
-    @property
-    def needs_confidence(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.lock.needs_confidence or self.select.needs_confidence
-
-    @property
-    def kl_from(self) -> int:
-        return min(rule.kl_from for rule in (self.lock, self.select) if rule.needs_kl)
-
-    @property
-    def kl_gate(self) -> Gate | None:
-        return None if self.select.needs_kl else self.lock.kl_gate
-
-    @property
     def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return True
 
     def rows(self, state: State, active: Slots) -> Slots:
         return self.lock.rows(state, self.select.rows(state, active))
+
+    def watches(self, state: State, slots: Slots) -> Flags:
+        return self.lock.watches(state, slots) | self.select.watches(state, slots)
 
     def after(self, state: State, reading: Reading) -> Changes:
         return self.lock.after(state, reading)

@@ -9,8 +9,7 @@ from typing import Any
 from surelock.decoding.choices import COMPUTE, UNMASK, plain_choice
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.presets import PRESETS
-from surelock.decoding.setting import Setting, described
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import DecodeSettings, Setting, described
 from surelock.decoding.unmasking import UnmaskPolicy
 
 

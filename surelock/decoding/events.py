@@ -1,7 +1,7 @@
 """What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere.
 
-Nobody sends messages into a running generator. To intervene at step t is to start a decoder with the same settings and
-one event more; its first t steps are those of the other, bit for bit on one kind of machine.
+A running generator takes no messages. To intervene at step t is to start a decoder with the same settings and one event
+more; its first t steps are those of the other, bit for bit on one kind of machine.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surelock.decoding.compute import ComputeRule
-from surelock.decoding.setting import Setting
+from surelock.decoding.settings import Setting
+from surelock.model.errors import shown
 
 if TYPE_CHECKING:
-    from surelock.decoding.canvas import Canvas
-    from surelock.decoding.state import State
+    from surelock.decoding.state import Canvas, State
     from surelock.decoding.unmasking import UnmaskPolicy
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Setting(kind="whole", label="", help="", low=0)
+#: In which order the events of a step are applied.
+_ORDER = ("unlock", "mask", "write", "lock", "rule")
 #: What excludes what at one position in one step.
 _OPPOSED = ({"lock", "unlock"}, {"write", "mask"}, {"lock", "mask"})
 
@@ -45,7 +47,7 @@ class Event:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"event kind must be one of {', '.join(KINDS)}, not {self.kind!r}")
+            raise ValueError(f"event kind must be one of {', '.join(KINDS)}, not {shown(self.kind)}")
         needed = {"step", "sequence"} | ({"position"} if self.kind != "rule" else set())
         needed |= {"token"} if self.kind == "write" else set()
         for name in ("step", "sequence", "position", "token"):
@@ -58,7 +60,7 @@ class Event:
             raise ValueError("event sequence is given, but a rule holds for the whole batch")
         if (self.kind == "rule") != isinstance(self.compute, ComputeRule):
             raise ValueError(
-                f"event compute must be a rule for the kind 'rule', and nothing else, not {self.compute!r}"
+                f"event compute must be a rule for the kind 'rule', and nothing else, not {shown(self.compute)}"
             )
 
     @property
@@ -67,41 +69,23 @@ class Event:
         return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
 
 
-class Events:
-    """The events of one run, checked against what it is asked to do.
+def in_order(events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
+    """The events of one run, checked against what it is asked to do: by step, and within a step so that a locked
+    position can be written and a written one locked.
 
     Raises ValueError, one sentence, for an event at a step or place that does not exist, on a prompt token that would
     be written or masked, with a token that cannot stand in a text, or against another event of its step.
     """
-
-    def __init__(
-        self, events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy
-    ) -> None:
-        self._events = tuple(events)
-        for event in self._events:
-            if not isinstance(event, Event):
-                raise ValueError(f"events must be a list of Event, not {event!r}")
-            if event.step >= steps:
-                raise ValueError(f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}")
-            if event.position is not None:
-                _check_place(event, canvas, vocab_size, policy)
-        _check_pairs(self._events)
-
-    def due(self, step: int) -> list[Event]:
-        """Those of this step, in an order in which a locked position can be written and a written one locked."""
-        due = [event for event in self._events if event.step == step]
-        return sorted(due, key=lambda event: ("unlock", "mask", "write", "lock", "rule").index(event.kind))
-
-    @property
-    def rules(self) -> list[ComputeRule]:
-        """The rules that events bring in."""
-        return [event.compute for event in self._events if event.compute is not None]
-
-    def close(self, step: int) -> None:
-        """The run ended before `step`. Raises ValueError if an event was to come."""
-        late = [event for event in self._events if event.step >= step]
-        if late:
-            raise ValueError(f"{late[0].where}: there is no such step, the run ended before step {step}")
+    events = tuple(events)
+    for event in events:
+        if not isinstance(event, Event):
+            raise ValueError(f"events must be a list of Event, not {shown(event)}")
+        if event.step >= steps:
+            raise ValueError(f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}")
+        if event.position is not None:
+            _check_place(event, canvas, vocab_size, policy)
+    _check_pairs(events)
+    return sorted(events, key=lambda event: (event.step, _ORDER.index(event.kind)))
 
 
 def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPolicy) -> None:

@@ -21,16 +21,7 @@ def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
         "(default: lock)",
     )
     add(
-        "--no-lock",
-        action="store_const",
-        dest="compute",
-        const="everything",
-        default=argparse.SUPPRESS,
-        help="the same as --compute everything",
-    )
-    add(
         "--unmask",
-        "--remasking",
         metavar="POLICY",
         default=argparse.SUPPRESS,
         help=f"which masked positions a step commits: {', '.join(UNMASK)} (default: low_confidence)",

@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.compute import Changes, ComputeRule
-from surelock.decoding.setting import check, setting
+from surelock.decoding.settings import Described, setting
+from surelock.decoding.state import NONE
 
 if TYPE_CHECKING:
-    from surelock.decoding.posterior import Gate, Reading
     from surelock.decoding.state import Slots, State
+    from surelock.decoding.step import Flags, Reading
 
 
 def percentile(values: NDArray, m: float) -> float:
@@ -29,11 +30,10 @@ def percentile(values: NDArray, m: float) -> float:
 
 
 _SMOOTHED = "smoothed KL"
-_NONE: Slots = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnlockRule:
+class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
 
     Every `period` steps, `budget` locked rows of each sequence are probed. A probed row is unlocked when its
@@ -55,9 +55,6 @@ class UnlockRule:
         "number", 0.5, "ρ", "What was unlocked locks again at this share of ε.", low=0, high=1, flat="unlock_rho"
     )
 
-    def __post_init__(self) -> None:
-        check(self)
-
 
 class LockingRule(ComputeRule):
     """A rule that computes all that is not locked, and locks some of its candidates in every step."""
@@ -65,24 +62,19 @@ class LockingRule(ComputeRule):
     __slots__ = ()
     locks: ClassVar[bool] = True
 
-    def after(self, state: State, reading: Reading) -> Changes:
-        """Lock those of the candidates Z (line 20) that have converged: active and unmasked, visible long enough."""
+    def locked(self, state: State, reading: Reading, wait: int) -> Slots:
+        """Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes."""
         rows = np.flatnonzero(~reading.probed) if reading.probed.any() else np.arange(len(reading.slots))
         slots = reading.slots[rows]
         # The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
         # it must also have been visible for some steps.
-        candidate = ~state.masked[slots] & (state.visible[slots] >= self.wait)
+        candidate = ~state.masked[slots] & (state.visible[slots] >= wait)
         new = []
         for part in state.split(slots):
             z = rows[np.flatnonzero(candidate[part]) + part.start]
             if len(z):
                 new.append(z[self.converged(state, reading, z)])
-        return Changes(locked=reading.slots[np.concatenate(new)] if new else slots[:0])
-
-    @property
-    def wait(self) -> int:
-        """Passes that must have seen a candidate's token."""
-        raise NotImplementedError
+        return reading.slots[np.concatenate(new)] if new else slots[:0]
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         """Which of one sequence's candidates, rows `z` of the reading, lock."""
@@ -103,7 +95,6 @@ class LockRule(LockingRule):
     kind: ClassVar[str] = "lock"
     label: ClassVar[str] = "Lock what has converged"
     sentence: ClassVar[str] = "Stops computing what has converged."
-    needs_kl: ClassVar[bool] = True
 
     epsilon: float = setting(
         "number",
@@ -146,36 +137,32 @@ class LockRule(LockingRule):
         None,
         "Unlock again",
         "Look at locked positions now and then, and unlock those that have moved.",
-        none="locks for good",
+        none="never",
         group=UnlockRule,
         advanced=True,
     )
 
-    @property
-    def wait(self) -> int:
-        return self.visible_steps
-
-    @property
-    def kl_from(self) -> int:
-        """An average begins before a row may lock, and what is probed may drift at any time."""
-        return 0 if self.smoothing or self.unlock is not None else self.visible_steps
-
-    @property
-    def kl_gate(self) -> Gate | None:
-        """The confidence gate, where what it refuses can be known before the commit, and matters in no later step."""
-        plain = self.visible_steps and not self.smoothing and self.unlock is None
-        return self._certain if plain and self.percentile is not None else None
+    def watches(self, state: State, slots: Slots) -> Flags:
+        """Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where
+        one may lock as soon as it is written, where an average is kept, and where what is locked may drift.
+        """
+        if not self.visible_steps or self.smoothing or self.unlock is not None:
+            return np.ones(len(slots), dtype=bool)
+        masked = state.masked[slots]
+        seen = state.visible[slots] + ~masked  # after this step
+        return (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The active rows (line 6) and, where locks are not for good, those that are probed."""
-        probes = self._probes(state)
-        return np.union1d(active, probes) if len(probes) else active
+        if self.unlock is None or state.step == 0 or state.step % self.unlock.period:
+            return active
+        return np.union1d(active, self._probes(state, self.unlock.budget))
 
     def after(self, state: State, reading: Reading) -> Changes:
         if self.smoothing:
             self._smooth(state, reading)
-        unlocked = self._drifted(state, reading)
-        return Changes(locked=LockingRule.after(self, state, reading).locked, unlocked=unlocked)
+        unlocked = NONE if self.unlock is None else self._drifted(state, reading, self.unlock)
+        return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         """Lines 21-23: D <= epsilon and, with the gate on, u <= theta."""
@@ -183,17 +170,13 @@ class LockRule(LockingRule):
         kl = state.kept(_SMOOTHED, np.inf)[slots] if self.smoothing else reading.kl[z]
         passes = kl <= self.epsilon
         if self.percentile is not None:
-            passes &= self._certain(reading.uncertainty[z])
+            uncertainty = 1 - reading.confidence[z]  # line 18
+            passes &= uncertainty <= percentile(uncertainty, self.percentile)
         if self.unlock is not None:
             unlocked_at = state.unlocked_at[slots]
             again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
             passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
         return passes
-
-    def _certain(self, uncertainty: NDArray) -> NDArray[np.bool_]:
-        """u <= theta (lines 21-23), of one sequence's candidates."""
-        assert self.percentile is not None
-        return uncertainty <= percentile(uncertainty, self.percentile)
 
     def _smooth(self, state: State, reading: Reading) -> None:
         """The average of what the step computed; it begins with the first finite KL, and anew after an infinite one."""
@@ -203,26 +186,24 @@ class LockRule(LockingRule):
         mixed = self.smoothing * before + (1 - self.smoothing) * kl
         average[slots] = np.where(np.isfinite(before), mixed, kl)
 
-    def _probes(self, state: State) -> Slots:
+    def _probes(self, state: State, budget: int) -> Slots:
         """The locked slots to probe in this step: the least recently probed first, then the lowest position."""
-        if self.unlock is None or state.step == 0 or state.step % self.unlock.period:
-            return _NONE
         locked = np.flatnonzero(state.locked & state.alive)
         chosen = []
         for part in state.split(locked):
             slots = locked[part]
-            oldest = np.argsort(state.probed_at[slots], kind="stable")[: self.unlock.budget]
+            oldest = np.argsort(state.probed_at[slots], kind="stable")[:budget]
             chosen.append(np.sort(slots[oldest]))
         return np.concatenate(chosen)
 
-    def _drifted(self, state: State, reading: Reading) -> Slots:
+    def _drifted(self, state: State, reading: Reading, unlock: UnlockRule) -> Slots:
         """The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows."""
-        if self.unlock is None or not reading.probed.any():
-            return _NONE
+        if not reading.probed.any():
+            return NONE
         rows = np.flatnonzero(reading.probed)
-        slots, uncertainty = reading.slots[rows], reading.uncertainty
-        drifted = reading.kl[rows] > self.unlock.epsilon_unlock
-        drifted &= state.step - state.locked_at[slots] > self.unlock.min_interval
+        slots, uncertainty = reading.slots[rows], 1 - reading.confidence
+        drifted = reading.kl[rows] > unlock.epsilon_unlock
+        drifted &= state.step - state.locked_at[slots] > unlock.min_interval
         if self.percentile is not None:
             for part, all_rows in zip(state.split(slots), state.split(reading.slots), strict=True):
                 active = uncertainty[all_rows][~reading.probed[all_rows]]
@@ -252,9 +233,8 @@ class LockByAge(LockingRule):
         flat="age",
     )
 
-    @property
-    def wait(self) -> int:
-        return self.steps
+    def after(self, state: State, reading: Reading) -> Changes:
+        return Changes(locked=self.locked(state, reading, self.steps))
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         return np.ones(len(z), dtype=bool)

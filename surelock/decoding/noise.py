@@ -1,106 +1,78 @@
-"""Random numbers of the sampler: one generator per (seed of the sequence, step), over every position of the block.
+"""Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
 
 A number depends on seed, step, position in the block and token alone: neither locks nor batch mates ever shift it.
-Positions before the block, which only a person can have masked again, have a generator of their own, (seed, step, 1).
-On the CPU the generator can jump, so only the rows that are asked for are drawn; on other devices the rows between are
-drawn and dropped. The numbers differ from one kind of device to another.
+Positions before the block, which only an event can have masked again, have a stream of their own, (seed, step, 1).
+The stream is numpy's PCG64, which can jump, so that only the rows that are asked for are drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from surelock.decoding.canvas import Canvas
-from surelock.decoding.schedule import Schedule
-from surelock.decoding.settings import DecodeSettings
-from surelock.model.language_model import LanguageModel
+if TYPE_CHECKING:
+    from surelock.decoding.settings import DecodeSettings
+    from surelock.decoding.state import Canvas, Schedule
 
 
-class StepNoise:
-    """The noise of one sequence in one step: `uniforms` first where the policy wants them, then `gumbel` row by row.
+@dataclass(frozen=True, slots=True, eq=False)
+class Draws:
+    """Where the numbers of C candidates come from.
 
-    key: what it depends on, seed and step.
+    keys: of the streams, (seed, step) or (seed, step, 1). lengths: positions of each stream's part of the sequence.
+    stream, row [C] int64, ascending: each candidate's stream, and its position there. scored: whether each stream
+    begins with one number per position, which are the candidates' scores.
     """
 
-    def __init__(self, key: tuple[int, ...], vocab_size: int, device: torch.device) -> None:
-        source = np.random.SeedSequence(key)
-        self._vocab_size = vocab_size
-        self._device = device
-        self._at = 0
-        if device.type == "cpu":
-            self._bits = np.random.PCG64(source)
-            self._numpy = np.random.Generator(self._bits)
-        else:
-            state = int(source.generate_state(1, np.uint64)[0])
-            self._torch = torch.Generator(device).manual_seed(state >> 1)
+    keys: list[tuple[int, ...]]
+    lengths: list[int]
+    stream: NDArray[np.int64]
+    row: NDArray[np.int64]
+    scored: bool
 
-    def uniforms(self, block_length: int) -> Tensor:
-        """One uniform number in [0, 1) per position of the block: [block_length] float64. Call it before `gumbel`."""
-        if self._device.type == "cpu":
-            return torch.from_numpy(self._numpy.random(block_length))
-        return torch.rand(block_length, dtype=torch.float64, device=self._device, generator=self._torch)
+    def scores(self) -> NDArray:
+        """One uniform number in [0, 1) for each candidate, [C] float64."""
+        drawn = [_generator(key).random(length) for key, length in zip(self.keys, self.lengths, strict=True)]
+        return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
-    def gumbel(self, positions: Sequence[int]) -> Tensor:
-        """Uniform numbers in [0, 1), [len(positions), vocab_size] float64, for ascending positions of the block.
-
-        Later calls must ask for later positions.
-        """
-        out = torch.empty(len(positions), self._vocab_size, dtype=torch.float64, device=self._device)
-        for row, position in zip(out, positions, strict=True):
-            if self._device.type == "cpu":
-                self._bits.advance((position - self._at) * self._vocab_size)
-                self._numpy.random(out=row.numpy())
-            else:
-                for _ in range(position - self._at + 1):
-                    row.uniform_(generator=self._torch)
-            self._at = position + 1
+    def gumbel(self, start: int, stop: int, width: int) -> NDArray:
+        """Uniform numbers in [0, 1) for candidates `start` to `stop`, one per token: [stop - start, width] float64."""
+        out = np.empty((stop - start, width))
+        for stream in np.unique(self.stream[start:stop]).tolist():
+            at, bits = 0, np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
+            bits.advance(self.lengths[stream] if self.scored else 0)
+            generator = np.random.Generator(bits)
+            for c in np.flatnonzero(self.stream[start:stop] == stream).tolist():
+                row = int(self.row[start + c])
+                bits.advance((row - at) * width)
+                generator.random(out=out[c])
+                at = row + 1
         return out
 
 
-class BatchNoise:
-    """The noise of one step for a batch: asked for by ascending slots, masked ones of the blocks or of those before.
+def draws(
+    canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: NDArray[np.int64], scored: bool
+) -> Draws:
+    """The draws of ascending slots [C]: masked ones of the blocks, or of what is before them."""
+    keys, lengths, streams, rows = [], [], [slots[:0]], [slots[:0]]
+    for b, part in enumerate(canvas.split(slots)):
+        own, block, begin = slots[part], schedule.block(b), int(canvas.generated_from[b])
+        cut = int(np.searchsorted(own, block.start))
+        parts = (
+            (own[:cut] - begin, block.start - begin, (1,)),
+            (own[cut:] - block.start, block.stop - block.start, ()),
+        )
+        for row, length, more in parts:
+            if len(row):
+                streams.append(np.full(len(row), len(keys)))
+                rows.append(row)
+                keys.append((settings.seed_of(b), step, *more))
+                lengths.append(length)
+    return Draws(keys, lengths, np.concatenate(streams), np.concatenate(rows), scored)
 
-    uniforms: whether the policy draws its scores.
-    """
 
-    def __init__(
-        self, canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, lm: LanguageModel, uniforms: bool
-    ) -> None:
-        self._canvas, self._settings, self._lm, self._step, self._draws = canvas, settings, lm, step, uniforms
-        self._blocks = [schedule.block(b) for b in range(canvas.batch)]
-        self._windows: dict[tuple[int, bool], tuple[StepNoise, NDArray]] = {}
-
-    def uniforms(self, slots: NDArray[np.int64]) -> NDArray:
-        """One number per slot: [len(slots)] float64. Only where the policy draws its scores."""
-        parts = [self._window(b, before)[1][at] for b, before, at in self._places(slots)]
-        return np.concatenate(parts) if parts else np.empty(0)
-
-    def gumbel(self, slots: NDArray[np.int64]) -> Tensor:
-        """One number per slot and token: [len(slots), vocab_size] float64; later calls must ask for later slots."""
-        return torch.cat([self._window(b, before)[0].gumbel(at.tolist()) for b, before, at in self._places(slots)])
-
-    def _places(self, slots: NDArray[np.int64]) -> Iterator[tuple[int, bool, NDArray[np.int64]]]:
-        """(sequence, before its block?, positions within the block or what is before it), in order of the slots."""
-        for b, part in enumerate(self._canvas.split(slots)):
-            own, start = slots[part], self._blocks[b].start
-            cut = int(np.searchsorted(own, start))
-            if cut:
-                yield b, True, own[:cut] - self._canvas.generated_from[b]
-            if cut < len(own):
-                yield b, False, own[cut:] - start
-
-    def _window(self, b: int, before: bool) -> tuple[StepNoise, NDArray]:
-        """The stream of a sequence's block, or of what is before it, and its uniforms, which are drawn first."""
-        if (b, before) not in self._windows:
-            block = self._blocks[b]
-            key = (self._settings.seed_of(b), self._step, *((1,) if before else ()))
-            stream = StepNoise(key, self._lm.network.config.vocab_size, self._lm.device)
-            length = block.start - int(self._canvas.generated_from[b]) if before else block.stop - block.start
-            drawn = stream.uniforms(length).numpy(force=True) if self._draws else np.empty(0)
-            self._windows[b, before] = stream, drawn
-        return self._windows[b, before]
+def _generator(key: tuple[int, ...]) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))

@@ -1,4 +1,4 @@
-"""Decoders by name, each with one sentence: what the page, the arena and `--contestant` offer."""
+"""Decoders by name, each with one sentence: what the page, the arena and `--lane` offer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from surelock.decoding.choices import Decoder, chosen_kinds, flat_settings, present_names
+from surelock.decoding.choices import Decoder, chosen_kinds, flat_settings
 from surelock.decoding.recommended import recommended
 
 
@@ -24,8 +24,8 @@ class Preset:
 
         shared: settings (flat) over what it recommends, of which those count that the decoder has.
         """
-        values = {name: value for name, value in generation.items() if name not in ("compute", "select_fraction")}
-        rules, policy = chosen_kinds(present_names(values) | self.given)
+        values = {name: value for name, value in generation.items() if name != "compute"}
+        rules, policy = chosen_kinds(values | self.given)
         owners = {name: each.kind for name, each in flat_settings().items()}
         own = {name: value for name, value in (shared or {}).items() if owners.get(name) in ("", policy, *rules)}
         return recommended(values, own | self.given)
@@ -36,7 +36,7 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         Preset(
             "everything",
-            "Every position",
+            "Every word",
             "Computes every position in every step, as LLaDA does.",
             {"compute": "everything"},
         ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat, present_names
+from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat
 from surelock.decoding.settings import DecodeSettings
 
 
@@ -14,7 +14,6 @@ def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Deco
 
     Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen.
     """
-    given = present_names(given)
     values = over_recommended(generation, given)
     check_owners(given, *chosen_kinds(values))
     return from_flat(values)
@@ -24,7 +23,7 @@ def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) ->
     """What is `given` over what a model recommends. A given gen_length or steps drops the model's own steps and
     shortens its block_length to what fits; where nothing does, all is one block.
     """
-    values = {**present_names(generation), **given}
+    values = {**generation, **given}
     if not given.keys() & {"gen_length", "steps"}:
         return values
     if "steps" not in given:

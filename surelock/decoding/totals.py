@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 from surelock.decoding.ends import first_end
 from surelock.decoding.flops import baseline_flops, per_position
-from surelock.decoding.loop import Step
+from surelock.decoding.step import Step
 from surelock.model.config import NetworkConfig
 
 
@@ -43,9 +44,9 @@ class Totals:
 class Rows:
     """Rows of each sequence, summed over the steps: [B] int64. present: what a step without locks would compute."""
 
-    computed: torch.Tensor
-    probed: torch.Tensor
-    present: torch.Tensor
+    computed: NDArray
+    probed: NDArray
+    present: NDArray
 
 
 class TotalsCounter:
@@ -56,14 +57,15 @@ class TotalsCounter:
         self._passes = 2 if guided else 1
         self._steps = self._tokens = 0
         self._seconds = self._flops = self._baseline = 0.0
-        self._computed = self._probed = self._present = self._running = torch.zeros(0)
+        self._computed: NDArray = np.zeros((0, 0))
+        self._probed, self._present, self._running = self._computed, self._computed, np.zeros(0)
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
         if self._last is None:  # the first step computes every position
             self._present = step.computed
-            self._computed, self._probed = torch.zeros((2, *step.computed.shape), dtype=torch.int64)
-            self._running = torch.zeros(len(step.computed), dtype=torch.int64)
+            self._computed, self._probed = (np.zeros(step.computed.shape, dtype=np.int64) for _ in range(2))
+            self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
         self._tokens += int(step.newly_unmasked.sum())
         self._seconds += step.seconds
@@ -100,15 +102,15 @@ class TotalsCounter:
     def rows(self, *, to_eos: bool = False) -> Rows:
         """Rows of each sequence so far; to_eos: without those of positions behind its first EOS."""
         assert self._last is not None
-        counted = self._present.clone()
+        counted = self._present.copy()
         if to_eos:
             generated = self._last.tokens[:, -self._gen_length :].tolist()
-            for row, ids in zip(counted, generated, strict=True):
-                row[len(row) - len(ids) + first_end(ids, self._eos_id) + 1 :] = False
+            for b, ids in enumerate(generated):
+                counted[b, counted.shape[1] - len(ids) + first_end(ids, self._eos_id) + 1 :] = False
         return Rows(
-            computed=(self._computed * counted).sum(dim=1),
-            probed=(self._probed * counted).sum(dim=1),
-            present=counted.sum(dim=1) * self._running,
+            computed=(self._computed * counted).sum(axis=1),
+            probed=(self._probed * counted).sum(axis=1),
+            present=counted.sum(axis=1) * self._running,
         )
 
 

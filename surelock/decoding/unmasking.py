@@ -1,7 +1,7 @@
 """UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? LLaDA's policies and others'.
 
 A policy is a small frozen dataclass: what it scores a candidate by, and which of the candidates it takes. What a
-position would become, its candidate token, does not depend on the policy (`choosing.py`). In the last step of a block
+position would become, its candidate token, does not depend on the policy. In the last step of a block
 everything that is still masked there is committed, whatever the policy says: `steps` is then a bound, and the policies
 that take as many as seem safe (`early`) usually end before it.
 """
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.setting import check, setting
+from surelock.decoding.settings import Described, setting
 
 if TYPE_CHECKING:
-    from surelock.decoding.posterior import Reading
     from surelock.decoding.state import Slots, State
+    from surelock.decoding.step import Flags, Reading
 
 #: (step, position within the generated part, token): what a replay commits.
 Commit = tuple[int, int, int]
@@ -47,13 +47,12 @@ class Candidates:
         return np.lexsort((-self.score, self.late))
 
 
-class UnmaskPolicy:
+class UnmaskPolicy(Described):
     """What all policies share. kind: its name in plain forms. label: its name for people. sentence: what it does.
 
     scores: what candidates are scored by: their own probability ("confidence"), minus the posterior's "entropy", its
     "margin" (p1 - p2), all of the raw temperature-1 posterior; or "noise", one uniform number each; None: not at all,
-    and no candidate tokens are chosen either. needs_kl: it looks at the step-wise KL. early: a block may end before its
-    steps.
+    and no candidate tokens are chosen either. early: a block may end before its steps.
     """
 
     __slots__ = ()
@@ -61,11 +60,15 @@ class UnmaskPolicy:
     label: ClassVar[str]
     sentence: ClassVar[str]
     scores: ClassVar[str | None] = "confidence"
-    needs_kl: ClassVar[bool] = False
     early: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        check(self)
+    def chooses(self, state: State, slots: Slots) -> Flags:
+        """Which of the rows [R] that a step computes it may commit."""
+        return state.open[slots]
+
+    def watches(self, state: State, slots: Slots) -> Flags:
+        """Which of them it follows beside, see `ComputeRule.watches`."""
+        return np.zeros(len(slots), dtype=bool)
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Called once a step, before any sequence commits."""
@@ -76,7 +79,7 @@ class UnmaskPolicy:
 
     def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
         """(slots, tokens) that this step commits in one sequence, slots ascending."""
-        if candidates.state.schedule.last_step(candidates.b):
+        if candidates.state.schedule.closing[candidates.b]:
             return candidates.slots, candidates.tokens
         taken = np.sort(self.take(candidates))
         return candidates.slots[taken], candidates.tokens[taken]
@@ -161,7 +164,6 @@ class Klass(UnmaskPolicy):
     kind: ClassVar[str] = "klass"
     label: ClassVar[str] = "All that are confident and still"
     sentence: ClassVar[str] = "Writes all positions at once that are certain and have stood still."
-    needs_kl: ClassVar[bool] = True
     early: ClassVar[bool] = True
 
     confidence: float = setting(
@@ -193,6 +195,9 @@ class Klass(UnmaskPolicy):
         offered=(1, 8, 1),
         flat="klass_history",
     )
+
+    def watches(self, state: State, slots: Slots) -> Flags:
+        return state.masked[slots]
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Count for how many passes in a row each position has stood still."""
@@ -265,6 +270,15 @@ class Replay(UnmaskPolicy):
         if not frozen:
             raise ValueError("replay must hold the triples of at least one sequence")
         object.__setattr__(self, "replay", frozen)
+
+    def chooses(self, state: State, slots: Slots) -> Flags:
+        due = [
+            int(state.canvas.generated_from[b]) + position
+            for b, commits in enumerate(self.replay)
+            for step, position, _ in commits
+            if step == state.step
+        ]
+        return state.open[slots] | np.isin(slots, due)
 
     def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
         state, b = candidates.state, candidates.b

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import FORMER, flat_settings
+from surelock.decoding.choices import flat_settings
 
-_CHOICES = {"compute", "unmask", *FORMER}
+_CHOICES = {"compute", "unmask"}
 #: What tasks call the length; the first that is there counts, as in the harness.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}

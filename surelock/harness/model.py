@@ -36,12 +36,12 @@ class SureLockLM(TextLM):
     """A masked diffusion language model under a decoder.
 
     pretrained: "stories", a hub id, a directory, or a LanguageModel. device: where there is no CUDA at all, a CUDA
-    device is the CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map: as in `surelock.load`,
-    dtype by name. batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate (even), mask_batch:
-    in one forward, mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each continuation greedily,
-    to say if it is what the model would write; False says no. Any other argument is a setting of the decoder, under its
-    flat name (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task asks for, that before
-    what the model recommends. Raises ValueError, which names the argument.
+    device is the CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map, engine: as in
+    `surelock.load`, dtype by name. batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate
+    (even), mask_batch: in one forward, mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each
+    continuation greedily, to say if it is what the model would write; False says no. Any other argument is a setting of
+    the decoder, under its flat name (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task
+    asks for, that before what the model recommends. Raises ValueError, which names the argument.
     """
 
     def __init__(
@@ -51,6 +51,7 @@ class SureLockLM(TextLM):
         device: str | None = None,
         dtype: str | None = None,
         device_map: str | None = None,
+        engine: str = "auto",
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
         draws: int = 128,
@@ -68,7 +69,7 @@ class SureLockLM(TextLM):
                 )
         self._given = read_arguments(settings)
         loaded = isinstance(pretrained, LanguageModel)
-        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, device_map))
+        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, device_map, engine))
         recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
         self.batch_size = int(batch_size)
         self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
@@ -110,7 +111,7 @@ class SureLockLM(TextLM):
         seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
         told = replace(decoder, settings=replace(decoder.settings, seed=seeds))
         final = None
-        for final in decode(self.lm, prompts, **told.keywords(), lean=True):
+        for final in decode(self.lm, prompts, **told.keywords()):
             self._work.add(final)
         assert final is not None
         self._work.texts += len(prompts)
@@ -183,16 +184,17 @@ class SureLockLM(TextLM):
         """Whether LLaDA's sampler at temperature 0, one token per step, writes these tokens."""
         if not (self.check_greedy and context and continuation):
             return False
-        (final,) = deque(decode(self.lm, [context], DecodeSettings(gen_length=len(continuation)), lean=True), maxlen=1)
+        (final,) = deque(decode(self.lm, [context], DecodeSettings(gen_length=len(continuation))), maxlen=1)
         return final.tokens[0, len(context) :].tolist() == continuation
 
 
-def _load(name: str, device: str | None, dtype: str | None, device_map: str | None) -> LanguageModel:
+def _load(name: str, device: str | None, dtype: str | None, device_map: str | None, engine: str) -> LanguageModel:
     if device is not None and (device_map or (str(device).startswith("cuda") and not torch.cuda.is_available())):
         device = None
     if dtype not in (None, *DTYPES):
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
-    return load(name, device=device, dtype=getattr(torch, dtype) if dtype else None, device_map=device_map)
+    asked = getattr(torch, dtype) if dtype else None
+    return load(name, device=device, dtype=asked, device_map=device_map, engine=engine)
 
 
 def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:

@@ -28,7 +28,7 @@ class TextLM(TemplateLM):
     @property
     def max_length(self) -> int:
         """Positions, prompt and generated part together."""
-        return self.lm.network.config.max_length
+        return self.lm.config.max_length
 
     @property
     def tokenizer_name(self) -> str:

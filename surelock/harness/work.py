@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surelock.decoding.loop import Step
+from surelock.decoding.step import Step
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,17 +17,20 @@ from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.config import NetworkConfig
-from surelock.model.families import LLADA, CheckpointError, Family
+from surelock.model.families import LLADA, CheckpointError, Family, Stored, Tensors
 from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 _SHOW_PROGRESS_FROM = 2**30  # bytes
+_MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; raises CheckpointError that names the file."""
     try:
+        if path.stat().st_size > _MOST_JSON:
+            raise CheckpointError(f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read")
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} does not exist") from None
@@ -38,12 +41,36 @@ def read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def check_files(directory: Path) -> None:
+    """Raise CheckpointError where something in a directory is neither a file nor a directory: a pipe or a device, which
+    may have no end.
+    """
+    for each in directory.iterdir():
+        if each.exists() and not each.is_file() and not each.is_dir():
+            raise CheckpointError(f"{each} is no ordinary file")
+
+
+def file_states(directory: Path, patterns: Sequence[str]) -> dict[Path, tuple[int, ...]]:
+    """What becomes another when a file that matches a pattern is exchanged, switched or written to: by file, its place
+    on disk, its size and its time. Raises CheckpointError where a file went away meanwhile.
+    """
+    states = {}
+    try:
+        for file in {file for pattern in patterns for file in directory.glob(pattern)}:
+            found = file.stat()
+            states[file] = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    except OSError as error:
+        raise CheckpointError(f"{directory} cannot be read: {error}") from error
+    return states
+
+
 class TensorFiles:
     """The tensors of a checkpoint directory by name: one safetensors file, or shards with an index."""
 
     def __init__(self, directory: Path) -> None:
         self._open = ExitStack()
         self._readers: dict[Path, Any] = {}
+        self._headers: dict[Path, tuple[int, dict[str, Any]]] = {}
         if (directory / INDEX).is_file():
             weight_map = read_json(directory / INDEX).get("weight_map")
             if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
@@ -65,12 +92,28 @@ class TensorFiles:
     def _reader(self, file: Path) -> Any:
         if file not in self._readers:
             try:
-                self._readers[file] = self._open.enter_context(safe_open(file, framework="pt"))
+                # read, not mapped: to write over a mapped file changes the network, to shorten it ends the process
+                self._readers[file] = self._open.enter_context(safe_open(file, framework="pt", backend="pread"))
             except FileNotFoundError:
                 raise CheckpointError(f"{file} does not exist, though the index names it") from None
             except (OSError, SafetensorError) as error:
                 raise CheckpointError(f"{file} is not a readable safetensors file: {error}") from error
         return self._readers[file]
+
+    def stored(self, name: str) -> Stored:
+        """Where a tensor lies; its file is looked at, the tensor is not read."""
+        file = self.files[name]
+        if file not in self._headers:
+            self._reader(file)  # whatever is wrong with the file, its reader says
+            with file.open("rb") as opened:
+                size = int.from_bytes(opened.read(8), "little")
+                self._headers[file] = 8 + size, json.loads(opened.read(size))
+        begin, header = self._headers[file]
+        if name not in header:
+            raise CheckpointError(f"{file}: tensor {name!r} cannot be read: it is not there, though the index names it")
+        found = header[name]
+        start, stop = found["data_offsets"]
+        return Stored(file, found["dtype"], tuple(found["shape"]), begin + start, stop - start)
 
     def read(self, name: str) -> Tensor:
         try:
@@ -87,6 +130,36 @@ def check_layers(config: NetworkConfig, directory: Path) -> None:
             raise CheckpointError(f"{directory}: {told}")
 
 
+def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
+    """Of each parameter of a network made on the meta device, the tensors that it is stacked of, in order, by name.
+
+    Raises CheckpointError for missing, extra, quantised or wrongly shaped ones; none is read.
+    """
+    wanted = {name: family.tensor_names(name) for name, _ in network.named_parameters()}
+    with TensorFiles(directory) as files:
+        _check_names(files, wanted, network.config.tied, family, directory)
+        found = {name: tuple((source, files.stored(source)) for source in sources) for name, sources in wanted.items()}
+    for name, parameter in network.named_parameters():
+        rows, *columns = parameter.shape
+        counts = _row_counts(network.config, wanted[name], rows)
+        for (source, stored), count in zip(found[name], counts, strict=True):
+            if not stored.dtype.startswith(("F", "BF")):
+                raise CheckpointError(f"tensor {source} holds {stored.dtype}: quantised checkpoints are not supported")
+            if stored.shape != (count, *columns):
+                expected = [count, *columns]
+                raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {expected}")
+    return found
+
+
+def read_files(tensors: Tensors) -> dict[str, bytes]:
+    """What `find_tensors` found, whole: by name, the files where the tensors lie."""
+    files = {stored.file for parts in tensors.values() for _, stored in parts}
+    try:
+        return {file.name: file.read_bytes() for file in sorted(files)}
+    except OSError as error:
+        raise CheckpointError(f"a file of the checkpoint cannot be read: {error}") from error
+
+
 def load_weights(
     network: Network,
     family: Family,
@@ -97,20 +170,16 @@ def load_weights(
 ) -> None:
     """Fill a network made on the meta device from a checkpoint, one parameter at a time, each on its own device.
 
-    dtype None is the one the checkpoint has for its embedding. Raises CheckpointError for missing, extra or wrongly
-    shaped tensors.
+    dtype None is the one the checkpoint has for its embedding. Raises what `find_tensors` raises.
     """
-    parameters = dict(network.named_parameters())
-    wanted = {name: family.tensor_names(name) for name in parameters}
+    found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
     with TensorFiles(directory) as files:
-        _check_names(files, wanted, network.config.tied, family, directory)
-        embedding = files.read(wanted["embed.weight"][0]).dtype
-        dtype = dtype or (embedding if embedding.is_floating_point else torch.float32)
+        dtype = dtype or files.read(found["embed.weight"][0][0]).dtype
         size = sum(parameter.numel() for parameter in parameters.values()) * 2
-        progress = tqdm(wanted.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
+        progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
         for name, sources in progress:
-            rows, *columns = parameters[name].shape
-            value = _stack(files, sources, _row_counts(network.config, sources, rows), torch.Size(columns))
+            parts = [files.read(source) for source, _ in sources]
+            value = parts[0] if len(parts) == 1 else torch.cat(parts)
             set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype)
 
 
@@ -140,18 +209,6 @@ def _row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> l
     """Rows of each of the tensors that are stacked into one parameter of `rows` rows."""
     q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
     return {1: [rows], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
-
-
-def _stack(files: TensorFiles, sources: tuple[str, ...], counts: list[int], columns: torch.Size) -> Tensor:
-    """The checkpoint's tensors, of `counts` rows each, stacked into one parameter."""
-    parts = [files.read(source) for source in sources]
-    for source, part, rows in zip(sources, parts, counts, strict=True):
-        if not part.is_floating_point():
-            kind = str(part.dtype).removeprefix("torch.")
-            raise CheckpointError(f"tensor {source} holds {kind}: quantised checkpoints are not supported")
-        if part.shape != (rows, *columns):
-            raise CheckpointError(f"tensor {source} has shape {list(part.shape)}, expected {[rows, *columns]}")
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def save_checkpoint(

@@ -42,6 +42,20 @@ class NetworkConfig:
             raise ValueError(f"head_size must be even for rotary embeddings, not {self.head_size}")
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a run must know of a model: its network's shape, and the ids of special tokens.
+
+    mask_id, pad_id: always there. eos_id, eot_id (end of turn): None where the model has none.
+    """
+
+    network: NetworkConfig
+    mask_id: int
+    pad_id: int
+    eos_id: int | None = None
+    eot_id: int | None = None
+
+
 #: The published shape of LLaDA-8B (Base, Instruct, 1.5): for FLOPs and for benchmarks with random weights.
 LLADA_8B = NetworkConfig(
     vocab_size=126464,

@@ -9,13 +9,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from surelock.model.config import NetworkConfig
 
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be read or is not what it should be; the message names the file, key or tensor."""
+
+
+class Stored(NamedTuple):
+    """Where a tensor lies: `nbytes` bytes from `offset` of a file. dtype: as safetensors calls it, "F32" or "BF16"."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    nbytes: int
+
+
+#: Of our parameters, the tensors that each is stacked of in a checkpoint, in order, by name.
+Tensors = Mapping[str, tuple[tuple[str, Stored], ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,12 +34,6 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_compile_flag(parser: argparse.ArgumentParser) -> None:
-    """--compile."""
-    what = "compile the forward (a CPU and a C++ compiler; ten to twenty seconds at the start)"
-    parser.add_argument("--compile", action="store_true", help=what)
-
-
 def told_dtype(arguments: argparse.Namespace) -> torch.dtype | None:
     """What --dtype names; None where it was not given."""
     return getattr(torch, arguments.dtype) if arguments.dtype else None

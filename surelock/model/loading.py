@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +11,19 @@ import torch
 from accelerate import infer_auto_device_map, init_empty_weights
 from accelerate.utils import get_balanced_memory
 
-from surelock.model.checkpoint import check_layers, load_weights, read_json
+from surelock.engines import ENGINES, Engine
+from surelock.engines.torch import TorchEngine
+from surelock.model.checkpoint import (
+    check_files,
+    check_layers,
+    file_states,
+    find_tensors,
+    load_weights,
+    read_files,
+    read_json,
+)
 from surelock.model.config import NetworkConfig
+from surelock.model.errors import shown
 from surelock.model.families import CheckpointError, Family, family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 STORIES = ASSETS / "stories"
 _FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja"]
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
+_LONGEST_NAME = 1000
 _ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -37,15 +47,15 @@ def load(
     device: str | torch.device | None = None,
     dtype: torch.dtype | None = None,
     device_map: str | Mapping[str, Any] | None = None,
-    compiled: bool = False,
+    engine: str = "auto",
 ) -> LanguageModel:
     """Load a masked diffusion language model in the LLaDA, the Qwen3 or the Dream layout.
 
     name: "stories" (the embedded checkpoint), a local directory, or a hub id. device: CUDA if there is one, else the
     CPU. dtype: None is float32 on the CPU and the checkpoint's own elsewhere. device_map: "auto" spreads the blocks
     over all devices that accelerate finds, or a mapping from module names ("embed", "blocks.0", ..., "norm", "head")
-    to devices. compiled: the packed forward is compiled when it first runs, which takes ten to twenty seconds, a CPU
-    and a C++ compiler; its rounding is another. Only safetensors are read and no code of a checkpoint is run.
+    to devices. engine: "onnx" (float32 on one CPU), "torch", or "auto": the first where it can be had, else the second.
+    Only safetensors are read and no code of a checkpoint is run.
 
     Raises CheckpointError (a ValueError) for anything wrong with name or files, ValueError for the other arguments.
     """
@@ -53,26 +63,76 @@ def load(
         raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
     if device is not None and device_map is not None:
         raise ValueError("give device or device_map, not both")
-    target = find_device(device)
-    if compiled:
-        _check_compiler(target, device_map)
+    target = find_device("cpu" if engine == "onnx" and device is None else device)
+    engine = _chosen(engine, target, dtype, device_map)
     directory = STORIES if str(name) == "stories" else _find(str(name))
+    check_files(directory)
+    states = file_states(directory, _FILES)
     config = read_json(directory / "config.json")
     family = family_of(config)
     shape = family.read_config(config)
     tokenizer = load_tokenizer(directory)
     ids = _special_ids(config, shape, tokenizer, directory)
     check_layers(shape, directory)
-    network = _load_network(shape, family, directory, target, dtype, device_map)
-    generation = directory / "generation_config.json"
-    return LanguageModel(
-        name=str(name),
-        network=network,
-        tokenizer=tokenizer,
-        generation=read_json(generation) if generation.is_file() else {},
-        compiled=compiled,
-        **ids,
-    )
+
+    def check() -> None:
+        if file_states(directory, _FILES) != states:
+            raise CheckpointError(f"the files of {directory} were exchanged while they were read: load it again")
+
+    def network() -> Network:
+        loaded = _load_network(shape, family, directory, target, dtype, device_map)
+        check()
+        return loaded
+
+    made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
+    made = made or TorchEngine(network())
+    file = directory / "generation_config.json"
+    generation = read_json(file) if file.is_file() else {}
+    check()
+    return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
+
+
+def _chosen(
+    engine: str, device: torch.device, dtype: torch.dtype | None, device_map: str | Mapping[str, Any] | None
+) -> str:
+    """The engine itself, or "torch" where "auto" comes to it. Raises ValueError for one that cannot be had."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
+    fits = device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
+    missing = [package for package in ("onnx", "onnxruntime") if find_spec(package) is None]
+    if engine == "onnx" and not fits:
+        raise ValueError("engine 'onnx' computes in float32 on one CPU: ask for engine 'torch', or for nothing else")
+    if engine == "onnx" and missing:
+        raise ValueError(f"engine 'onnx' needs {' and '.join(missing)}: `pip install {' '.join(missing)}`")
+    return engine if fits and not missing else "torch"
+
+
+def _onnx_engine(
+    engine: str,
+    shape: NetworkConfig,
+    family: Family,
+    directory: Path,
+    check: Callable[[], None],
+    network: Callable[[], Network],
+) -> Engine | None:
+    """None where "auto" is asked for and the graph cannot express the network."""
+    from surelock.engines.graph import refusal
+    from surelock.engines.onnx import OnnxEngine
+
+    tensors = find_tensors(_empty_network(shape), family, directory)
+    if why := refusal(tensors):
+        if engine == "auto":
+            return None
+        raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
+    contents = read_files(tensors)
+    check()
+    return OnnxEngine(shape, tensors, contents, torch.get_num_threads(), network)
+
+
+def check_name(name: str) -> None:
+    """Raise CheckpointError for a name longer than any path or hub id."""
+    if len(name) > _LONGEST_NAME:
+        raise CheckpointError(f"no model has a name of {len(name):,} characters: {name[:40]!r}…")
 
 
 def find_device(device: str | int | torch.device | None) -> torch.device:
@@ -90,17 +150,9 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     return chosen
 
 
-def _check_compiler(device: torch.device, device_map: str | Mapping[str, Any] | None) -> None:
-    """Raise ValueError where nothing can be compiled."""
-    if device.type != "cpu" or device_map is not None:
-        raise ValueError("compiled is for one CPU: give device='cpu' and no device_map")
-    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
-        raise ValueError(f"compiled needs a C++ compiler, and there is no {compiler}: install it, or name one in CXX")
-
-
 def _find(name: str) -> Path:
     """The local directory of a model: the name itself, or a snapshot of the hub's."""
+    check_name(name)
     if name and Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
@@ -156,6 +208,12 @@ def _special_ids(
     return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 
 
+def _empty_network(shape: NetworkConfig) -> Network:
+    """On the meta device: shapes without numbers."""
+    with init_empty_weights():
+        return Network(shape)
+
+
 def _load_network(
     shape: NetworkConfig,
     family: Family,
@@ -164,8 +222,7 @@ def _load_network(
     dtype: torch.dtype | None,
     device_map: str | Mapping[str, Any] | None,
 ) -> Network:
-    with init_empty_weights():
-        network = Network(shape)
+    network = _empty_network(shape)
     placement = {"": device} if device_map is None else _placement(network, device_map, dtype)
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32

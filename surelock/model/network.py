@@ -1,15 +1,15 @@
 """One network for every checkpoint family: a bidirectional pre-norm Transformer with two ways to run it.
 
-`Network.forward` is the plain dense forward; `PackedForward` (in `packed`) computes only the rows it is given and lets
-them attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same layers and
-differ in one function, `attend`.
+`Network.forward` is the plain dense forward; `PackedForward` (in `surelock.engines.torch`) computes only the rows it is
+given and lets them attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same
+layers and differ in one function, `attend`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -31,52 +31,14 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return rms_norm(x, self.weight, self.eps)
-
-
-class Layer(NamedTuple):
-    """A block's tensors and what it computes: x + attention(norm(x)), then x + SwiGLU(norm(x)).
-
-    On few rows a step is small operations, and reaching for each tensor through modules would cost as much as they do.
-    heads: of q, k and v. qkv [sum(heads) * head_size, d_model], gate_up [2 * d_ff, d_model]: products in one.
-    """
-
-    heads: tuple[int, int, int]
-    eps: float
-    attn_norm: Tensor
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    q_norm: Tensor | None
-    k_norm: Tensor | None
-    attn_out: Tensor
-    ff_norm: Tensor
-    gate_up: Tensor
-    ff_out: Tensor
-
-    def __call__(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
-        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
-        q, k, v = self._project(rms_norm(x, self.attn_norm, self.eps), rotary)
-        if only is not None:
-            x, q = only(x), only(q)
-        x = _add_product(x, attend(q, k, v).flatten(-2), self.attn_out)
-        gate, up = F.linear(rms_norm(x, self.ff_norm, self.eps), self.gate_up).chunk(2, dim=-1)
-        gate = F.silu(gate)
-        return _add_product(x, gate * up if torch.is_grad_enabled() else gate.mul_(up), self.ff_out)
-
-    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
-        query_heads, kv_heads, _ = self.heads
-        qkv = F.linear(h, self.qkv, self.qkv_bias).view(*h.shape[:-1], sum(self.heads), -1)
-        qk, v = qkv.split_with_sizes((query_heads + kv_heads, kv_heads), dim=-2)
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = qk.split_with_sizes((query_heads, kv_heads), dim=-2)
-            qk = torch.cat((rms_norm(q, self.q_norm, self.eps), rms_norm(k, self.k_norm, self.eps)), dim=-2)
-        q, k = rotate(qk, *rotary).split_with_sizes((query_heads, kv_heads), dim=-2)
-        return q, k, v
+        wide = x if x.dtype.itemsize >= 4 else x.float()
+        return F.rms_norm(wide, self.weight.shape, None, self.eps).to(x.dtype) * self.weight
 
 
 class Block(nn.Module):
-    """Where a layer's parameters are."""
+    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)). Queries, keys and values are one product, as are gate
+    and up.
+    """
 
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
@@ -91,47 +53,21 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
         self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
 
-    def layer(self) -> Layer:
-        """The layer of the parameters that the block has now."""
-        return Layer(
-            self.heads,
-            self.attn_norm.eps,
-            self.attn_norm.weight,
-            self.qkv.weight,
-            self.qkv.bias,
-            None if self.q_norm is None else self.q_norm.weight,
-            None if self.k_norm is None else self.k_norm.weight,
-            self.attn_out.weight,
-            self.ff_norm.weight,
-            self.gate_up.weight,
-            self.ff_out.weight,
-        )
+    def forward(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
+        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
+        q, k, v = self._project(self.attn_norm(x), rotary)
+        if only is not None:
+            x, q = only(x), only(q)
+        x = x + self.attn_out(attend(q, k, v).flatten(-2))
+        gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
+        return x + self.ff_out(F.silu(gate) * up)
 
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """x [..., size] / sqrt(mean(x^2) + eps) in float32 (float64 if x is), cast down, then times weight [size]."""
-    wide = x if x.dtype.itemsize >= 4 else x.float()
-    if x.is_cpu and not torch.compiler.is_compiling():  # torch's own makes more passes, of which a small step consists
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        normed = wide * torch.addcmul(_constant(eps, wide.dtype), length, length, value=1 / x.shape[-1]).rsqrt()
-    else:
-        normed = F.rms_norm(wide, weight.shape, None, eps)
-    normed = normed if wide is x else normed.to(x.dtype)
-    return normed * weight if _keeps(normed, weight) else normed.mul_(weight)
-
-
-def _add_product(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """x + y @ weight.T; overwrites x where it may."""
-    if _keeps(x, y):
-        return x + F.linear(y, weight)
-    if x.dim() == 2:
-        return x.addmm_(y, weight.T)
-    return x.flatten(0, -2).addmm_(y.flatten(0, -2), weight.T).view_as(x)
-
-
-def _keeps(x: Tensor, y: Tensor) -> bool:
-    """Whether x may not become what it makes with y: somebody differentiates, or casts automatically."""
-    return torch.is_grad_enabled() or x.dtype != y.dtype
+    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
+        q, k, v = self.qkv(h).unflatten(-1, (sum(self.heads), -1)).split_with_sizes(self.heads, dim=-2)
+        if self.q_norm is not None and self.k_norm is not None:
+            q, k = self.q_norm(q), self.k_norm(k)
+        return rotate(q, *rotary), rotate(k, *rotary), v
 
 
 class Network(nn.Module):
@@ -152,11 +88,6 @@ class Network(nn.Module):
     def head_weight(self) -> Tensor:
         """What makes the logits, [vocab_size, d_model]; its device is where they come out."""
         return self.embed.weight if self.head is None else self.head.weight
-
-    @property
-    def layers(self) -> list[Layer]:
-        """Of the parameters that the network has now."""
-        return [block.layer() for block in cast("Iterable[Block]", self.blocks)]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -224,29 +155,19 @@ class Network(nn.Module):
         rotary: Callable[[torch.device], Rotary],
         attend: Callable[[int], Attend],
         only: Pick | None = None,
-        layers: Sequence[Layer] | None = None,
     ) -> Tensor:
         """tokens [...] int64 -> [..., d_model], after the last norm; of the rows that `only` picks, if given.
 
-        rotary: the factors of the rows' positions on a device. attend: how a layer's queries attend. layers: the
-        network's own, from whoever runs it often.
+        rotary: the factors of the rows' positions on a device. attend: how a layer's queries attend.
         """
-        x = F.embedding(tokens.to(self.embed.weight.device), self.embed.weight)
-        factors, device, layers = None, None, layers or self.layers
-        last = len(layers) - 1
-        for number, layer in enumerate(layers):
-            here = layer.ff_out.device
+        x = self.embed(tokens.to(self.embed.weight.device))
+        factors, device, last = None, None, len(self.blocks) - 1
+        for number, block in enumerate(cast("Iterable[Block]", self.blocks)):
+            here = block.ff_out.weight.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here
-            x = layer(x, factors, attend(number), only if number == last else None)
+            x = block(x, factors, attend(number), only if number == last else None)
         return self.norm(x.to(self.norm.weight.device))
-
-
-@lru_cache(maxsize=16)
-def _constant(value: float, dtype: torch.dtype) -> Tensor:
-    """The number as a tensor: made anew, as `x + 1e-5` makes it, it costs as much as the sum on a few rows."""
-    with torch.inference_mode(False):
-        return torch.tensor(value, dtype=dtype)
 
 
 @lru_cache(maxsize=16)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from surelock.model.checkpoint import read_json
-from surelock.model.errors import first_line
+from surelock.model.errors import cut, first_line, panics
 from surelock.model.families import CheckpointError
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # all that Dream and DiffuCoder publish of theirs, which is Qwen2's
+_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|[*+]|\{\d+,\}|\{\d+(?:,\d+)?\}|[()|]|[^\\]", re.S)
+_WITHOUT_BOUND = re.compile(r"[*+]|\{\d+,\}")
 Made = TypeVar("Made")
 
 
@@ -26,7 +29,8 @@ def read_tokenizer(directory: Path) -> Tokenizer:
     file = directory / FILE
     if not file.is_file():
         raise CheckpointError(f"{file} does not exist")
-    return _tried(directory, lambda: Tokenizer.from_file(str(file)))
+    check_patterns(read_json(file), file)
+    return tried(f"the tokenizer in {directory}", lambda: Tokenizer.from_file(str(file)))
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
@@ -48,21 +52,59 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
         read_tokenizer(directory)
     else:
         kind = Qwen2Tokenizer
-        _tried(directory, lambda: BPE.from_file(*map(str, slow)))
+        tried(f"the tokenizer in {directory}", lambda: BPE.from_file(*map(str, slow)))
     try:
         tokenizer = kind.from_pretrained(directory)
         tokenizer.decode(tokenizer("A word, two", split_special_tokens=True)["input_ids"])
-    except (TypeError, ValueError, LookupError, AttributeError) as error:
-        raise _damaged(directory, error) from error
+    except (OSError, TypeError, ValueError, LookupError, AttributeError, *panics()) as error:
+        raise _damaged(f"the tokenizer in {directory}", error) from error
     return tokenizer
 
 
-def _tried(directory: Path, make: Callable[[], Made]) -> Made:
+def check_patterns(content: Any, file: Path) -> None:
+    """Raise CheckpointError for a pattern that may take time without end: one that repeats, as often as it likes, a
+    group that can be read in several ways, since it repeats or chooses itself. No known tokenizer has any.
+    """
+    rest = [content]
+    while rest:
+        each = rest.pop()
+        rest.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        pattern = each.get("Regex") if isinstance(each, dict) else None
+        if isinstance(pattern, str) and _backtracks(pattern):
+            raise CheckpointError(f"{file} has a pattern that could take for ever: {cut(pattern, 60)!r}")
+
+
+def _backtracks(pattern: str) -> bool:
+    """Whether a group that repeats or chooses is repeated without bound."""
+    several = [False]  # of the open groups: whether what is in them repeats or chooses
+    before = False  # of what stands before the present part
+    for part in _PARTS.findall(pattern):
+        closed = before
+        before = False
+        if part == "(":
+            several.append(False)
+        elif part == ")" and len(several) > 1:
+            before = several.pop()
+            several[-1] |= before
+        elif part == "|":
+            several[-1] = True
+        elif _WITHOUT_BOUND.fullmatch(part):
+            if closed:
+                return True
+            several[-1] = True
+    return False
+
+
+def tried(what: str, make: Callable[[], Made]) -> Made:
+    """What `make` makes of a tokenizer's files. Raises CheckpointError that names it as `what` where it cannot."""
     try:
         return make()
-    except Exception as error:  # the library is Rust, and says all that is wrong with a file by this very class
-        raise _damaged(directory, error) from error
+    except (
+        Exception,
+        *panics(),
+    ) as error:  # the library is Rust, and says all that is wrong with a file by this very class
+        raise _damaged(what, error) from error
 
 
-def _damaged(directory: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"the tokenizer in {directory} cannot be read: {first_line(error)}")
+def _damaged(what: str, error: BaseException) -> CheckpointError:
+    return CheckpointError(f"{what} cannot be read: {first_line(error)}")

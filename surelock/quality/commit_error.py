@@ -14,16 +14,14 @@ from itertools import islice
 from typing import Any, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from surelock.decoding.choices import Decoder
-from surelock.decoding.guidance import guided_logits
-from surelock.decoding.loop import Step, decode
-from surelock.decoding.posterior import kl_divergence
+from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.step import Layout, Plan, Step
 from surelock.model.language_model import LanguageModel
+from surelock.trace.version2 import from_version_2
 
 # The shadow's steps are computed together: so many rows at a time, and so many bytes of posteriors held until then.
 _ROWS = {"cpu": 2**10, "cuda": 2**15}
@@ -56,9 +54,9 @@ def commit_error(
 ) -> CommitError:
     """The commit error of a run: of the steps of `surelock.decode(..., keep_logits=True)`, all or its first ones.
 
-    settings: those of the run; only their guidance is used. Rounding gives up to 1e-12 nats in float64, 1e-6 in
-    float32. run may be a trace, too (a parsed document of version 2): each contestant's steps are then computed again,
-    and `sequence` is the contestant's number.
+    settings: those of the run; only their guidance is used. Rounding gives up to 1e-12 nats in float64; in float32
+    1e-6 of an error below 0.01 nats, 2e-5 of one of a nat and more. run may be a trace, too (a parsed document of
+    version 2 or 3): each lane's steps are then computed again, and `sequence` is the lane's number.
     Raises ValueError for steps without logits, for ones that do not begin with the first, and for a trace that this
     model, on this machine, does not write.
     """
@@ -71,17 +69,20 @@ def commit_error(
 
 
 def _of_trace(lm: LanguageModel, trace: dict[str, Any]) -> CommitError:
-    if trace.get("version") != 2:
-        raise ValueError(f"the trace must be of version 2, not {trace.get('version')!r}")
+    if trace.get("version") not in (2, 3):
+        raise ValueError(f"the trace must be of version 2 or 3, not {trace.get('version')!r}")
+    trace = from_version_2(trace) if trace["version"] == 2 else trace
     header, found, own_fields = trace["header"], [], [each.name for each in fields(Decoder)]
-    for number, plain in enumerate(header["contestants"]):
-        records = [record for record in trace["records"] if record["contestant"] == plain["id"]]
+    for number, plain in enumerate(header["lanes"]):
+        records = [record for record in trace["records"] if record["lane"] == plain["id"]]
         decoder = Decoder.from_plain({name: plain[name] for name in own_fields if name in plain})
-        steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), keep_logits=True)
+        steps = decode(
+            lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True
+        )  # as recorded
         shadow = Shadow(lm, decoder.settings)
         for step, record in zip(islice(steps, len(records)), records, strict=True):
-            where = step.newly_unmasked[0].nonzero()[:, 0]
-            if torch.stack((where, step.tokens[0, where]), dim=1).tolist() != record["unmasked"]:
+            where = np.flatnonzero(step.newly_unmasked[0])
+            if np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
                 raise ValueError(
                     f"step {step.index + 1} of {plain['name']!r} is another one with this model on this machine"
                 )
@@ -98,7 +99,7 @@ class _Waiting:
 
     tokens: NDArray[np.int64]
     positions: NDArray[np.int64]
-    logits: Tensor
+    logits: NDArray
     places: NDArray[np.int64]
 
 
@@ -125,11 +126,11 @@ class Shadow:
         if self._present is None:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
-            self._present = step.computed.numpy()  # the first step computes every position
-            self._is_prompt = self._present & ~(step.masked | step.newly_unmasked | step.written).numpy()
-        unmasked, computed = step.newly_unmasked.numpy(), step.computed.numpy()
-        before = np.where(unmasked, self._lm.mask_id, step.tokens.numpy())
-        logits = step.commit_logits.split(unmasked.sum(axis=1).tolist())
+            self._present = step.computed  # the first step computes every position
+            self._is_prompt = self._present & ~(step.masked | step.newly_unmasked | step.written)
+        unmasked, computed = step.newly_unmasked, step.computed
+        before = np.where(unmasked, self._lm.mask_id, step.tokens)
+        logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])
         for b, own in enumerate(logits):
             where = np.flatnonzero(unmasked[b])
             if not len(where):
@@ -160,30 +161,64 @@ class Shadow:
                 self._compare(b, waiting[start : start + each])
         self._waiting, self._held = {}, 0
 
-    @torch.inference_mode()
     def _compare(self, b: int, waiting: list[_Waiting]) -> None:
         """One batch of the shadow: steps of one sequence, which are all of a length."""
-        network, device = self._lm.network, self._lm.device
-        wide = torch.promote_types(network.dtype, torch.float32)
-        counts = [len(each.positions) for each in waiting]
-        asked = np.zeros((len(waiting), max(counts)), dtype=np.int64)  # ragged: what is not asked for is position 0
-        for row, each in zip(asked, waiting, strict=True):
-            row[: len(each.positions)] = each.positions
-        kept = torch.from_numpy(np.arange(asked.shape[1]) < np.array(counts)[:, None]).to(device)
-        tokens = np.stack([each.tokens for each in waiting])
-
-        def logits(tokens: NDArray[np.int64]) -> Tensor:
-            inputs = (torch.from_numpy(x).to(device) for x in (tokens, asked))
-            return network.logits(network.hidden(*inputs).to(device)[kept])
-
-        z = logits(tokens)
+        tokens, positions = (
+            np.concatenate([getattr(each, name) for each in waiting]) for name in ("tokens", "positions")
+        )
+        length, counts = len(waiting[0].tokens), [len(each.positions) for each in waiting]
+        asked = positions + length * np.repeat(np.arange(len(waiting)), counts)
+        blind = None
         if self._settings.cfg_scale > 0:
-            is_prompt = self._is_prompt[b, -tokens.shape[1] :]
+            is_prompt = np.tile(self._is_prompt[b, -length:], len(waiting))
             blind = np.where(is_prompt, self._lm.mask_id, tokens)
-            z = guided_logits(z, logits(blind), self._settings.cfg_scale)
-        z, other = z.to(wide), torch.cat([each.logits for each in waiting]).to(device, wide)
-        changed = (z.argmax(dim=-1) != other.argmax(dim=-1)) & other.isfinite().all(dim=-1)
-        error = kl_divergence(z.softmax(-1), z, z.logsumexp(-1), other, other.logsumexp(-1))
-        told = zip(np.concatenate([each.places for each in waiting]), error.tolist(), changed.tolist(), strict=True)
-        for place, nats, differs in told:
+        plan, engine = _every_row(tokens, blind, length, asked, self._settings.cfg_scale), self._lm.engine
+        memory = engine.memory(Layout((length,) * len(waiting), length * len(waiting), 1 if blind is None else 2))
+        engine.read(memory, plan)
+        z, other = engine.logits(memory, asked), np.concatenate([each.logits for each in waiting])
+        changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
+        places = np.concatenate([each.places for each in waiting])
+        for place, nats, differs in zip(places, _kl(z, other).tolist(), changed.tolist(), strict=True):
             self._error[place], self._changed[place] = nats, differs
+
+
+def _every_row(
+    tokens: NDArray[np.int64], blind: NDArray[np.int64] | None, length: int, asked: NDArray[np.int64], cfg_scale: float
+) -> Plan:
+    """The first step of sequences of one length: every row is computed, and of those `asked` the logits can be had."""
+    count, nothing = len(tokens), np.empty(0, dtype=np.int64)
+    none = np.zeros(count, dtype=bool)
+    chooses = none.copy()
+    chooses[asked] = True
+    return Plan(
+        step=0,
+        slots=np.arange(count),
+        counts=[length] * (count // length),
+        tokens=tokens,
+        blind=blind,
+        positions=np.arange(count) % length,
+        probed=none,
+        watches=none,
+        chooses=chooses,
+        observe=False,
+        forgets=nothing,
+        scores=None,
+        banned=[],
+        repeats=nothing.reshape(2, 0),
+        temperature=0.0,
+        draws=None,
+        cfg_scale=cfg_scale,
+        top_k=0,
+    )
+
+
+def _kl(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
+    """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
+    log_p, log_q = (_log_softmax(each.astype(np.float64)) for each in (logits, other))
+    difference = log_q - log_p
+    return (np.exp(log_p) * (np.expm1(difference) - difference)).sum(axis=-1)
+
+
+def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,20 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
+from surelock.model.checkpoint import check_files
 from surelock.model.errors import first_line
-from surelock.model.loading import find_device
+from surelock.model.language_model import encoding
+from surelock.model.loading import check_name, find_device
+from surelock.model.tokenizer import check_patterns, tried
 
+# What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
+_DAMAGES = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, ImportError, RuntimeError,
+    SafetensorError, StrictDataclassError,
+)  # fmt: skip
 _BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
 
@@ -61,17 +71,23 @@ class Judge:
         place, options = _place(name)
         dtype = "auto" if device.type == "cuda" else torch.float32
         try:
-            tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+            tokenizer: Any = tried(
+                "its tokenizer or configuration",
+                lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options),
+            )
+            if tokenizer.is_fast:
+                check_patterns(json.loads(tokenizer.backend_tokenizer.to_str()), Path("its tokenizer"))
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
-        except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
+            model, told = loaded
+            if told["missing_keys"]:
+                raise ValueError(f"it has no weights for {min(told['missing_keys'])}")
+            for parameter in model.parameters():
+                parameter.data = parameter.data.clone()  # transformers maps the file, which may be written over
+            judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
+            judge._check()
+        except _DAMAGES as error:
             raise _refused(name, first_line(error)) from error
-        model, told = loaded
-        if told["missing_keys"]:
-            raise _refused(name, f"it has no weights for {min(told['missing_keys'])}")
-        judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
-        if not judge._is_causal():
-            raise _refused(name, "a token's logits depend on those after it")
         return judge
 
     def setup(self) -> dict[str, str]:
@@ -87,7 +103,8 @@ class Judge:
 
         The two are tokenized apart, the prompt with the tokenizer's own special tokens and the text without, so that
         the text's tokens are the same whatever comes before. Where both together are longer than the judge's context,
-        the prompt's beginning is left out. Raises ValueError for a text that alone is too long.
+        the prompt's beginning is left out. Raises ValueError for a text that alone is too long, and for what its
+        tokenizer cannot read.
         """
         jobs = [self._encode(*pair) for pair in pairs]
         nats: list[tuple[float, ...]] = [()] * len(jobs)
@@ -105,8 +122,13 @@ class Judge:
     def _most_tokens(self) -> int | None:
         return getattr(self.model.config, "max_position_embeddings", None)
 
-    def _tokens(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+    def _tokens(self, text: str, whole: bool = False) -> list[int]:
+        """Text that spells a special token is text. whole: with the special tokens that the tokenizer itself adds."""
+        with encoding(f"the judge {self.name!r}", text, "text"):
+            ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)["input_ids"]
+        if max(ids, default=0) >= (known := self.model.get_input_embeddings().num_embeddings):
+            raise ValueError(f"the judge {self.name!r} has {known} tokens, its tokenizer knows others")
+        return ids
 
     def _score(self, text: str, own: list[int], nats: tuple[float, ...]) -> Score:
         pieces = [self.tokenizer.decode([token]) for token in own]
@@ -114,7 +136,7 @@ class Judge:
         return Score(nats, tuple(pieces[left_out:]), max(0, len(text) - len("".join(pieces[:left_out]))))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
-        given = self.tokenizer(prompt)["input_ids"]
+        given = self._tokens(prompt, whole=True)
         own, most = self._tokens(text), self._most_tokens
         if most is None:
             return given, own
@@ -160,11 +182,15 @@ class Judge:
             inputs["position_ids"] = (seen.cumsum(1) - 1).clamp_(min=0)
         return self.model(**{name: value.to(self.model.device) for name, value in inputs.items()}).logits
 
-    def _is_causal(self) -> bool:
-        """Whether another last token leaves the logits before it as they were."""
+    def _check(self) -> None:
+        """Raise ValueError where a text cannot be read, or another last token changes the logits before it."""
+        self._tokens("A word, two")
         ids = torch.tensor([[1, 2, 3], [1, 2, 4]])
         first, second = self._logits(ids, torch.ones_like(ids))[:, :-1].float()
-        return torch.allclose(first, second, rtol=1e-3, atol=1e-3)
+        if not (first.isfinite().all() and second.isfinite().all()):
+            raise ValueError("its logits are not finite")
+        if not torch.allclose(first, second, rtol=1e-3, atol=1e-3):
+            raise ValueError("a token's logits depend on those after it")
 
 
 def score(judge: Judge | str, prompt: str, text: str) -> Score:
@@ -177,8 +203,11 @@ def score(judge: Judge | str, prompt: str, text: str) -> Score:
 
 def _place(name: str) -> tuple[str, dict[str, Any]]:
     """What `from_pretrained` takes: a GGUF file is its folder and its own name."""
+    check_name(name)
     file = Path(name)
     if file.suffix != ".gguf":
+        if file.is_dir():
+            check_files(file)
         return name, {}
     if not file.is_file():
         raise _refused(name, "there is no such file")

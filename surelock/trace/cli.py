@@ -16,10 +16,11 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.totals import TotalsCounter
-from surelock.model.flags import add_compile_flag, add_model_flags, told_dtype
+from surelock.engines.flags import add_engine_flag
+from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
 from surelock.places import label_of
-from surelock.trace.contestants import alone
+from surelock.trace.lanes import alone
 from surelock.trace.race import facts
 from surelock.trace.recorder import Recorder, make_header
 
@@ -27,7 +28,7 @@ from surelock.trace.recorder import Recorder, make_header
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     add_model_flags(parser)
-    add_compile_flag(parser)
+    add_engine_flag(parser)
     parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     add_decoder_flags(parser)
@@ -45,17 +46,17 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
         device=arguments.device,
         dtype=told_dtype(arguments),
         device_map=arguments.device_map,
-        compiled=arguments.compile,
+        engine=arguments.engine,
     )
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
-    counter = TotalsCounter(lm.network.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
+    counter = TotalsCounter(lm.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
     own, step, recorder = alone(decoder), None, None
     if target:
         header = make_header(lm, arguments.prompt, prompt, [own], name=label_of(arguments.model))
         recorder = Recorder(header, lm.tokenizer)
-    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None, lean=True)
+    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None)
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)

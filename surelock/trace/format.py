@@ -1,7 +1,7 @@
 """The trace format: constants, the byte scales of the stream, and the check of a document read from outside.
 
-A trace is a JSON object (see ``schema.json``) with a header that names the contestants, the vocabulary pieces used and
-one record per step and contestant. Per-position numbers are listed for the computed positions only, in order of
+A trace is a JSON object (see ``schema.json``) with a header that names the lanes, the vocabulary pieces used and
+one record per step and lane. Per-position numbers are listed for the computed positions only, in order of
 position; ``computed`` says which those are as [start, length, start, length, ...].
 They are either base64 of one byte each (the stream, the recorded run) or plain numbers (the export).
 """
@@ -18,10 +18,10 @@ from typing import Any
 import jsonschema_rs
 import numpy as np
 
-from surelock.trace.former import from_version_1
+from surelock.trace.version2 import from_version_2
 
 FORMAT = "surelock-trace"
-VERSION = 2
+VERSION = 3
 TOP_K = 5
 
 KL_LOW, KL_HIGH = 1e-12, 1e2  # what bytes 1 and 254 stand for
@@ -102,12 +102,12 @@ def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
             raise TraceError("This file is not JSON, so it is not a trace.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError("This file is not a SureLock trace.")
-    if document.get("version") not in (1, VERSION):
+    if document.get("version") not in (2, VERSION):
         raise TraceError(
-            f"This trace has version {document.get('version')!r:.20}; this program reads versions 1 and {VERSION}."
+            f"This trace has version {document.get('version')!r:.20}; this program reads versions 2 and {VERSION}."
         )
-    if document["version"] == 1:
-        document = from_version_1(document)
+    if document["version"] == 2:
+        document = from_version_2(document)
     check_document(document)
     return document
 
@@ -132,25 +132,30 @@ def check_document(document: dict[str, Any]) -> None:
         where = "/".join(map(str, error.instance_path))[:80]
         raise TraceError(f"The trace is damaged at {where or 'its top'}: {error.message}.")
     header = document["header"]
-    ids = [contestant["id"] for contestant in header["contestants"]]
+    ids = [lane["id"] for lane in header["lanes"]]
     if len(set(ids)) < len(ids):
-        raise TraceError("The trace is damaged: two contestants have the same id.")
-    for named in (header.get("reference", ids[0]), *(c.get("parent") or ids[0] for c in header["contestants"])):
+        raise TraceError("The trace is damaged: two lanes have the same id.")
+    for named in (header.get("reference", ids[0]), *(c.get("parent") or ids[0] for c in header["lanes"])):
         if named not in ids:
-            raise TraceError(f"The trace is damaged: it speaks of a contestant {named!r} that is not there.")
+            raise TraceError(f"The trace is damaged: it speaks of a lane {named!r} that is not there.")
+    timed = [own for group in header.get("timed_together", ()) for own in group["lanes"]]
+    if unknown := set(timed) - set(ids):
+        raise TraceError(f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there.")
+    if len(set(timed)) < len(timed):
+        raise TraceError("The trace is damaged: a lane was timed together with two others apart.")
     if len(header["prompt_tokens"]) > header["length"]:
         raise TraceError("The trace is damaged: its prompt is longer than its sequence.")
     following = dict.fromkeys(ids, 0)
     for record in document["records"]:
-        own = record["contestant"]
+        own = record["lane"]
         if own not in following or record["step"] != following[own] or following[own] >= header["steps"]:
-            raise TraceError("The trace is damaged: its records are not one per step and contestant, in order.")
+            raise TraceError("The trace is damaged: its records are not one per step and lane, in order.")
         following[own] += 1
         _check_record(record, header["length"])
 
 
 def _check_record(record: dict[str, Any], length: int) -> None:
-    where = f"step {record['step']} of {record['contestant']!r}"
+    where = f"step {record['step']} of {record['lane']!r}"
     rows = len(from_runs(record["computed"], length))
     named = [p for key in ("unmasked", "written") for p, _ in record.get(key, ())]
     named += [p for key in ("locked", "unlocked", "probed", "masked", "changed") for p in record.get(key, ())]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surelock.trace.contestants import Contestant
 from surelock.trace.format import TraceError, bytes_to_kl, decode_bytes, from_runs, load_document
+from surelock.trace.lanes import Lane
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,26 +18,32 @@ class Trace:
     """One race.
 
     Attributes:
-        header: as in the file (model, prompt, contestants, length N, steps).
-        contestants: one row per contestant: contestant (its id), name, compute and unmask (their kinds), parent, and
-            decoder (a `surelock.Decoder`, with which the run can be repeated).
-        steps: one row per contestant and step: seconds, flops, baseline_flops, and the numbers of rows computed, tokens
+        header: as in the file (model, prompt, lanes, length N, steps).
+        lanes: one row per lane: lane (its id), name, compute and unmask (their kinds), parent,
+            decoder (a `surelock.Decoder`, with which the run can be repeated), engine (what
+            computed it, None where the trace does not say), and exact (whether its values are those
+            that were measured, see `read_trace`).
+        steps: one row per lane and step: seconds, flops, baseline_flops, and the numbers of rows computed, tokens
             unmasked, locked so far.
-        positions: one row per contestant and position: token, piece, prompt, unmask_step, lock_step and commit_error
+        positions: one row per lane and position: token, piece, prompt, unmask_step, lock_step and commit_error
             (nats), as they are at the end (<NA> if never, not any more, or not known).
-        values: one row per contestant, step and computed position: kl (nats; inf where there was nothing to compare
+        values: one row per lane, step and computed position: kl (nats; inf where there was nothing to compare
             with) and confidence.
     """
 
     header: dict[str, Any]
-    contestants: pd.DataFrame
+    lanes: pd.DataFrame
     steps: pd.DataFrame
     positions: pd.DataFrame
     values: pd.DataFrame
 
 
 def read_trace(source: str | Path | dict[str, Any]) -> Trace:
-    """Read a trace (a path or a parsed object, of version 1 or 2) into DataFrames.
+    """Read a trace (a path or a parsed object, of version 2 or 3) into DataFrames.
+
+    A run that the server still holds is exported as it was measured. A recorded run, and a run that the server has
+    dropped, hold a byte for each KL and each confidence: such KLs lie on a scale whose neighbours are 14 % apart, such
+    confidences are multiples of 1/255, and `exact` is False for their lane.
 
     Raises:
         TraceError: not a trace of these versions, or damaged (a ValueError).
@@ -45,45 +51,47 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     """
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
-    field = contestants_of(header)
-    positions = [positions_of(header, pieces, [r for r in records if r["contestant"] == c.id], c.id) for c in field]
+    field = lanes_of(header)
+    positions = [positions_of(header, pieces, [r for r in records if r["lane"] == c.id], c.id) for c in field]
     told = pd.DataFrame(
         {
-            "contestant": [c.id for c in field],
+            "lane": [c.id for c in field],
             "name": [c.name for c in field],
             "compute": [c.decoder.compute.kinds for c in field],
             "unmask": [c.decoder.unmask.kind for c in field],
             "parent": [c.parent for c in field],
             "decoder": [c.decoder for c in field],
+            "engine": [plain.get("engine", header.get("engine")) for plain in header["lanes"]],
+            "exact": [not any(_coded(r) for r in records if r["lane"] == c.id) for c in field],
         }
     )
     values = _values(header["length"], records)
     return Trace(header, told, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
-def contestants_of(header: dict[str, Any]) -> list[Contestant]:
-    """The contestants of a checked header. Raises TraceError where one cannot be."""
+def lanes_of(header: dict[str, Any]) -> list[Lane]:
+    """The lanes of a checked header. Raises TraceError where one cannot be."""
     try:
-        return [Contestant.from_plain(plain) for plain in header["contestants"]]
+        return [Lane.from_plain(plain) for plain in header["lanes"]]
     except ValueError as error:
         raise TraceError(f"The trace is damaged: {error}.") from error
 
 
 def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     """`Trace.steps` of these records."""
-    columns = ["contestant", "step", "seconds", "flops", "baseline_flops"]
+    columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
     frame["unmasked"] = [len(record["unmasked"]) for record in records]
     change = pd.Series([len(r["locked"]) - len(r.get("unlocked", ())) for r in records], dtype="int64")
-    frame["locked"] = change.groupby(frame["contestant"]).cumsum()
+    frame["locked"] = change.groupby(frame["lane"]).cumsum()
     return frame
 
 
 def positions_of(
-    header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], contestant: str
+    header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], lane: str
 ) -> pd.DataFrame:
-    """`Trace.positions` of a contestant with these records."""
+    """`Trace.positions` of a lane with these records."""
     n, prompt = header["length"], header["prompt_tokens"]
     token: list[Any] = [*prompt, *[pd.NA] * (n - len(prompt))]
     unmasked: list[Any] = [pd.NA] * n
@@ -103,7 +111,7 @@ def positions_of(
             locked[position] = record["step"]
     return pd.DataFrame(
         {
-            "contestant": contestant,
+            "lane": lane,
             "position": np.arange(n),
             "prompt": np.arange(n) < len(prompt),
             "token": pd.array(token, dtype="Int64"),
@@ -119,12 +127,17 @@ def _text(piece: str | list[int] | None) -> str | None:
     return bytes(piece).decode("utf-8", "backslashreplace") if isinstance(piece, list) else piece
 
 
+def _coded(record: dict[str, Any]) -> bool:
+    """Whether a record's values are bytes."""
+    return isinstance(record["kl"], str) or isinstance(record["confidence"], str)
+
+
 def _values(length: int, records: list[dict[str, Any]]) -> pd.DataFrame:
-    parts: dict[str, list[Any]] = {"contestant": [], "step": [], "position": [], "kl": [], "confidence": []}
+    parts: dict[str, list[Any]] = {"lane": [], "step": [], "position": [], "kl": [], "confidence": []}
     for record in records:
         where = from_runs(record["computed"], length)
         kl, confidence = record["kl"], record["confidence"]
-        parts["contestant"].append(np.full(len(where), record["contestant"], dtype=object))
+        parts["lane"].append(np.full(len(where), record["lane"], dtype=object))
         parts["step"].append(np.full(len(where), record["step"]))
         parts["position"].append(where)
         parts["kl"].append(

@@ -1,83 +1,68 @@
-"""What a contestant's records come to: the state of every position in every step, its totals and its text."""
+"""Who races: decoders under names."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
+from surelock.decoding.presets import PRESETS
+from surelock.model.errors import shown
 
-from surelock.decoding.ends import cut_at_eos
-from surelock.trace.format import from_runs
-from surelock.trace.frames import positions_of, steps_of
-from surelock.trace.pieces import running_text
-
-#: As in assets/js/trace.js: what a cell is follows from masked or not, computed in this step or not, locked or not.
-STATES = ("masked", "active", "locked", "resting", "waiting")
-MASKED, ACTIVE, LOCKED, RESTING, WAITING = range(len(STATES))
+MOST = 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """One contestant at its end.
+    """A decoder in a race. id: unique in its race. parent: the lane it branched from, None for none."""
 
-    states: [N, steps] uint8, indices of STATES. locked: how many positions are locked after each step. rows: share of
-    the steps' rows that were computed; flops: of computing every row; both NaN where there is nothing to share.
-    seconds: of its own clock. text: what it wrote, up to the EOS, with a gap for what is masked.
-    """
-
+    id: str
     name: str
-    states: NDArray[np.uint8]
-    locked: list[int]
-    rows: float
-    flops: float
-    seconds: float
-    text: str
+    decoder: Decoder
+    parent: str | None = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """What a trace's header holds of it."""
+        return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
+
+    @classmethod
+    def from_plain(cls, plain: Any) -> Lane:
+        """Raises ValueError, which names the field, for what is no lane."""
+        if not isinstance(plain, Mapping):
+            raise ValueError(f"a lane must be an object, not {shown(plain)}")
+        values = {key: value for key, value in plain.items() if key != "engine"}  # what computed it is no part of it
+        name, own, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
+        for what, value in (("name", name), ("id", own)):
+            if not isinstance(value, str) or not value.strip() or len(value) > 80:
+                raise ValueError(f"a lane needs {what}: a text of at most 80 characters, not {shown(value)}")
+        if parent is not None and (not isinstance(parent, str) or len(parent) > 80):
+            raise ValueError(f"parent must be the id of a lane, at most 80 characters, or None, not {shown(parent)}")
+        return cls(id=own, name=name, decoder=Decoder.from_plain(values), parent=parent)
 
 
-def lanes_of(document: dict[str, Any]) -> list[Lane]:
-    """The contestants of a checked document, in their order."""
-    header, records = document["header"], document["records"]
-    return [
-        _lane(header, document["pieces"], contestant, [r for r in records if r["contestant"] == contestant["id"]])
-        for contestant in header["contestants"]
-    ]
+@dataclass(frozen=True, slots=True)
+class StepsOver:
+    """All lanes have ended. What they are measured by takes a while."""
 
 
-def _lane(
-    header: dict[str, Any], pieces: dict[str, Any], contestant: dict[str, Any], records: list[dict[str, Any]]
-) -> Lane:
-    steps, prompt_length = steps_of(records), len(header["prompt_tokens"])
-    tokens = positions_of(header, pieces, records, contestant["id"])["token"].fillna(-1).tolist()
-    names = ("computed", "flops", "baseline_flops", "seconds")
-    computed, flops, baseline, seconds = (float(steps[name].to_numpy().sum()) for name in names)
-    return Lane(
-        name=contestant["name"],
-        states=states(records, header["length"], prompt_length),
-        locked=steps["locked"].tolist(),
-        rows=_share(computed, header["length"] * len(steps)),
-        flops=_share(flops, baseline),
-        seconds=seconds,
-        text=running_text(pieces, cut_at_eos(tokens[prompt_length:], header.get("eos_id"))).strip(),
-    )
+def check_field(lanes: Sequence[Lane]) -> None:
+    """Raise ValueError unless these can race together: one to four, each its own id."""
+    if not 1 <= len(lanes) <= MOST:
+        raise ValueError(f"one to four lanes can race, not {len(lanes)}")
+    ids = [lane.id for lane in lanes]
+    if twice := [own for own in ids if ids.count(own) > 1]:
+        raise ValueError(f"two lanes have the id {twice[0]!r}")
 
 
-def _share(part: float, whole: float) -> float:
-    return float(part / whole) if whole else float("nan")
+def alone(decoder: Decoder) -> Lane:
+    """A lane that runs by itself, named after its choices."""
+    return Lane(id="decode", name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}", decoder=decoder)
 
 
-def states(records: list[dict[str, Any]], length: int, prompt_length: int) -> NDArray[np.uint8]:
-    """The states [length, steps] after each of a contestant's records."""
-    masked, locked = np.arange(length) >= prompt_length, np.zeros(length, dtype=bool)
-    found = np.empty((length, len(records)), dtype=np.uint8)
-    for step, record in enumerate(records):
-        masked[record.get("masked", [])] = True
-        masked[[position for position, _ in (*record.get("written", ()), *record["unmasked"])]] = False
-        locked[record.get("unlocked", [])] = False
-        locked[record["locked"]] = True
-        computed = np.zeros(length, dtype=bool)
-        computed[from_runs(record["computed"], length)] = True
-        written = np.where(locked, LOCKED, np.where(computed, ACTIVE, RESTING))
-        found[:, step] = np.where(masked, np.where(computed, MASKED, WAITING), written)
-    return found
+def beside_every_position(name: str, decoder: Decoder) -> list[Lane]:
+    """The pair that shows what a rule does: the same decoder computing every position, and the decoder itself."""
+    plain = replace(decoder, compute=Everything(), events=())
+    first = Lane(id="everything", name=PRESETS["everything"].name, decoder=plain)
+    return [first, Lane(id="own", name=name, decoder=decoder)]

@@ -9,9 +9,11 @@ from typing import Any
 
 import jsonschema_rs
 
+from surelock.model.errors import cut
 from surelock.places import ASSETS
 
 LESSONS = ASSETS / "lessons"
+MOST_BYTES = 2**20
 _NOT_LESSONS = ("measured.json", "schema.json", "test.json")
 
 
@@ -26,19 +28,45 @@ def _validator() -> Any:
 
 def read_lesson(path: Path) -> dict[str, Any]:
     """One lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
-    try:
-        lesson = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise LessonError(f"The lesson {path.name} is not JSON.") from error
+    lesson = _json(path)
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]
-        raise LessonError(f"The lesson {path.name} is damaged at {where or 'its top'}: {error.message}.")
+        raise _damaged(path, where or "its top", cut(" ".join(error.message.split()), 200))
     asked = False
     for i, page in enumerate(lesson["pages"]):
         asked = asked or page["kind"] == "predict"
         if page["kind"] == "gap" and not asked:
-            raise LessonError(f"The lesson {path.name} is damaged at pages/{i}: no question stands before this gap.")
+            raise _damaged(path, f"pages/{i}", "no question stands before this gap")
+    run = lesson["run"]
+    known = {"reference", "subject", *(each["lane"] for each in (*run["needs"], run.get("own", run["needs"][0])))}
+    for name in sorted(_lanes(lesson) - known):
+        raise _damaged(path, "run/needs", f"a page is about {name}, a lane that no run of this lesson needs to have")
     return lesson
+
+
+def _json(path: Path) -> Any:
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        raise LessonError(f"The lesson {path.name} is no file of at most {MOST_BYTES:,} bytes.")
+    try:
+        lesson = json.loads(path.read_bytes())
+        json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()  # Python reads more than a page does
+    except (ValueError, RecursionError) as error:
+        raise LessonError(f"The lesson {path.name} is not JSON.") from error
+    return lesson
+
+
+def _damaged(path: Path, where: str, why: str) -> LessonError:
+    return LessonError(f"The lesson {path.name} is damaged at {where}: {why}.")
+
+
+def _lanes(lesson: dict[str, Any]) -> set[str]:
+    """The lanes that a lesson's answers name, and those that its pages show."""
+    asked = [page["pins"] for page in lesson["pages"] if "pins" in page]
+    asked += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
+    asked += [lesson["claim"]["answer"]] if "claim" in lesson else []
+    named = [[each.get("lane"), each.get("beside"), *each.get("lanes", ())] for each in asked]
+    named += [[part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]]
+    return {name for names in named for name in names if name}
 
 
 def read_lessons(folder: Path = LESSONS) -> dict[str, Any]:
@@ -51,7 +79,7 @@ def read_lessons(folder: Path = LESSONS) -> dict[str, Any]:
         try:
             lesson = read_lesson(path)
             if any(lesson["name"] == other["name"] for other in lessons):
-                raise LessonError(f"The lesson {path.name} is damaged at name: another lesson has the same.")
+                raise _damaged(path, "name", "another lesson has the same")
             lessons.append(lesson)
         except LessonError as error:
             problems.append(str(error))

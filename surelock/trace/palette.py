@@ -1,4 +1,4 @@
-"""The page's colours, as its stylesheet names them: `assets/css/stage.css` is the one place for them."""
+"""The page's colours, as its stylesheet names them: `assets/css/base.css` is the one place for them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 
 from surelock.places import ASSETS
 
-_RULE = re.compile(r"^([^\s{}][^{}\n]*) \{([^{}]*)\}", re.MULTILINE)  # not those inside a media query
-_COLOUR = re.compile(r"--sl-([\w-]+): (#[0-9a-f]{6});")
+_RULE = re.compile(r"(?<![^}\n])([^{}@]+)\{([^{}]*)\}")  # not those inside a media query
+_COLOUR = re.compile(r"--sl-([\w-]+): (#[0-9a-f]{6})\b")
 
 
 def palette(*, dark: bool = False) -> dict[str, str]:
     """{"ink": "#rrggbb", "raster-locked": ...}. Raises OSError if the stylesheet is missing."""
-    rules = _RULE.findall((ASSETS / "css" / "stage.css").read_text("utf-8"))
+    rules = _RULE.findall((ASSETS / "scripts" / "stage.css").read_text("utf-8"))
     return {
         name: colour
         for selector, body in rules

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.trace.format import load_document
-from surelock.trace.lanes import ACTIVE, LOCKED, MASKED, RESTING, STATES, WAITING, Lane, lanes_of
 from surelock.trace.lettering import FONT, cut, shown, wrap
+from surelock.trace.outcomes import ACTIVE, LOCKED, MASKED, RESTING, STATES, WAITING, Outcome, outcomes_of
 from surelock.trace.palette import palette
 from surelock.trace.pieces import running_text
 
@@ -34,7 +34,7 @@ _ROOT = "surelock-picture"  # what the style is for, should the picture be put i
 
 
 def picture(source: str | Path | dict[str, Any]) -> str:
-    """An SVG of a trace (a path or a parsed object, of version 1 or 2): of every contestant its name, its totals, the
+    """An SVG of a trace (a path or a parsed object, of version 2 or 3): of every lane its name, its totals, the
     state of each position in each step, and its text. It is light or dark, as its viewer prefers.
 
     Raises:
@@ -43,7 +43,7 @@ def picture(source: str | Path | dict[str, Any]) -> str:
     """
     document = load_document(source)
     header = document["header"]
-    lanes = lanes_of(document)
+    lanes = outcomes_of(document)
     prompt = header.get("prompt") or running_text(document["pieces"], header["prompt_tokens"])
     root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": _ROOT, "role": "figure"})
     root.set("font-family", FONT)
@@ -92,12 +92,12 @@ def _style() -> str:
     return f"{rules(palette())}@media (prefers-color-scheme:dark){{{rules(palette(dark=True))}}}"
 
 
-def _names(lanes: list[Lane]) -> str:
+def _names(lanes: list[Outcome]) -> str:
     names = [f"“{lane.name}”" for lane in lanes]
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
-def _about(header: dict[str, Any], lanes: list[Lane]) -> str:
+def _about(header: dict[str, Any], lanes: list[Outcome]) -> str:
     which = "A raster" if len(lanes) == 1 else "One below the other, for each of them a raster"
     prompt = _count(len(header["prompt_tokens"]), "row")
     return (
@@ -106,7 +106,7 @@ def _about(header: dict[str, Any], lanes: list[Lane]) -> str:
     )
 
 
-def _told(lane: Lane) -> str:
+def _told(lane: Outcome) -> str:
     """A lane's states in a sentence."""
     if not lane.locked:
         return f"“{lane.name}” has taken no step."
@@ -115,14 +115,17 @@ def _told(lane: Lane) -> str:
     return f"“{lane.name}”: {_totals(lane)}; of {len(lane.states)} positions {locked}."
 
 
-def _totals(lane: Lane) -> str:
+def _totals(lane: Outcome) -> str:
     if not lane.locked:
         return "no step yet"
-    parts = [f"{_count(len(lane.locked), 'step')} in {_seconds(lane.seconds)}"]
+    time = "" if lane.seconds is None else f" in {_seconds(lane.seconds)}"
+    parts = [_count(len(lane.locked), "step") + time]
     if math.isfinite(lane.rows):
         parts.append(f"{round(100 * lane.rows)} % of the rows computed")
     if math.isfinite(lane.flops):
         parts.append(f"{round(100 * (1 - lane.flops))} % of the FLOPs saved")
+    if lane.pace:
+        parts.append(lane.pace)
     return ", ".join(parts)
 
 
@@ -135,7 +138,7 @@ def _seconds(x: float) -> str:
     return f"{x:.{2 if x < 9.95 else 1 if x < 99.5 else 0}f} s"
 
 
-def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Lane]) -> int:
+def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Outcome]) -> int:
     """What stands above the lanes; gives where they begin."""
     _write(root, "SureLock: decoders race" if len(lanes) > 1 else "SureLock: a run", MARGIN, 40, 24, font_weight=700)
     about = f"{header['model']['name']}, {_count(header['length'] - len(header['prompt_tokens']), 'token')} to write"
@@ -147,7 +150,7 @@ def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Lan
     return _legend(root, header, lanes, y + 2) + 15
 
 
-def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Lane], y: int) -> int:
+def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Outcome], y: int) -> int:
     """What is seen, in four columns; gives where it ends."""
     seen = {int(state) for lane in lanes for state in np.unique(lane.states)}
     entries = [(f"raster-{STATES[state]}", text) for state, text in LEGEND.items() if state in seen]
@@ -166,11 +169,11 @@ def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Lane], y: int)
     return y + (len(entries) + 3) // 4 * 24
 
 
-def _draw(root: ET.Element, lane: Lane, header: dict[str, Any], kind: str, top: int) -> int:
+def _draw(root: ET.Element, lane: Outcome, header: dict[str, Any], kind: str, top: int) -> int:
     """A lane from there on; gives where it ends."""
     _box(root, kind, MARGIN, top, WIDTH - 2 * MARGIN, 4)
     _write(root, cut(lane.name, (WIDTH - 2 * MARGIN) / 23), MARGIN, top + 32, 20, font_weight=700)
-    _write(root, _totals(lane), MARGIN, top + 55, 15, "muted")
+    _write(root, cut(_totals(lane), (WIDTH - 2 * MARGIN) / 15), MARGIN, top + 55, 15, "muted")
     y = top + 70
     high = _raster(root, lane, header, y)
     text = wrap(lane.text, (WIDTH - MARGIN - RIGHT) / 15, MOST_LINES)
@@ -180,7 +183,7 @@ def _draw(root: ET.Element, lane: Lane, header: dict[str, Any], kind: str, top: 
     return y + max(high + 22, LINE * len(text)) + 28
 
 
-def _raster(root: ET.Element, lane: Lane, header: dict[str, Any], y: int) -> int:
+def _raster(root: ET.Element, lane: Outcome, header: dict[str, Any], y: int) -> int:
     """The states; gives their height. Where the lane has ended, columns stay empty: that time is saved."""
     length, steps = header["length"], header["steps"]
     high = min(2 * RASTER, length * max(1, round(256 / length)))

@@ -1,4 +1,4 @@
-"""Contestants in lockstep: one step of each in turn, each timed on its own."""
+"""Lanes in lockstep: one step of each in turn, each timed on its own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.ends import text_of
-from surelock.decoding.loop import Step, decode
+from surelock.decoding.loop import decode
+from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import CommitError, Shadow
 from surelock.quality.judge import Judge, Score
-from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import TOP_K, unit_to_bytes
+from surelock.trace.lanes import Lane, StepsOver, check_field
 
 Positions = NDArray[np.int64]
 
@@ -28,7 +29,7 @@ class Facts:
     the R computed positions; top_ids int32 and top_p uint8 [R, k], None where they were not asked for.
     """
 
-    contestant: str
+    lane: str
     step: int
     unmasked: Positions
     tokens: Positions
@@ -58,52 +59,50 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """What skipping rows changed in a contestant's whole run."""
+    """What skipping rows changed in a lane's whole run."""
 
-    contestant: str
+    lane: str
     commits: CommitError
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What an outside judge, by name, makes of a contestant's text."""
+    """What an outside judge, by name, makes of a lane's text."""
 
-    contestant: str
+    lane: str
     judge: str
     score: Score
 
 
-Told = Facts | Errors | Judged
+Told = Facts | StepsOver | Errors | Judged
 UNREAD = Score((), (), 0)  # of a text that a judge cannot read: nothing was counted
 
 
 def race(
     lm: LanguageModel,
     prompt: list[int],
-    contestants: Sequence[Contestant],
+    lanes: Sequence[Lane],
     *,
     top: bool = True,
     errors: bool = False,
     judge: Judge | None = None,
 ) -> Iterator[list[Told]]:
-    """Decode one prompt (token ids) with each contestant, yielding the facts of a step of all that still run.
+    """Decode one prompt (token ids) with each lane, yielding the facts of a step of all that still run.
 
-    top: likely tokens, too. errors: when all have ended, an empty list, and after a while the commit errors of each,
-    one at a time. judge: then what it makes of their texts; of one too long for it, that it counted nothing. The
-    contestants take turns in going first, so that none always finds the warmer machine. `seconds` excludes what
+    top: likely tokens, too. errors: when all have ended, StepsOver, and after a while the commit errors of each, one at
+    a time. judge: then what it makes of their texts; of one too long for it, that it counted nothing. The
+    lanes take turns in going first, so that none always finds the warmer machine. `seconds` excludes what
     observing costs.
     Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
     """
-    check_field(contestants)
-    top_k = min(TOP_K, lm.network.config.vocab_size) if top else 0
+    check_field(lanes)
+    top_k = min(TOP_K, lm.config.vocab_size) if top else 0
     runs = {
-        contestant.id: decode(
-            lm, [prompt], **contestant.decoder.keywords(), observe=True, top_k=top_k, keep_logits=errors
-        )
-        for contestant in contestants
+        lane.id: decode(lm, [prompt], **lane.decoder.keywords(), observe=True, top_k=top_k, keep_logits=errors)
+        for lane in lanes
     }
-    shadows = {contestant.id: Shadow(lm, contestant.decoder.settings) for contestant in contestants} if errors else {}
-    length = contestants[0].decoder.settings.gen_length
+    shadows = {lane.id: Shadow(lm, lane.decoder.settings) for lane in lanes} if errors else {}
+    length = lanes[0].decoder.settings.gen_length
     canvases = {own: [*prompt, *[lm.mask_id] * length] for own in runs}
     ids, turn = list(runs), 0
     while True:
@@ -112,11 +111,11 @@ def race(
         told = [facts(own, step) for own in ids if (step := steps[own]) is not None]
         if not told:
             if errors:
-                yield []
+                yield [StepsOver()]
             break
         yield [*told]
         for each in told:
-            each.write_to(canvases[each.contestant], lm.mask_id)
+            each.write_to(canvases[each.lane], lm.mask_id)
         for own, shadow in shadows.items():
             if (step := steps[own]) is not None:
                 shadow.add(step)
@@ -130,20 +129,20 @@ def race(
         yield [Judged(own, judge.name, scores.get(own, UNREAD)) for own in ids]
 
 
-def facts(contestant: str, step: Step) -> Facts:
+def facts(lane: str, step: Step) -> Facts:
     """What a trace keeps of a step of a batch of one."""
-    computed, tokens = step.computed[0].numpy(), step.tokens[0].numpy()
+    computed, tokens = step.computed[0], step.tokens[0]
 
     def where(name: str) -> Positions:
-        return np.flatnonzero(getattr(step, name)[0].numpy())
+        return np.flatnonzero(getattr(step, name)[0])
 
     top_ids = top_p = None
     if step.top_ids is not None and step.top_probs is not None:
-        top_ids = step.top_ids[0].numpy()[computed].astype(np.int32)
-        top_p = unit_to_bytes(step.top_probs[0].numpy()[computed])
+        top_ids = step.top_ids[0][computed].astype(np.int32)
+        top_p = unit_to_bytes(step.top_probs[0][computed])
     unmasked, written = where("newly_unmasked"), where("written")
     return Facts(
-        contestant=contestant,
+        lane=lane,
         step=step.index,
         unmasked=unmasked,
         tokens=tokens[unmasked],
@@ -154,8 +153,8 @@ def facts(contestant: str, step: Step) -> Facts:
         unlocked=where("newly_unlocked"),
         probed=where("probed"),
         computed=computed,
-        kl=step.kl[0].numpy()[computed].astype(np.float32),
-        confidence=step.confidence[0].numpy()[computed].astype(np.float32),
+        kl=step.kl[0][computed].astype(np.float32),
+        confidence=step.confidence[0][computed].astype(np.float32),
         top_ids=top_ids,
         top_p=top_p,
         seconds=step.seconds,

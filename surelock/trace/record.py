@@ -13,12 +13,13 @@ from typing import Any
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
+from surelock.engines.flags import add_engine_flag
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.trace.cli import target_file
-from surelock.trace.contestants import Contestant, beside_every_position
+from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.picture import picture
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
@@ -28,17 +29,17 @@ from surelock.trace.replay import replay_html
 def record_run(
     lm: LanguageModel,
     prompt: str,
-    contestants: Sequence[Contestant],
+    lanes: Sequence[Lane],
     *,
     name: str | None = None,
     exact: bool = True,
 ) -> dict[str, Any]:
-    """Run all contestants to the end and return the trace document, with their commit errors (``exact``: full
+    """Run all lanes to the end and return the trace document, with their commit errors (``exact``: full
     precision, else quantised and smaller).
     """
     tokens = lm.encode(prompt)
-    recorder = Recorder(make_header(lm, prompt, tokens, contestants, name=name), lm.tokenizer)
-    for told in race(lm, tokens, contestants, errors=True):
+    recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
+    for told in race(lm, tokens, lanes, errors=True):
         recorder.take(told)
     return recorder.document(exact=exact)
 
@@ -51,7 +52,7 @@ def plain_json(document: dict[str, Any]) -> str:
 FORMS = {".json": plain_json, ".html": replay_html, ".svg": picture}
 
 
-def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Contestant]:
+def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Lane]:
     """The named presets with the given settings; none: what is given beside every position.
 
     Raises ValueError for a preset that does not exist.
@@ -59,10 +60,9 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
     if not presets:
         return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
     if unknown := [name for name in presets if name not in PRESETS]:
-        raise ValueError(f"--contestant must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
+        raise ValueError(f"--lane must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
     return [
-        Contestant(id=name, name=PRESETS[name].name, decoder=PRESETS[name].decoder(lm.generation, given))
-        for name in presets
+        Lane(id=name, name=PRESETS[name].name, decoder=PRESETS[name].decoder(lm.generation, given)) for name in presets
     ]
 
 
@@ -72,11 +72,12 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m surelock.trace.record", description="Record a race as a trace, a replay page or a picture."
     )
     add_model_flags(parser)
+    add_engine_flag(parser)
     parser.add_argument("--prompt", required=True)
     parser.add_argument("--out", type=Path, required=True, help="a .json trace, a .html replay or a .svg picture")
     add = parser.add_argument
     add(
-        "--contestant",
+        "--lane",
         action="append",
         default=[],
         metavar="PRESET",
@@ -87,8 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         out = target_file("--out", options.out, tuple(FORMS))
-        lm = load(options.model, device=options.device, dtype=told_dtype(options))
-        field = field_of(lm, options.contestant, given_settings(options))
+        lm = load(options.model, device=options.device, dtype=told_dtype(options), engine=options.engine)
+        field = field_of(lm, options.lane, given_settings(options))
         document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
         out.write_text(FORMS[out.suffix.lower()](document), encoding="utf-8")
     except (ValueError, ArithmeticError, OSError) as error:

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 
 from surelock.model.language_model import LanguageModel
+from surelock.model.machine import machine
 from surelock.quality.judge import Score
-from surelock.trace.contestants import Contestant, check_field
 from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
+from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, Facts, Judged, Told
 
+_LATER = ("commit_error", "changed")  # of a record, what is told when the steps are over
 _TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
 
 
@@ -23,7 +25,7 @@ def make_header(
     lm: LanguageModel,
     prompt: str | None,
     prompt_tokens: list[int],
-    contestants: Sequence[Contestant],
+    lanes: Sequence[Lane],
     *,
     name: str | None = None,
     chat: bool | None = None,
@@ -31,16 +33,14 @@ def make_header(
     """What a reader must know before the first record. ``steps`` is the most any can take, ``length`` is N.
 
     ``name`` is what to call the model (its own name if None: that may be a path); ``chat`` says whether the prompt was
-    put into the model's chat template (None: it has none, or this is not known). Raises ValueError for contestants
+    put into the model's chat template (None: it has none, or this is not known). Raises ValueError for lanes
     that cannot race: more than four, two of one id, or with texts of different lengths.
     """
-    check_field(contestants)
-    config = lm.network.config
-    lengths = {contestant.decoder.settings.gen_length for contestant in contestants}
+    check_field(lanes)
+    config = lm.config
+    lengths = {lane.decoder.settings.gen_length for lane in lanes}
     if len(lengths) > 1:
-        raise ValueError(
-            f"gen_length must be the same for all contestants, not {' and '.join(map(str, sorted(lengths)))}"
-        )
+        raise ValueError(f"gen_length must be the same for all lanes, not {' and '.join(map(str, sorted(lengths)))}")
     return {
         "model": {
             "name": name or lm.name,
@@ -54,8 +54,10 @@ def make_header(
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
         "length": len(prompt_tokens) + lengths.pop(),
-        "steps": max(contestant.decoder.settings.total_steps for contestant in contestants),
-        "contestants": [contestant.to_plain() for contestant in contestants],
+        "steps": max(lane.decoder.settings.total_steps for lane in lanes),
+        "lanes": [lane.to_plain() for lane in lanes],
+        "engine": lm.engine.name,
+        "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],  # as `race` does
         "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -74,7 +76,7 @@ class Recorder:
         self._records: list[dict[str, Any]] = []
         self._exact: list[dict[str, np.ndarray]] = []
         self._scores: dict[str, Any] = {}
-        ids = [contestant["id"] for contestant in header["contestants"]]
+        ids = [lane["id"] for lane in header["lanes"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
         self._sent: set[int] = set()
         self._last = {own: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for own in ids}
@@ -85,14 +87,14 @@ class Recorder:
 
     def take(self, told: list[Told]) -> dict[str, Any]:
         """What the stream says of what a race told at once: {"records", "pieces"}, and when it is over {"errors"}, a
-        contestant at a time, then {"scores"} of a judge.
+        lane at a time, then {"scores"} of a judge.
         """
         errors = [self._add_errors(each) for each in told if isinstance(each, Errors)]
         if errors:
             return {"errors": errors}
         judged = [each for each in told if isinstance(each, Judged)]
         if judged:
-            self._scores = {judged[0].judge: {each.contestant: _plain_score(each.score) for each in judged}}
+            self._scores = {judged[0].judge: {each.lane: _plain_score(each.score) for each in judged}}
             return {"scores": self._scores}
         records = [self.record(each) for each in told if isinstance(each, Facts)]
         return {"records": records, "pieces": self.fresh_pieces(records)}
@@ -100,7 +102,7 @@ class Recorder:
     def record(self, facts: Facts) -> dict[str, Any]:
         """The record of one step in the stream's form (KL and confidence as bytes, no likely tokens)."""
         record: dict[str, Any] = {
-            "contestant": facts.contestant,
+            "lane": facts.lane,
             "step": facts.step,
             "unmasked": np.stack((facts.unmasked, facts.tokens), axis=1).tolist(),
             "locked": facts.locked.tolist(),
@@ -116,21 +118,21 @@ class Recorder:
                 record[name] = positions.tolist()
         if len(facts.written):
             record["written"] = np.stack((facts.written, facts.written_tokens), axis=1).tolist()
-        self._keep_top(facts.contestant, np.flatnonzero(facts.computed), facts.top_ids, facts.top_p)
+        self._keep_top(facts.lane, np.flatnonzero(facts.computed), facts.top_ids, facts.top_p)
         self._exact.append({"kl": facts.kl, "confidence": facts.confidence})
         self._records.append(record)  # last: another thread may be making a document
         return record
 
     def _add_errors(self, errors: Errors) -> dict[str, Any]:
-        """Write a contestant's commit errors into its records: those of each step, in the order of its `unmasked`."""
+        """Write a lane's commit errors into its records: those of each step, in the order of its `unmasked`."""
         found = errors.commits
-        records = [record for record in self._records if record["contestant"] == errors.contestant]
+        records = [record for record in self._records if record["lane"] == errors.lane]
         for record in records:
             own = found.step == record["step"]
             record["commit_error"] = [nats if math.isfinite(nats) else None for nats in short_floats(found.error[own])]
             record["changed"] = found.position[own & found.changed].tolist()
-        parts = {name: [record[name] for record in records] for name in ("commit_error", "changed")}
-        return {"contestant": errors.contestant, **parts}
+        parts = {name: [record[name] for record in records] for name in _LATER}
+        return {"lane": errors.lane, **parts}
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
         """The pieces that these records are the first of the stream to use."""
@@ -141,22 +143,22 @@ class Recorder:
     def _opening(self) -> list[int]:
         return [*self.header["prompt_tokens"], self.header["mask_id"]]
 
-    def _keep_top(self, contestant: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
+    def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
         if ids is None or probs is None or ids.shape[1] < TOP_K:
             return
         now = np.concatenate([ids, probs], axis=1)
-        last = self._last[contestant][rows]
+        last = self._last[lane][rows]
         changed = (now[:, :TOP_K] != last[:, :TOP_K]).any(axis=1) | (
             np.abs(now - last)[:, TOP_K:] > _TOP_TOLERANCE
         ).any(axis=1)
-        self._last[contestant][rows[changed]] = now[changed]
-        self._tops[contestant].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
+        self._last[lane][rows[changed]] = now[changed]
+        self._tops[lane].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
-    def top(self, contestant: str, step: int, position: int) -> list[list[Any]]:
+    def top(self, lane: str, step: int, position: int) -> list[list[Any]]:
         """[[token id, piece or None, probability], ...] of a position as last computed at or before ``step``; empty if
         it never was.
         """
-        for rows, ids, probs in reversed(self._tops.get(contestant, [])[: step + 1]):
+        for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
             if at < len(rows) and rows[at] == position:
                 tokens = [int(token) for token in ids[at]]
@@ -167,15 +169,20 @@ class Recorder:
                 ]
         return []
 
-    def document(self, *, exact: bool = True, top: bool = True) -> dict[str, Any]:
+    def document(self, *, exact: bool = True, top: bool = True, steps: int | None = None) -> dict[str, Any]:
         """The trace so far: ``exact`` gives KL and confidence as numbers (null: infinite), ``top`` adds the likely
-        tokens.
+        tokens, ``steps`` is for who has seen only so many of them, and not what followed.
         """
         records, seen = [], dict.fromkeys(self._tops, 0)
         used = set(self._opening())
         for record, numbers in zip(list(self._records), self._exact, strict=False):
-            own = record["contestant"]
+            own = record["lane"]
             entry = dict(record)
+            if steps is not None:
+                if record["step"] >= steps:
+                    continue
+                for name in _LATER:
+                    entry.pop(name, None)
             if exact:
                 entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(numbers["kl"])]
                 entry["confidence"] = short_floats(numbers["confidence"])
@@ -185,7 +192,7 @@ class Recorder:
             used.update(tokens_of(record))
             seen[own] += 1
             records.append(entry)
-        scores = {"scores": self._scores} if self._scores else {}
+        scores = {"scores": self._scores} if self._scores and steps is None else {}
         return {**self.start(), "pieces": self._pieces.of(used), "records": records, **scores}
 
     def _top_entry(self, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> dict[str, Any]:
@@ -195,9 +202,12 @@ class Recorder:
 
 
 def _plain_score(score: Score) -> dict[str, Any]:
+    """Nothing where something in it is not finite: JSON has no such numbers."""
     bits = score.bits_per_character
+    if not math.isfinite(bits):
+        return {"bits_per_character": None, "nats": [], "tokens": []}
     nats = [round(value, 4) for value in score.nats]
-    return {"bits_per_character": bits if math.isfinite(bits) else None, "nats": nats, "tokens": list(score.tokens)}
+    return {"bits_per_character": bits, "nats": nats, "tokens": list(score.tokens)}
 
 
 def tokens_of(record: dict[str, Any]) -> list[int]:

@@ -1,10 +1,8 @@
-"""The standalone replay: one HTML file with the stage's own modules, its style, Plotly and one trace inside."""
+"""The standalone replay: one HTML file with the stage's script, its style, Plotly and one trace inside."""
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from surelock.places import ASSETS
 from surelock.trace.lessons import read_lessons
 
 TEMPLATE = Path(__file__).with_name("replay.html")
-TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/share.js fills it in the browser
-_IMPORT = re.compile(r'(from|import)(\s*)"\./([\w-]+\.js)"')
+TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the browser
 
 
 def plotly_script() -> Path:
@@ -32,22 +29,13 @@ def embedded_json(value: Any) -> str:
 
 
 def described_script() -> str:
-    """What the settings are called, where assets/js/described.js looks for it."""
+    """What the settings are called, where assets/js/trace/described.js looks for it."""
     return f'<script id="sl-settings" type="application/json">{embedded_json(describe())}</script>'
 
 
 def lessons_script() -> str:
-    """The lessons, where assets/js/lessons.js looks for them."""
+    """The lessons, where assets/js/lessons/lessons.js looks for them."""
     return f'<script id="sl-lessons" type="application/json">{embedded_json(read_lessons())}</script>'
-
-
-def _module_map() -> str:
-    """An import map that holds every module of the stage as a data: URL under ``surelock/NAME``."""
-    modules = {}
-    for path in sorted((ASSETS / "js").glob("*.js")):
-        source = _IMPORT.sub(r'\1\2"surelock/\3"', path.read_text("utf-8"))
-        modules[f"surelock/{path.name}"] = "data:text/javascript;base64," + base64.b64encode(source.encode()).decode()
-    return json.dumps({"imports": modules})
 
 
 @cache
@@ -55,10 +43,10 @@ def replay_shell() -> str:
     """The replay page (about 5 MB) with ``TRACE_HOLE`` where the trace goes. Raises OSError if an asset is missing."""
     page = TEMPLATE.read_text("utf-8")
     parts = {
-        "__SURELOCK_CSS__": (ASSETS / "css" / "stage.css").read_text("utf-8"),
-        "__SURELOCK_MODULES__": _module_map(),
+        "__SURELOCK_CSS__": (ASSETS / "scripts" / "stage.css").read_text("utf-8"),
         "__SURELOCK_SETTINGS__": described_script() + lessons_script(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
+        "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # has a hole's name in it, too
     }
     for hole, text in parts.items():
         before, after = page.split(hole)

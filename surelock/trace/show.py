@@ -34,7 +34,7 @@ class Shown:
 
 
 def show(source: str | Path | dict[str, Any], height: int = 900) -> Shown:
-    """Show a trace (a path or a parsed object, of version 1 or 2) in a notebook, ``height`` CSS pixels high.
+    """Show a trace (a path or a parsed object, of version 2 or 3) in a notebook, ``height`` CSS pixels high.
 
     Raises:
         TraceError: not a trace of these versions, or damaged (a ValueError).

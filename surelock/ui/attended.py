@@ -27,7 +27,7 @@ def most_attended(models: Models, arguments: Any, longest: int) -> list[list[flo
         lm = models.get(label)
     except NotReady:
         return None
-    vocabulary = lm.network.config.vocab_size
+    vocabulary = lm.config.vocab_size
     if any(type(token) is not int or not -1 <= token < vocabulary for token in tokens):
         return None
     if type(position) is not int or not 0 <= position < len(tokens):

@@ -1,4 +1,4 @@
-"""Where the contestants run: in this process, or inside a ZeroGPU worker.
+"""Where the lanes run: in this process, or inside a ZeroGPU worker.
 
 There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
 cross. So it takes settings and yields facts, which are plain data, here as well as there.
@@ -35,7 +35,7 @@ def on_zero_gpu() -> bool:
 
 
 def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
-    """The function that runs a job's contestants: (job, with likely tokens?, with commit errors?) -> see
+    """The function that runs a job's lanes: (job, with likely tokens?, with commit errors?) -> see
     ``surelock.trace.race``.
     """
 
@@ -43,7 +43,7 @@ def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
         from surelock.trace.race import race
 
         lm = models.get(job.label)
-        yield from race(lm, job.tokens, job.contestants, top=top, errors=errors, judge=judge if top else None)
+        yield from race(lm, job.tokens, job.lanes, top=top, errors=errors, judge=judge if top else None)
 
     if on_zero_gpu():
         return on_gpu(decode_facts, models)

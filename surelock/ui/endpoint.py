@@ -17,17 +17,16 @@ from surelock.decoding.choices import (
     chosen_kinds,
     flat_settings,
     from_flat,
-    present_names,
     read_event,
 )
 from surelock.decoding.ends import text_of
 from surelock.model.errors import reason_of
-from surelock.trace.contestants import alone
+from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Decoder as RunsJobs
-from surelock.ui.fair import Readers
+from surelock.ui.fair import Readers, during
 from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import DEFAULTS, docstring, parameters
+from surelock.ui.parameters import docstring, parameters
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def make_endpoint(
         label = given["model"] or models.labels[0]
         try:
             lm = models.get(label)
-            own, longest = alone(_read(given)), min(most, lm.network.config.max_length)
+            own, longest = alone(_read(given)), min(most, lm.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
             beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
             for name in ("trace", "picture"):
@@ -56,7 +55,7 @@ def make_endpoint(
                     check_size(name, len(job.tokens) + job.gen_length, own.decoder.settings.total_steps)
             steps = _steps(lm, job, decoder, **beside)
             request = LocalContext.request.get(None)
-            yield from within(readers.while_read(steps, getattr(request, "session_hash", None)), seconds)
+            yield from within(during(steps, readers.watched(getattr(request, "session_hash", None))), seconds)
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
         except (RuntimeError, MemoryError) as error:  # torch's, out of memory on a GPU among them
@@ -71,15 +70,11 @@ def make_endpoint(
 
 def _read(given: Mapping[str, Any]) -> Decoder:
     """The decoder that the parameters ask for. Raises ValueError, one sentence that begins with the setting's name."""
-    known = {"compute", "unmask", "remasking", *flat_settings()}
-    values = present_names({name: value for name, value in given.items() if name in known and value != ""})
+    known = {"compute", "unmask", *flat_settings()}
+    values = {name: value for name, value in given.items() if name in known and value != ""}
     values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
     for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
-        if (
-            each.kind
-            and name in values
-            and (values[name] == DEFAULTS[name] if name in DEFAULTS else each.left_alone(values[name]))
-        ):
+        if each.kind and name in values and each.left_alone(values[name]):
             del values[name]
     check_owners(values, *chosen_kinds(values))
     events = given["events"] or []
@@ -97,13 +92,15 @@ def _steps(
 
     recorder = None
     if trace or picture:
-        header = make_header(lm, job.prompt, job.tokens, job.contestants, name=job.label, chat=job.chat)
+        header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
     canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
     locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
     last = {}
     for facts in chain.from_iterable(decoder(job, False, commit_error)):
+        if isinstance(facts, StepsOver):
+            continue
         if recorder is not None:
             recorder.take([facts])
         if isinstance(facts, Errors):

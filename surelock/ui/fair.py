@@ -1,89 +1,115 @@
-"""Fair shares of the one queue: visitors of the page before scripts, clients in turn, nobody computes for no reader."""
+"""Who reads, and whose messages are kept: nobody computes for no reader."""
 
 from __future__ import annotations
 
-import re
+import socket
+import struct
+import sys
 import time
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
+from asyncio import Queue
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing
 from typing import Any, TypeVar
-from urllib.parse import parse_qs
 
-import gradio as gr
-from gradio.server_messages import ProcessCompletedMessage
-from starlette.types import Scope
-
-from surelock.ui.gate import API, Refused, client_of
-
-SCRIPTS = "decode"  # the name of the public endpoint
 UNREAD_SECONDS = 10.0  # how long a run goes on that nobody reads
-MOST_STREAMS = 400  # open at once by one client; a page has two
-MOST_INBOXES = 2000  # sessions for which messages are kept until they read them
-MOST_TAKEN_BACK = 1000  # names of asks that are remembered
-_CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
 Item = TypeVar("Item")
+
+
+class Link:
+    """A stream's connection. Whether its other end takes what is sent, Linux tells; elsewhere it is taken to."""
+
+    _ASKED, _UNACKED_AT, _TAKEN_AT, _LEFT_AT = 148, 24, 120, 144  # in the struct tcp_info
+
+    def __init__(self, link: Any = None) -> None:
+        self._link = link if sys.platform == "linux" else None
+        self._taken = -1
+
+    def takes(self) -> bool:
+        """Whether nothing is left to take, or something was taken since this was asked last."""
+        if self._link is None:
+            return True
+        try:
+            told = self._link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, self._ASKED)
+        except OSError:  # it has ended
+            return False
+        if len(told) < self._ASKED:  # a kernel that does not say
+            return True
+        left = struct.unpack_from("I", told, self._UNACKED_AT)[0] + struct.unpack_from("I", told, self._LEFT_AT)[0]
+        before, self._taken = self._taken, struct.unpack_from("Q", told, self._TAKEN_AT)[0]
+        return not left or self._taken != before
 
 
 class Readers:
     """Who reads what, by session (of a script's call its own id)."""
 
     def __init__(self) -> None:
-        self.open: Counter[str] = Counter()
+        self._links: dict[str, list[Link]] = {}
 
-    def while_read(self, items: Iterator[Item], session: str | None) -> Iterator[Item]:
-        """The same items, for as long as somebody reads what that session gets; None: whoever may."""
+    def open(self, session: str, link: Link) -> Callable[[], None]:
+        """Note that what the session gets goes by that connection; what it returns is to be called at its end."""
+        self._links.setdefault(session, []).append(link)
+
+        def ended() -> None:
+            self._links[session].remove(link)
+            if not self._links[session]:
+                del self._links[session]
+
+        return ended
+
+    @property
+    def sessions(self) -> set[str]:
+        """Those of which a stream is open, whether its bytes are taken or not."""
+        return set(self._links)
+
+    def _reads(self, session: str) -> bool:
+        return any(link.takes() for link in tuple(self._links.get(session, ())))
+
+    def watched(self, session: str | None) -> Callable[[], bool]:
+        """What it returns, asked now and then, says whether somebody still reads what that session gets; None: whoever
+        may.
+        """
         seen = time.monotonic()
-        for item in items:
+
+        def read() -> bool:
+            nonlocal seen
             now = time.monotonic()
-            if session is None or self.open[session]:
+            if session is None or self._reads(session):
                 seen = now
-            elif now - seen > UNREAD_SECONDS:
+            return now - seen <= UNREAD_SECONDS
+
+        return read
+
+
+def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]:
+    """The same items, for as long as they are wanted."""
+    for item in items:
+        if not all(each() for each in wanted):
+            return
+        yield item
+
+
+async def following(items: AsyncGenerator[Item], *wanted: Callable[[], bool]) -> AsyncIterator[Item]:
+    """The same items, for as long as they are wanted; none is begun that is not."""
+    async with aclosing(items):
+        if not all(each() for each in wanted):
+            return
+        async for item in items:
+            if not all(each() for each in wanted):
                 return
             yield item
 
 
-class Asks:
-    """What pages take back of what they asked the queue of ``page`` for, by the unguessable name that each ask has in
-    its event's data (``ask``).
-    """
-
-    def __init__(self, page: gr.Blocks) -> None:
-        self._page = page
-        self._taken_back: OrderedDict[str, None] = OrderedDict()
-
-    def take_back(self, ask: str) -> None:
-        """Out of the queue with it, and all behind it are told their places. What has had its turn, or has not come
-        yet, ends by `while_wanted`. To be called by the thread that the queue lives in.
-        """
-        self._taken_back[ask] = None
-        while len(self._taken_back) > MOST_TAKEN_BACK:
-            self._taken_back.popitem(last=False)
-        queue = self._page._queue
-        for each in queue.event_queue_per_concurrency_id.values():
-            for event in [event for event in each.queue if _name(event.data and event.data.event_data) == ask]:
-                each.queue.remove(event)
-                queue.event_ids_to_events.pop(event._id, None)
-                queue.send_message(event, ProcessCompletedMessage(output={"data": [gr.skip()]}, success=True))
-                queue.broadcast_estimations(event.concurrency_id)
-
-    def while_wanted(self, items: Iterator[Item], data: Any) -> Iterator[Item]:
-        """The same items, until what was asked for in an event with this data is taken back."""
-        ask = _name(data)
-        if ask not in self._taken_back:
-            for item in items:
-                if ask in self._taken_back:
-                    return
-                yield item
-
-
 class Inboxes(OrderedDict[str, Any]):
     """Gradio's messages by session. Full, the oldest makes room that `used` does not name: Gradio's own forgets whoever
-    came first, who may wait or run still, and its queue ends for all when it has something to tell them.
+    came first, who may wait or run still. With it go the ``events`` that Gradio remembers of it.
+
+    Gradio's queue ends for all where it has something to tell a session that has no inbox: that is lost instead.
     """
 
-    def __init__(self, most: int, used: Callable[[], set[str]]) -> None:
+    def __init__(self, most: int, used: Callable[[], set[str]], events: dict[str, set[str]]) -> None:
         super().__init__()
-        self._most, self._used = most, used
+        self._most, self._used, self._events = most, used, events
 
     def __setitem__(self, session: str, messages: Any) -> None:
         if session not in self and len(self) >= self._most:
@@ -93,117 +119,11 @@ class Inboxes(OrderedDict[str, Any]):
                 del self[gone]
         super().__setitem__(session, messages)
 
+    def __missing__(self, session: str) -> Queue[Any]:
+        return Queue()
 
-class Shares:
-    """What each client may have of the queue of ``page``, which holds ``size`` visitors.
-
-    One client's visitors take at most three quarters of it. Scripts wait in as many places again, and one client's in
-    a quarter of those. A client is an address: a class behind one counts as one.
-    """
-
-    def __init__(self, page: gr.Blocks, size: int, readers: Readers) -> None:
-        self._queue, self._readers = page._queue, readers
-        self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
-        self._entering: Counter[tuple[bool, str]] = Counter()
-        self._streams: Counter[str] = Counter()  # by client
-        self._scripts = {number for number, fn in page.fns.items() if fn.api_name == SCRIPTS}
-        self._next = self._queue.get_events
-        self._queue.max_size = None  # `admit` says who waits
-        self._queue.pending_messages_per_session = Inboxes(MOST_INBOXES, self._busy)  # type: ignore[assignment]
-        self._queue.get_events = self._in_turn
-
-    def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
-        """Let a request in, or raise Refused; what it returns is to be called when the request has been answered."""
-        path, client = scope["path"], client_of(scope)
-        if scope["method"] == "POST":
-            called = _CALL.fullmatch(path)
-            if called or path.rstrip("/") == f"{API}/queue/join":
-                number = body.get("fn_index") if isinstance(body, dict) else None
-                if not called and type(number) is not int:
-                    raise Refused(400, "fn_index must be the number of one of the page's functions.")
-                return self._enter(bool(called) or number in self._scripts, client)
-            return _nothing
-        if path.startswith(f"{API}/heartbeat/"):
-            return self._stream(client, None)
-        if path == f"{API}/queue/data":
-            asked = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [""])[0]
-            if asked not in self._queue.pending_messages_per_session:
-                raise Refused(404, "Nothing was asked for under that session.")
-            return self._stream(client, asked)
-        if (called := _CALL.fullmatch(path)) and called[1]:
-            return self._stream(client, self._session_of(called[1]))
-        return _nothing
-
-    def _enter(self, script: bool, client: str) -> Callable[[], None]:
-        waiting = [event for each in self._queue.event_queue_per_concurrency_id.values() for event in each.queue]
-        kind = [client_of(event.request.scope) for event in waiting if (event.fn.api_name == SCRIPTS) == script]
-        entering = sum(count for (kind_of, _), count in self._entering.items() if kind_of == script)
-        most, own = self._most[script]
-        if kind.count(client) + self._entering[script, client] >= own:
-            raise Refused(503, f"The queue is full for you: {own} of your runs wait already. Try again in a moment.")
-        if len(kind) + entering >= most:
-            raise Refused(503, f"The queue is full: {most} runs wait already. Try again in a moment.")
-        return _counted(self._entering, (script, client))
-
-    def _stream(self, client: str, session: str | None) -> Callable[[], None]:
-        if self._streams[client] >= MOST_STREAMS:
-            raise Refused(429, "Too many open streams from one address; close some pages.")
-        ended = _counted(self._streams, client)
-        if session is None:
-            return ended
-        unread = _counted(self._readers.open, session)
-
-        def both() -> None:
-            ended()
-            unread()
-
-        return both
-
-    def _busy(self) -> set[str]:
-        """The sessions that wait or run."""
-        waiting = [each.queue for each in self._queue.event_queue_per_concurrency_id.values()]
-        running = [events for events in self._queue.active_jobs if events]
-        return {event.session_hash for events in (*waiting, *running) for event in events}
-
-    def _session_of(self, event_id: str) -> str:
-        event = self._queue.event_ids_to_events.get(event_id)
-        if event is not None:
-            return event.session_hash
-        for session, ids in self._queue.pending_event_ids_session.items():
-            if event_id in ids:
-                return session
-        raise Refused(404, "There is no such call, or its answer has been read.")
-
-    def _in_turn(self) -> Any:
-        """Gradio's choice of the next event, after what waits was put in order."""
-        for each in self._queue.event_queue_per_concurrency_id.values():
-            before: Counter[tuple[bool, str]] = Counter()
-            order = {}
-            for event in each.queue:
-                kind = event.fn.api_name == SCRIPTS, client_of(event.request.scope)
-                order[event] = kind[0], before[kind]
-                before[kind] += 1
-            each.queue.sort(key=order.__getitem__)
-        return self._next()
-
-
-def _name(data: Any) -> str:
-    """What the page calls its ask, or "" where it does not name it."""
-    ask = data.get("ask") if isinstance(data, dict) else None
-    return ask if isinstance(ask, str) else ""
-
-
-def _nothing() -> None:
-    return None
-
-
-def _counted(counter: Counter[Any], key: Any) -> Callable[[], None]:
-    """Count one more; what it returns takes it back."""
-    counter[key] += 1
-
-    def back() -> None:
-        counter[key] -= 1
-        if not counter[key]:
-            del counter[key]
-
-    return back
+    def __delitem__(self, session: str) -> None:
+        """Also where it is gone already: of two streams of one session each closes it."""
+        self._events.pop(session, None)
+        if session in self:
+            super().__delitem__(session)

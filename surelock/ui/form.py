@@ -1,20 +1,22 @@
-"""The sidebar: what all contestants share as fields, who races as lanes, and what is said beside a field."""
+"""The sidebar: what all lanes share as fields, who races as lanes, and what is said beside a field."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from html import escape
 from typing import Any
 
 import gradio as gr
 
 from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
-from surelock.decoding.setting import to_plain
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import DecodeSettings, to_plain
+from surelock.model.errors import first_line
 from surelock.places import ASSETS
-from surelock.trace.contestants import MOST
+from surelock.trace.lanes import MOST
 from surelock.ui.models import Models
 from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
@@ -40,6 +42,7 @@ OPENING_SEEDS = {"stories": 4}
 FIRST_LANES = ("everything", "surelock")
 MAIN = ("gen_length", "steps")  # the rest is folded away
 MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
+_NUMBERED = re.compile(r"( \(\d+\))+$")  # a name that had another's
 CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
 
@@ -57,13 +60,13 @@ class Form:
         first = models.labels[0]
         start, wants = self._fitted(self.suits(first), self.longest(first, examples_for(first)[0], True))
         self.model = gr.Dropdown(models.labels, value=first, label="Model", interactive=len(models.labels) > 1)
+        self.badge = gr.HTML(self.about(first), apply_default_css=False, elem_id="sl-badge")
         self.prompt = gr.Textbox(examples_for(first)[0], label="Prompt", lines=3, max_lines=8, elem_id="sl-prompt")
         self.examples = gr.Dropdown(
             examples_for(first), value=None, label="Examples", info="Openings written for this model."
         )
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
         self.controls = _own_component("controls")
-        self.queue = gr.HTML('<div class="sl-queue"></div>', apply_default_css=False, elem_id="sl-queue")
         self.lanes = _own_component("lanes", self.lanes_value(first, None))
         self.fields: dict[str, Any] = {name: self._field(name, start) for name in MAIN}
         with gr.Accordion("More settings", open=False):
@@ -71,6 +74,10 @@ class Form:
             self.fields |= {name: self._field(name, start) for name in SHARED if name not in MAIN}
         self.wants = gr.State(wants)
         self._connect()
+
+    def about(self, label: str) -> str:
+        """What the model is, for who reads its texts."""
+        return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
     def suits(self, label: str) -> dict[str, Any]:
         """What the fields show for that model where nobody asks for anything else, in the flat form."""
@@ -99,19 +106,23 @@ class Form:
         """The settings from the values of ``inputs[4:]``. Raises ValueError, which begins with a name."""
         return read_shared(dict(zip(self.fields, given, strict=True)))
 
-    def lanes_value(self, label: str, wanted: Any, *, arrived: bool = False) -> str:
+    def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
         """What the component of the lanes holds, as JSON: the lanes that are wanted (None: the first pair) and the
-        presets, both for that model. arrived: the fields hold what the page's load event brought.
+        presets, both for that model. arrived: with what the fields hold what the page's load event, or a run that it
+        shows, brought: what is said of that, and the session of the page.
         """
         presets = presets_for(self.models.recommended(label))
         by_id = {preset["id"]: preset for preset in presets}
         asked = wanted if isinstance(wanted, list) else []
         lanes = [lane for each in asked if (lane := _lane(each, by_id)) is not None]
         lanes = lanes[:MOST] or [lane for preset in FIRST_LANES if (lane := _lane(preset, by_id)) is not None]
-        names = [lane["name"] for lane in lanes]
+        taken: set[str] = set()
         for i, lane in enumerate(lanes):
-            times = names[: i + 1].count(lane["name"])
-            lane |= {"id": f"lane-{i + 1}", "name": f"{names[i][:70]} ({times})" if times > 1 else names[i][:80]}
+            plain, name, times = _NUMBERED.sub("", lane["name"])[:70], lane["name"][:80], 1
+            while name in taken:
+                name = f"{plain} ({(times := times + 1)})"
+            taken.add(name)
+            lane |= {"id": f"lane-{i + 1}", "name": name}
         return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived}, ensure_ascii=False)
 
     def lanes_lost(self, label: str, wanted: Any) -> int:
@@ -142,14 +153,15 @@ class Form:
         """What `settle` updates."""
         return [*self.fields.values(), self.wants]
 
-    def refit(self, name: str, label: str, prompt: str, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+    def refit(self, name: str, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
         """The visitor has changed the length, the steps or the blocks: what is wanted now, and what of it fits."""
         given = dict(zip(NAMES, schedule, strict=True))
         wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
-        return [*self._schedule(label, prompt, chat, wants, given), wants]
+        return [*self._schedule(label, prompt or "", chat, wants, given), wants]
 
-    def refit_to_prompt(self, label: str, prompt: str, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
+    def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
         """The prompt has changed: what is said beside it, and the length that fits beside it."""
+        prompt = prompt or ""
         given = dict(zip(NAMES, schedule, strict=True))
         return [
             gr.update(info=self._measured(label, prompt, chat)),
@@ -167,7 +179,7 @@ class Form:
         beside = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
         told: dict[str, dict[str, Any]] = {
             "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or beside},
-            "steps": {"maximum": fitted.values["gen_length"]},
+            "steps": {"maximum": max(2, fitted.values["gen_length"])},  # a slider of one place cannot be made
             "block_length": {"choices": fitted.blocks},
         }
         for name, more in told.items():
@@ -191,7 +203,7 @@ class Form:
         lm = self.models.ready(label)
         if lm is None or len(prompt) > MOST_CHARACTERS:
             return None, self.most
-        most = min(self.most, lm.network.config.max_length)
+        most = min(self.most, lm.config.max_length)
         try:
             return len(prompt_tokens(lm, prompt, chat)), most
         except ValueError:
@@ -211,7 +223,7 @@ class Form:
         """The model's own examples and settings, and the same lanes with what it recommends for them."""
         self.models.start_loading(label) if label in self.models.labels else None
         examples = examples_for(label)
-        value = self.lanes_value(label, read_value(lanes), arrived=True)
+        value = self.lanes_value(label, read_value(lanes))
         settled = self.settle(self.suits(label), label, examples[0], chat)
         return [gr.update(choices=examples, value=None), examples[0], value, *settled]
 
@@ -278,5 +290,5 @@ def check_seed(seed: float | None) -> list[Any]:
     try:
         read_shared({"seed": seed})
     except ValueError as error:
-        return [gr.update(info=f"{in_words(str(error))}."), gr.update(interactive=False)]
+        return [gr.update(info=f"{in_words(first_line(error))}."), gr.update(interactive=False)]
     return [gr.update(info=SHARED["seed"].help), gr.update(interactive=True)]

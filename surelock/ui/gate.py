@@ -10,8 +10,8 @@ import json
 import os
 import re
 import socket
+from collections import Counter
 from collections.abc import Callable, Collection
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,14 +19,18 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from surelock.ui.addresses import client_of, is_address, is_local
+
 API = "/gradio_api"
+PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session or an event: of it Gradio makes keys that it keeps
 #: What the page, its documented API and a health check ask for. Private functions are reached through the queue, and
 #: by /run/predict where they wait for nothing (Gradio refuses the others there, see ``layout.build``).
 TAKEN = {
     "GET": re.compile(
         r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/pwa_icon(/\d+)?"
         r"|/(assets|static|svelte|surelock)/.+"
-        rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)|heartbeat/\w+|call/(v2/)?decode/\w+)"
+        rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)"
+        rf"|heartbeat/{PLAIN}|call/(v2/)?decode/{PLAIN})"
     ),
     "POST": re.compile(rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"),
 }
@@ -36,10 +40,13 @@ AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/m
 UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before anything of it is read
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
+MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that are arriving, of all clients and of one
+MOST_VALUES = 2**15  # of a body: each takes sixty bytes, however short it is; the longest prompt's tokens take 8,192
 BODY_SECONDS = 30.0  # for a body to arrive
+PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits until they are taken
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
-ALLOW_VARIABLE = "SURELOCK_ALLOW_HOST"
+SOCKET = "surelock.socket"  # in the scope that `admit` is given
 
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -82,6 +89,7 @@ class Gate:
         self.own = own_names(allow_hosts)
         self.agents = agents
         self.admit = admit or (lambda scope, body: lambda: None)
+        self._arriving: Counter[str] = Counter()  # bytes, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request if it is taken."""
@@ -89,12 +97,13 @@ class Gate:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None  # no socket is ever opened by the page
-        answer = _with_headers(send)
+        answer = _with_headers(_in_pieces(send))
         try:
             self._check(scope)
             body = None
             if scope["method"] == "POST" and not UPLOAD.fullmatch(scope["path"]):
-                body, receive = await _read(scope, receive)
+                body, receive = await self._read(scope, receive)
+            scope[SOCKET] = socket_of(receive)
             done = self.admit(scope, body)
         except Refused as refused:
             return await refused.response(scope, receive, answer)
@@ -118,6 +127,47 @@ class Gate:
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Any, Receive]:
+        """The JSON that a request brings, and a `receive` that gives its bytes once more."""
+        headers = Headers(scope=scope)
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise Refused(415, "The body must be JSON (content-type: application/json).")
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > MOST_BODY:
+            raise _too_long()
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                content = await self._gather(receive, client_of(scope))
+        except TimeoutError:
+            raise Refused(408, f"The body took longer than {BODY_SECONDS:.0f} seconds.") from None
+        try:
+            body = json.loads(content)
+        except (ValueError, RecursionError):
+            raise Refused(400, "The body is no JSON that can be read.") from None
+        _check(body)
+        return body, _again(content, receive)
+
+    async def _gather(self, receive: Receive, client: str) -> bytes:
+        content = bytearray()
+        try:
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise Refused(400, "The connection ended within the body.")
+                piece = message.get("body", b"")
+                content += piece
+                self._arriving[client] += len(piece)
+                if len(content) > MOST_BODY:
+                    raise _too_long()
+                if self._arriving[client] > MOST_BODIES_OF_ONE or self._arriving.total() > MOST_BODIES:
+                    raise Refused(503, "Too much is being sent at once. Try again in a moment.")
+                if not message.get("more_body"):
+                    return bytes(content)
+        finally:
+            self._arriving[client] -= len(content)
+            if not self._arriving[client]:
+                del self._arriving[client]
+
     def _goes_by(self, name: str, others: Collection[str]) -> bool:
         return "*" in self.own or any(_matches(name, own) for own in (*self.own, *others))
 
@@ -127,34 +177,15 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     numeric address needs none: only a name can be rebound to another machine.
     """
     machine = socket.gethostname().lower()
-    told = [os.environ.get(name, "") for name in (ALLOW_VARIABLE, "SPACE_HOST", "GRADIO_SERVER_NAME")]
+    told = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
     named = [name for each in (*told, *allow_hosts) for name in each.lower().replace(",", " ").split()]
     return frozenset({*LOOPBACK, machine, f"{machine}.local", *named})
 
 
-def is_address(name: str) -> bool:
-    """Whether it is a numeric address."""
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def is_local(name: str) -> bool:
-    """Whether a server of that name is out of the public's reach, so that a web page must not reach it either."""
-    return not ip_address(name).is_global if is_address(name) else "." not in name or name.endswith(".local")
-
-
-def client_of(scope: Scope) -> str:
-    """Who calls: the address of the connection; behind a Space's proxies, whose last words are private addresses, the
-    last public one that they tell of.
-    """
-    own = (scope.get("client") or ("unknown",))[0]
-    if "SPACE_ID" not in os.environ:
-        return own
-    told = [each.strip() for each in Headers(scope=scope).get("x-forwarded-for", "").split(",")]
-    return next((each for each in reversed(told) if is_address(each) and ip_address(each).is_global), own)
+def socket_of(receive: Receive) -> Any:
+    """The connection that a request came by, None where that cannot be told: only uvicorn's own `receive` knows it."""
+    transport = getattr(getattr(receive, "__self__", None), "transport", None)
+    return transport.get_extra_info("socket") if transport is not None else None
 
 
 def _name(url: str) -> str:
@@ -179,25 +210,46 @@ def _with_headers(send: Send) -> Send:
     return answer
 
 
-async def _read(scope: Scope, receive: Receive) -> tuple[Any, Receive]:
-    """The JSON that a request brings, and a `receive` that gives its bytes once more."""
-    headers = Headers(scope=scope)
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "The body must be JSON (content-type: application/json).")
-    length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > MOST_BODY:
-        raise _too_long()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            content = await _gather(receive)
-    except TimeoutError:
-        raise Refused(408, f"The body took longer than {BODY_SECONDS:.0f} seconds.") from None
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
-        raise Refused(400, "The body is no JSON that can be read.") from None
-    if _names_a_file(body):
-        raise Refused(400, "No input of this page is a file; a prompt is text.")
+def _in_pieces(send: Send) -> Send:
+    """Hand a long answer over piece by piece: what nobody reads is not copied for the connection."""
+
+    async def answer(message: Message) -> None:
+        body = message.get("body", b"")
+        starts = range(0, len(body), PIECE)
+        for start in starts[:-1]:
+            await send({"type": message["type"], "body": body[start : start + PIECE], "more_body": True})
+        await send({**message, "body": body[starts[-1] :]} if starts else message)
+
+    return answer
+
+
+def _too_long() -> Refused:
+    return Refused(413, f"The body is too long: at most {MOST_BODY:,} bytes are taken.")
+
+
+def _check(body: Any) -> None:
+    """Raise Refused where Gradio would keep a name that is none, take in too much, or fetch or open something: it does
+    so for an object of its type FileData anywhere.
+    """
+    session = body.get("session_hash") if isinstance(body, dict) else None
+    if session is not None and not (isinstance(session, str) and re.fullmatch(PLAIN, session)):
+        raise Refused(400, "session_hash must be 1 to 64 letters and digits.")
+    rest, values = [body], 1
+    while rest:
+        each = rest.pop()
+        if isinstance(each, dict):
+            if each.get("_type") == "gradio.FileData":
+                raise Refused(400, "No input of this page is a file; a prompt is text.")
+            parts = list(each.values())
+        else:
+            parts = each if isinstance(each, list) else []
+        values += len(parts)
+        if values > MOST_VALUES:
+            raise Refused(413, f"The body holds too much: at most {MOST_VALUES:,} values are taken.")
+        rest.extend(parts)
+
+
+def _again(content: bytes, receive: Receive) -> Receive:
     sent = False
 
     async def again() -> Message:
@@ -207,35 +259,4 @@ async def _read(scope: Scope, receive: Receive) -> tuple[Any, Receive]:
         sent = True
         return {"type": "http.request", "body": content, "more_body": False}
 
-    return body, again
-
-
-async def _gather(receive: Receive) -> bytes:
-    content = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(400, "The connection ended within the body.")
-        content += message.get("body", b"")
-        if len(content) > MOST_BODY:
-            raise _too_long()
-        if not message.get("more_body"):
-            return bytes(content)
-
-
-def _too_long() -> Refused:
-    return Refused(413, f"The body is too long: at most {MOST_BODY:,} bytes are taken.")
-
-
-def _names_a_file(body: Any) -> bool:
-    """Whether Gradio would fetch or open something for it: it does so for an object of its type FileData anywhere."""
-    rest = [body]
-    while rest:
-        each = rest.pop()
-        if isinstance(each, dict):
-            if each.get("_type") == "gradio.FileData":
-                return True
-            rest.extend(each.values())
-        elif isinstance(each, list):
-            rest.extend(each)
-    return False
+    return again

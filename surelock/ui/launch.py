@@ -14,11 +14,14 @@ from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
 
+from surelock.engines.flags import add_engine_flag
 from surelock.model.errors import first_line
-from surelock.ui.gate import ALLOW_VARIABLE, Gate
-from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, answer_in_json
+from surelock.ui.environment import named, read_environment
+from surelock.ui.gate import Gate
+from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, bound_connections, log_failures, serve_agents
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
+from surelock.ui.log import calm
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
 from surelock.ui.session import keep_tidy
@@ -39,8 +42,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_page_arguments(made: argparse.ArgumentParser) -> None:
-    """What app.py and `surelock page` take. What is not given follows Gradio's environment variables
-    (GRADIO_SERVER_NAME, GRADIO_SERVER_PORT, ...).
+    """What app.py and `surelock page` take. What is not given follows the environment: `read_environment`'s variables,
+    then Gradio's (GRADIO_SERVER_NAME, GRADIO_SERVER_PORT, ...).
     """
     made.add_argument(
         "--model",
@@ -50,6 +53,7 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
         help="models to offer; the first is loaded at once (default: the embedded one)",
     )
     made.add_argument("--device-map", choices=("auto",), help="spread each model over all GPUs")
+    add_engine_flag(made)
     made.add_argument(
         "--judge",
         metavar="MODEL",
@@ -79,14 +83,15 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help=f"further names that the server goes by ('*' for any; also from {ALLOW_VARIABLE})",
+        help="further names that the server goes by ('*' for any)",
     )
     made.add_argument(
         "--mcp",
         action="store_true",
         help="also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)",
     )
-    made.set_defaults(run=lambda given: serve(given, made.error))
+    taken = read_environment(made)
+    made.set_defaults(run=lambda given: serve(given, lambda said: made.error(named(said, made, given, taken))))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -107,7 +112,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
-        models = Models(given.model, given.device_map)
+        models = Models(given.model, given.device_map, given.engine)
     except ValueError as error:
         refuse(str(error))
     judge = _judge(given.judge, refuse) if given.judge else None
@@ -117,7 +122,10 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
     gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit, agents=given.mcp)
     if given.mcp:
-        answer_in_json()
+        serve_agents()
+    calm()
+    log_failures()
+    bound_connections()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping
-from html import escape
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
 from gradio.events import api
 
+from surelock.ui.asking import Asking, key_of
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.fair import SCRIPTS, Asks, Readers, Shares
-from surelock.ui.form import Form, examples_for, read_value
-from surelock.ui.gradio_patches import explain, poll_calmly, take_any_number
+from surelock.ui.fair import Readers, following
+from surelock.ui.form import Form, examples_for
+from surelock.ui.gradio_patches import (
+    explain,
+    keep_no_values,
+    keep_queue,
+    poll_calmly,
+    refuse_in_a_sentence,
+    take_any_number,
+)
 from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import ANSWER, description, schemas
-from surelock.ui.request import Job, read_branch, read_job, read_lanes
+from surelock.ui.run import Run
 from surelock.ui.schedule import fit
-from surelock.ui.session import Sessions, notice, refusal
+from surelock.ui.session import Sessions, refusal
+from surelock.ui.shares import DEVICE_SLOT, SCRIPTS, Ask, Shares
 from surelock.ui.stage import make_stage
 from surelock.ui.wording import in_words
 
@@ -29,14 +38,12 @@ if TYPE_CHECKING:
     from surelock.quality.judge import Judge
 
 TITLE = (
-    "<h1>SureLock: watch decoders race</h1>"
-    "<p>A diffusion language model fills in masked words, and usually computes every position in every step. "
-    "SureLock stops computing those that have converged. Race it against that, and against others.</p>"
-    '<p class="sl-paper">After <a href="https://daioba.github.io/surelock" target="_blank" rel="noopener">Stopping '
-    "Computation for Converged Tokens in Masked Diffusion-LM Decoding</a> by Daisuke Oba, Danushka Bollegala, Masahiro "
-    "Kaneko and Naoaki Okazaki (ICLR 2026).</p>"
+    "<h1>SureLock</h1><p>A diffusion language model writes by filling in blanks over many steps. "
+    '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, words that have settled '
+    "are locked and never computed again.</p>"
 )
-DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
+STATUS_SECONDS = 2.0  # between two words about the place of one that waits
+Batches = AsyncGenerator[str]
 
 
 def build(
@@ -55,13 +62,13 @@ def build(
     decoder = make_decoder(models, judge)
     sessions = Sessions(decoder, pausable=not on_zero_gpu(), limits=limits)
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
-        with gr.Sidebar(width=340, label="Settings"):
+        with gr.Sidebar(width=340, label="Settings", open=False):
             form = Form(models, most)
-        head = gr.HTML(title(models, models.labels[0]), apply_default_css=False, elem_id="sl-title")
-        asks = Asks(page)
-        stage = make_stage(models, sessions, asks, most)
-        _connect(page, form, head, stage, models, sessions, readers, asks, most)
+        gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
+        stage = make_stage(models, sessions, most)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
+        _connect(page, form, stage, models)
+        keys = _serve_runs(page, sessions, readers, Asking(models, form, most), slot)
         api(
             make_endpoint(models, decoder, most, readers, limits),
             api_name=SCRIPTS,
@@ -69,78 +76,67 @@ def build(
             **slot,
         )
         explain(page, SCRIPTS, schemas(models.labels), ANSWER)
-    page.queue(api_open=False)  # what waits for the device is reached through the queue alone
+    page.queue(STATUS_SECONDS, api_open=False)  # what waits for the device is reached through the queue alone
     poll_calmly(page)
+    keep_queue(page)
     take_any_number()
-    return page, sessions, Shares(page, queue_size, readers)
+    refuse_in_a_sentence(page)
+    keep_no_values()
+    return page, sessions, Shares(page, queue_size, readers, sessions, keys)
 
 
-def title(models: Models, label: str) -> str:
-    """What stands above the stage: what this is, after whom, and what the model is."""
-    return f'{TITLE}<p class="sl-model-badge">{escape(models.about(label)).replace("$", "&#36;")}</p>'
+def _serve_runs(
+    page: gr.Blocks, sessions: Sessions, readers: Readers, asking: Asking, slot: Mapping[str, Any]
+) -> dict[int, Ask]:
+    """Runs, and more of them, as batches of messages, for the page's script (assets/js/run/server_source.js). Of what
+    asks for a job its number, and what makes the job's key of its data.
+    """
 
-
-def _connect(
-    page: gr.Blocks,
-    form: Form,
-    head: gr.HTML,
-    stage: gr.HTML,
-    models: Models,
-    sessions: Sessions,
-    readers: Readers,
-    asks: Asks,
-    most: int,
-) -> None:
-    def start(request: gr.Request, label: Any, prompt: Any, chat: Any, lanes: Any, *given: Any) -> Iterator[str]:
-        """A new run, from the form's values, to its end or until it is paused."""
-
-        def read(lm: Any, longest: int) -> Job:
-            contestants = read_lanes(read_value(lanes), form.shared(given))
-            return read_job(lm, label, prompt, bool(chat), contestants, longest)
-
-        yield from opened(request, label, read)
-
-    def branch(request: gr.Request, event: gr.EventData) -> Iterator[str]:
-        """A new run that continues what the page shows, from one of its steps."""
-        asked = event._data if isinstance(event._data, dict) else {}
-        label = asked.get("model")
-        opens = opened(request, label, lambda lm, longest: read_branch(lm, str(label), asked, longest))
-        yield from asks.while_wanted(opens, asked)
-
-    def opened(request: gr.Request, label: Any, read: Callable[[Any, int], Job]) -> Iterator[str]:
-        from surelock.trace.recorder import Recorder, make_header
-
+    async def start(request: gr.Request, asked: dict) -> Batches:
+        """A new run to its end or until it is paused, see `Asking.job`."""
         try:
-            lm = models.get(label)
-            job = read(lm, min(most, lm.network.config.max_length))
-            header = make_header(lm, job.prompt, job.tokens, job.contestants, name=label, chat=job.chat)
+            run = await asyncio.to_thread(begun, str(request.session_hash), asked)
         except (NotReady, ValueError) as error:
             yield refusal(in_words(str(error)))
             return
-        run = sessions.open(str(request.session_hash), job, Recorder(header, lm.tokenizer))
-        yield from readers.while_read(run.stream(-1), request.session_hash)
+        async for batch in following(run.stream(-1), readers.watched(request.session_hash)):
+            yield batch
 
-    def resume(request: gr.Request, event: gr.EventData) -> Iterator[str]:
-        goes_on = readers.while_read(_continue(sessions, event._data, None), request.session_hash)
-        yield from asks.while_wanted(goes_on, event._data)
+    def begun(owner: str, asked: dict) -> Run:
+        from surelock.trace.recorder import Recorder, make_header
 
-    def step(event: gr.EventData) -> Iterator[str]:
-        yield from asks.while_wanted(_continue(sessions, event._data, 1), event._data)
+        job = asking.job(asked)
+        lm = asking.models.get(job.label)
+        header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
+        return sessions.open(owner, job, Recorder(header, lm.tokenizer))
+
+    async def follow(request: gr.Request, run: str, after: int, steps: int | None) -> Batches:
+        """Go on with a run from the last message that the page has, by so many steps; None: to its end."""
+        async for batch in following(_continue(sessions, run, after, steps), readers.watched(request.session_hash)):
+            yield batch
 
     def leave(request: gr.Request) -> None:
         sessions.leave(str(request.session_hash))
 
+    page.unload(leave)
+    made, _ = (api(function, api_visibility="private", **slot) for function in (start, follow))
+    return {made["id"]: lambda values: key_of(lambda: asking.job(*values))}
+
+
+def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> None:
     def arrive(request: gr.Request) -> list[Any]:
         """What the page's address asks for goes into the form."""
-        return settled(dict(request.query_params))
+        return settled(dict(request.query_params), request.session_hash)
 
     def use(event: gr.EventData) -> list[Any]:
         """The settings of a run that the page shows, in the form."""
         asked = event._data if isinstance(event._data, dict) else {}
         return settled({name: text for name, text in asked.items() if isinstance(text, str)})
 
-    def settled(query: Mapping[str, str]) -> list[Any]:
-        """What a link's query asks for, for the form; what of it cannot be had is said in a sentence."""
+    def settled(query: Mapping[str, str], session: str | None = None) -> list[Any]:
+        """What a link's query asks for, for the form; what of it cannot be had is said in a sentence. session: of the
+        page that has just come.
+        """
         link = read_link(query, models.labels, form.suits)
         label = link.model or models.labels[0]
         models.start_loading(label)
@@ -150,49 +146,38 @@ def _connect(
         *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0], link.chat)
         link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], link.chat)))
         return [
-            title(models, label),
-            notice(link.sentence) if link.problems else gr.skip(),
+            form.about(label),
             label,
             link.prompt or (gr.skip() if link.model is None else examples[0]),
             link.chat,
             gr.update(choices=examples, value=None),
-            form.lanes_value(label, link.lanes, arrived=True),
+            form.lanes_value(label, link.lanes, arrived={"said": link.sentence, "session": session}),
             *settled,
             wants,
         ]
 
-    slot: dict[str, Any] = {
-        "outputs": stage,
-        "concurrency_id": DEVICE_SLOT,
-        "concurrency_limit": 1,
-        "api_visibility": "private",
-        "show_progress": "full",
-        "show_progress_on": form.queue,
-    }
-    run: Any = form.run.click(start, form.inputs, trigger_mode="always_last", **slot)
-    stage.play(resume, None, trigger_mode="multiple", **slot)
-    stage.tick(step, None, trigger_mode="multiple", **slot)
-    stage.apply(branch, None, trigger_mode="multiple", **slot)
-    # What the stage asks for it takes back by name (see `Asks`). Gradio 6.31's own way forgets an event that begins
-    # while the one before is still being cancelled; what is left of a Run then is stopped when it opens.
-    stage.clear(None, None, None, cancels=run, api_visibility="private")
     quiet: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-    form.model.change(lambda label: title(models, label), form.model, head, **quiet)
-    filled = [head, stage, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]
+    form.model.change(form.about, form.model, form.badge, **quiet)
+    filled = [form.badge, form.model, form.prompt, form.chat, form.examples, form.lanes, *form.settled]
     page.load(arrive, None, filled, **quiet)
     stage.select(use, None, filled, **quiet)
-    names = json.dumps(["model", "prompt", "chat", "lanes", *form.fields])
-    told = f"Object.fromEntries({names}.map((name, i) => [name, values[i]]))"
-    tell = f"(...values) => {{ window.surelock?.live?.edit({told}); }}"
-    gr.on([field.change for field in form.inputs], None, form.inputs, None, js=tell, **quiet)
-    page.unload(leave)
+    names = ["model", "prompt", "chat", "lanes", *form.fields]
+    press, edit = _handed_to("live.press", names), _handed_to("addressing.edit", names)
+    form.run.click(None, form.inputs, None, js=press, api_visibility="private")
+    gr.on([field.change for field in form.inputs], None, form.inputs, None, js=edit, **quiet)
 
 
-def _continue(sessions: Sessions, data: Any, most: int | None) -> Iterator[str]:
+def _handed_to(method: str, names: list[str]) -> str:
+    """The script that hands the form's values by their names to the page's own (assets/js/run/live.js)."""
+    by_name = f"Object.fromEntries({json.dumps(names)}.map((name, i) => [name, values[i]]))"
+    return f"(...values) => {{ window.surelock?.{method}({by_name}); }}"
+
+
+async def _continue(sessions: Sessions, run_id: Any, after: Any, most: int | None) -> Batches:
     """Go on with a run that the page names, from the last message it has."""
-    data = data if isinstance(data, dict) else {}
-    run, after = sessions.find(data.get("run")), data.get("after")
+    run = sessions.find(run_id)
     if run is None:
-        yield refusal(sessions.why_gone(data.get("run")))
+        yield refusal(sessions.why_gone(run_id))
     elif isinstance(after, int) and after >= -1:
-        yield from run.stream(after, most)
+        async for batch in following(run.stream(after, most)):
+            yield batch

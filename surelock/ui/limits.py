@@ -42,7 +42,7 @@ def weigh(header: Mapping[str, Any]) -> Weight:
     """What the run of that header takes: each decoder keys and values of all layers, the logits of two steps, and those
     of what it commits until they are compared.
     """
-    model, positions, lanes = header["model"], header["length"], len(header["contestants"])
+    model, positions, lanes = header["model"], header["length"], len(header["lanes"])
     cache = 2 * model["n_layers"] * model["d_model"]
     logits = 2 * model["vocab_size"]
     commits = min(HELD_BYTES, positions * model["vocab_size"] * FLOAT)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from surelock.decoding.choices import flat_settings, from_flat, plain_choice, present_names
-from surelock.trace.contestants import MOST
+from surelock.decoding.choices import flat_settings
+from surelock.trace.lanes import MOST
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
 
@@ -69,44 +69,40 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
         link.problems.append(f"its prompt is too long (the first {MOST_CHARACTERS:,} characters taken)")
     link.chat = query.get("chat") != "false"
     _read_settings(link, query, taken)
-    _read_lanes(link, query, taken)
+    _read_lanes(link, query)
     return link
 
 
 def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
     """Each setting as its description says; what cannot be read, or is more than the page offers, is left out."""
-    known = flat_settings()
-    for name, text in present_names(query).items():
-        if name in ("compute", "unmask"):
-            link.settings[name] = text
-        elif name in known:
+    for name, text in query.items():
+        if name in SHARED:
             try:
                 link.settings[name] = read_text(name, text)
             except ValueError:
-                instead = taken.get(name, known[name].default)
+                instead = taken.get(name, flat_settings()[name].default)
                 what = "the default" if instead is None else f"{instead:g}" if _number(instead) else str(instead)
-                link.problems.append(f"{known[name].setting.label} cannot be {_quoted(text)} ({what} taken instead)")
+                link.problems.append(f"{SHARED[name].label} cannot be {_quoted(text)} ({what} taken instead)")
         elif name not in _OTHERS | BROWSERS and not name.startswith(("_", "utm")):
             link.problems.append(f"{_quoted(name)} is no setting (left out)")
 
 
 def read_text(name: str, text: str) -> Any:
-    """A setting (flat name) from its text in a link. Raises ValueError for what is none or not offered."""
-    setting = flat_settings()[name].setting
-    if setting.kind in ("flag", "group"):
+    """A shared setting from its text in a link. Raises ValueError for what is none or not offered."""
+    setting = SHARED[name]
+    if setting.kind == "flag":
         if text not in ("true", "false"):
             raise ValueError(f"{name} must be true or false")
         return text == "true"
     value = setting.checked(name, int(text) if setting.kind == "whole" else float(text))
-    if name in SHARED and setting.offered and value > setting.offered[1]:
+    if setting.offered and value > setting.offered[1]:
         raise ValueError(f"{name} must be at most {setting.offered[1]:g}")
     return value
 
 
-def _read_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
-    """Who races: the link's `contestants` or, in a link of the first edition, its rule beside every position."""
+def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
+    """Who races: the link's `contestants`, which lanes are called there."""
     if "contestants" not in query:
-        link.lanes = _former_lanes(link, taken)
         return
     try:
         link.lanes = json.loads(query["contestants"])
@@ -118,22 +114,6 @@ def _read_lanes(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) 
     elif len(link.lanes) > MOST:
         link.problems.append(f"{len(link.lanes)} contestants are too many (the first {MOST} taken)")
         link.lanes = link.lanes[:MOST]
-
-
-def _former_lanes(link: Link, taken: Mapping[str, Any]) -> Any:
-    how = {name for name, each in flat_settings().items() if each.kind} | {"compute", "unmask"}
-    asked = {name: value for name, value in link.settings.items() if name in how}
-    if not asked:
-        return None
-    suits = {name: value for name, value in present_names(taken).items() if name in how}
-    try:
-        decoder = from_flat(suits | asked)
-    except ValueError:
-        link.problems.append("its rule cannot be read (the first pair taken instead)")
-        return None
-    unmask = plain_choice(decoder.unmask)
-    own = {"name": "SureLock", "compute": plain_choice(decoder.compute), "unmask": unmask}
-    return [{"name": "Every position", "compute": {"kind": "everything"}, "unmask": unmask}, own]
 
 
 def _number(value: Any) -> bool:

@@ -32,11 +32,11 @@ class Models:
     """Models by the label the page shows. Only what the command line named can be asked for.
 
     A label is the name itself, or the last part of a path: the page never shows a path of this machine.
-    ``device_map``: as in ``surelock.load``. Raises ValueError for two of the same label.
+    ``device_map``, ``engine``: as in ``surelock.load``. Raises ValueError for two of the same label.
     """
 
-    def __init__(self, names: list[str], device_map: str | None = None) -> None:
-        self._device_map = device_map
+    def __init__(self, names: list[str], device_map: str | None = None, engine: str = "auto") -> None:
+        self._device_map, self._engine = device_map, engine
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
@@ -104,7 +104,7 @@ class Models:
         from surelock.model.loading import load  # brings in torch: not before the page can be served
 
         try:
-            self._loaded[label] = load(self._names[label], device_map=self._device_map)
+            self._loaded[label] = load(self._names[label], device_map=self._device_map, engine=self._engine)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
         finally:

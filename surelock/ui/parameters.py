@@ -11,21 +11,15 @@ from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_setting
 from surelock.decoding.events import KINDS
 from surelock.ui.limits import MOST_CELLS
 
-#: In the order of the first edition, for positional callers; every other setting follows.
-_FIRST = (
-    "gen_length", "steps", "epsilon", "percentile", "visible_steps", "block_length", "temperature", "cfg_scale",
-    "remasking", "seed", "suppress_eos", "suppress_eos_confidence", "chat", "model", "no_repeat_ngram_size",
-)  # fmt: skip
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 #: What 0 stands for where the library has None.
 _NONE_IS_ZERO = ("steps", "block_length")
-#: Defaults that are not the library's. Every select_fraction below 1 selects, so it has none.
-DEFAULTS: dict[str, Any] = {"gen_length": 64, "select_fraction": None}
+#: Defaults that are not the library's.
+DEFAULTS: dict[str, Any] = {"gen_length": 64}
 #: What is no setting: its type, its default and what it is.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue."),
-    "remasking": (str, "", "The former name of unmask."),
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
     "compute": (
@@ -70,9 +64,8 @@ ANSWER = (
 
 def parameters() -> list[inspect.Parameter]:
     """Of the function behind /decode, with their types and defaults."""
-    late = [name for name in flat_settings() if name not in _FIRST]
-    names = ("prompt", *_FIRST, "compute", "unmask", "events", *late, "commit_error", "trace", "picture")
-    return [_parameter(name) for name in names]
+    late = [name for name in _OTHERS if name != "prompt"]
+    return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
 
 
 def told() -> dict[str, str]:
@@ -101,7 +94,7 @@ def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
     found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
     found["prompt"]["minLength"] = 1
     found["model"]["enum"] = ["", *models]
-    found["unmask"]["enum"] = found["remasking"]["enum"] = ["", *UNMASK]
+    found["unmask"]["enum"] = ["", *UNMASK]
     whole = {"type": "integer", "minimum": 0}
     parts = {"step": whole, "kind": {"enum": list(KINDS)}, "position": whole, "token": whole, "compute": {}}
     found["events"]["items"] = {"type": "object", "properties": parts, "required": ["step", "kind"]}
@@ -119,8 +112,7 @@ def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
         made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in _NONE_IS_ZERO else setting.low
     if setting.high < math.inf:
         made["maximum"] = setting.high
-    nullable = (setting.none is not None and name not in _NONE_IS_ZERO) or parameter.default is None
-    return {"anyOf": [made, {"type": "null"}]} if nullable else made
+    return {"anyOf": [made, {"type": "null"}]} if setting.none is not None and name not in _NONE_IS_ZERO else made
 
 
 def _parameter(name: str) -> inspect.Parameter:

@@ -1,4 +1,4 @@
-"""What a visitor asks for, checked: from the form's values, a branch or an API call to token ids and contestants."""
+"""What a visitor asks for, checked: from the form's values, a branch or an API call to token ids and lanes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from surelock.decoding.setting import from_plain, to_plain
-from surelock.decoding.settings import DecodeSettings
-from surelock.trace.contestants import MOST, Contestant, check_field
+from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
+from surelock.model.errors import shown
+from surelock.trace.lanes import MOST, Lane, check_field
 from surelock.trace.pieces import Pieces
 
 if TYPE_CHECKING:
@@ -20,24 +20,29 @@ MOST_EVENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A checked request. skip: of contestants whose first steps the page has already, how many it has. chat: whether
+    """A checked request. skip: of lanes whose first steps the page has already, how many it has. chat: whether
     the prompt was put into the model's chat template; None: it has none, or this is not known.
     """
 
     label: str
     prompt: str | None
     tokens: list[int]
-    contestants: tuple[Contestant, ...]
+    lanes: tuple[Lane, ...]
     skip: Mapping[str, int] = field(default_factory=dict)
     chat: bool | None = None
 
     @property
     def gen_length(self) -> int:
-        return self.contestants[0].decoder.settings.gen_length
+        return self.lanes[0].decoder.settings.gen_length
+
+    @property
+    def key(self) -> str:
+        """All of it as one text: jobs of one key have one result."""
+        return repr(self)
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
-    """The settings that all contestants share, from the form's values (whole numbers may come as floats or digits).
+    """The settings that all lanes share, from the form's values (whole numbers may come as floats or digits).
 
     Raises ValueError: one sentence that begins with the field's name.
     """
@@ -49,8 +54,8 @@ def digits(value: Any) -> Any:
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
-def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Contestant]:
-    """Contestants from what the page holds of each lane: id, name, compute, unmask, and events and settings of its own.
+def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
+    """Lanes from what the page holds of each: id, name, compute, unmask, and events and settings of its own.
 
     Raises ValueError, one sentence, for what is none.
     """
@@ -61,20 +66,18 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Contestant]:
     found = []
     for lane in lanes:
         if not isinstance(lane, Mapping):
-            raise ValueError(f"contestants must be objects, not {lane!r:.40}.")
+            raise ValueError(f"contestants must be objects, not {shown(lane)}.")
         plain = {name: value for name, value in lane.items() if name in known}
         if shared is not None:
             plain["settings"] = to_plain(shared)
-        found.append(Contestant.from_plain(plain))
+        found.append(Lane.from_plain(plain))
         if len(found[-1].decoder.events) > MOST_EVENTS:
             raise ValueError(f"contestants: {found[-1].name!r} has more than {MOST_EVENTS} events.")
     check_field(found)
     return found
 
 
-def read_job(
-    lm: LanguageModel, label: str, prompt: Any, chat: bool, contestants: Sequence[Contestant], most: int
-) -> Job:
+def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int) -> Job:
     """Check a request against a model and this server's limit of ``most`` positions. Raises ValueError with one
     sentence.
     """
@@ -83,7 +86,7 @@ def read_job(
     if len(prompt) > MOST_CHARACTERS:
         raise ValueError(_too_long(prompt))
     tokens = prompt_tokens(lm, prompt, chat)
-    job = Job(label, prompt, tokens, tuple(contestants), chat=chat if has_chat(lm) else None)
+    job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
     check_length(job, most)
     return job
 
@@ -93,20 +96,20 @@ def _too_long(prompt: str) -> str:
 
 
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
-    """What continues a run from one of its steps: its prompt's tokens, and contestants with settings of their own.
+    """What continues a run from one of its steps: its prompt's tokens, and lanes with settings of their own.
 
     Each of `lanes` has `skip`, the steps that the page has. Raises ValueError with one sentence.
     """
-    tokens, prompt, lanes = asked.get("prompt_tokens"), asked.get("prompt"), asked.get("lanes")
+    tokens, prompt, plain = asked.get("prompt_tokens"), asked.get("prompt"), asked.get("lanes")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
         raise ValueError("prompt_tokens must be a list of token ids.")
-    contestants = read_lanes(lanes, None)
+    lanes = read_lanes(plain, None)
     skip = {}
-    for contestant, lane in zip(contestants, lanes or (), strict=True):
-        steps = lane.get("skip", 0)
-        if type(steps) is not int or not 0 <= steps <= contestant.decoder.settings.total_steps:
-            raise ValueError(f"skip must be a number of steps of {contestant.name!r}, not {steps!r:.40}.")
-        skip[contestant.id] = steps
+    for lane, told in zip(lanes, plain or (), strict=True):
+        steps = told.get("skip", 0)
+        if type(steps) is not int or not 0 <= steps <= lane.decoder.settings.total_steps:
+            raise ValueError(f"skip must be a number of steps of {lane.name!r}, not {shown(steps)}.")
+        skip[lane.id] = steps
     if isinstance(prompt, str) and len(prompt) > MOST_CHARACTERS:
         raise ValueError(_too_long(prompt))
     chat = asked.get("chat")
@@ -114,12 +117,12 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
         label,
         prompt if isinstance(prompt, str) else None,
         tokens,
-        tuple(contestants),
+        tuple(lanes),
         skip,
         chat if isinstance(chat, bool) else None,
     )
     check_length(job, most)
-    if any(token >= lm.network.config.vocab_size for token in tokens):
+    if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
     return job
 
@@ -159,6 +162,6 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
     else:
         ids = [lm.encode(form) for form in (text, f" {text}") if form.isprintable()]
     usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
-    if not usable or usable[-1] >= lm.network.config.vocab_size:
-        raise ValueError(f"{text!r:.60} is not one token of this model; try a shorter or a more common word.")
+    if not usable or usable[-1] >= lm.config.vocab_size:
+        raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")
     return {"id": usable[-1], "piece": Pieces(lm.tokenizer).of([usable[-1]]).get(str(usable[-1]))}

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from surelock.decoding.recommended import block_choices
-from surelock.decoding.setting import Setting, described
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import DecodeSettings, Setting, described
 from surelock.ui.request import digits
 
 SHARED: dict[str, Setting] = dict(described(DecodeSettings))

@@ -12,6 +12,7 @@ from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
@@ -21,22 +22,23 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
-from surelock.trace.replay import described_script, lessons_script, plotly_script
-from surelock.ui.bundle import bundle
+from surelock.trace.replay import described_script, lessons_script, plotly_script, replay_shell
 
-SERVED = ("js", "css", "runs")  # folders of assets/; nothing else of the checkout is served
+SERVED = ("scripts", "runs")  # folders of assets/; nothing else of the checkout is served
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
     '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
 )
-BUNDLE = "all.js"  # beside the modules that it is made of: they find other files from where they are
+SHELL = "replay.txt"  # the replay without its run: as text, nothing to be opened here
+_SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update, instead of mixing old modules with new
 _FOR_GOOD = "public, max-age=31536000, immutable"  # of files whose names change with what is in them
+_MAKING = Lock()
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 
@@ -44,6 +46,17 @@ _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
     """A file's content by gzip; changed: when, in nanoseconds."""
     return gzip.compress(Path(path).read_bytes())
+
+
+class Shared(Response):
+    """A body that all who ask share: each gets the next slice when it has taken the one before."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(self.body), _SLICE):
+            part = self.body[start : start + _SLICE]
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
 
 
 def _takes_packed(asked: Headers) -> bool:
@@ -65,7 +78,7 @@ class _Files(StaticFiles):
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
-            response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
+            response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
         response.headers["Cache-Control"] = self._caching
         return response
 
@@ -76,19 +89,21 @@ def _plotly(request: Request) -> Response:  # in a thread: packing it takes a th
 
 
 @cache
-def _bundled() -> tuple[bytes, bytes, str]:
-    script = bundle(ASSETS / "js").encode()
-    return script, gzip.compress(script), f'"{sha256(script).hexdigest()[:16]}"'
+def _packed_shell() -> tuple[bytes, bytes, str]:
+    """The replay without its run: its text, the same packed, and its tag."""
+    text = replay_shell().encode()
+    return text, gzip.compress(text), f'"{sha256(text).hexdigest()[:16]}"'
 
 
-async def _page_script(request: Request) -> Response:
-    script, packed, tag = _bundled()
+def _shell(request: Request) -> Response:  # in a thread: making it takes a second, once
+    with _MAKING:
+        text, packed, tag = _packed_shell()
     headers = {"Cache-Control": _ASK_AGAIN, "ETag": tag}
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     if _takes_packed(request.headers):
-        return Response(packed, media_type="text/javascript", headers=headers | _PACKED)
-    return Response(script, media_type="text/javascript", headers=headers)
+        return Shared(packed, media_type="text/plain", headers=headers | _PACKED)
+    return Shared(text, media_type="text/plain", headers=headers)
 
 
 async def _no_upload(request: Request) -> Response:
@@ -100,17 +115,17 @@ def routes() -> list[BaseRoute]:
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
-    made = [Route(f"/{PREFIX}/plotly.min.js", _plotly), Route(f"/{PREFIX}/js/{BUNDLE}", _page_script)]
+    made = [Route(f"/{PREFIX}/plotly.min.js", _plotly), Route(f"/{PREFIX}/{SHELL}", _shell)]
     return [*made, *uploads, *mounts]
 
 
 def page_head() -> str:
     """Lets the browser fetch and unpack the recorded run and the stage while the page itself is still starting."""
-    styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/css/{name}.css">' for name in ("stage", "page"))
+    styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be asked for again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
-    return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/js/{BUNDLE}"></script>'
+    return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
 def _unknown(request: Request, error: Exception) -> Response:

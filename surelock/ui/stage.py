@@ -8,18 +8,15 @@ from typing import Any
 import gradio as gr
 
 from surelock.places import ASSETS
-from surelock.trace.replay import replay_shell
 from surelock.ui.attended import most_attended
 from surelock.ui.device import computed
-from surelock.ui.fair import Asks
+from surelock.ui.exports import Export, Exports
 from surelock.ui.models import Models
 from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
 
-LONGEST_NAME = 64  # characters, of an ask
 
-
-def make_stage(models: Models, sessions: Sessions, asks: Asks, most: int) -> gr.HTML:
+def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
     """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
     id.
     """
@@ -47,12 +44,6 @@ def make_stage(models: Models, sessions: Sessions, asks: Asks, most: int) -> gr.
         sessions.find(arguments[-1] if isinstance(arguments, list) and arguments else None)
         return sessions.wait(place) if _index(place, 10_000) else None
 
-    async def take_back(arguments: list[Any]) -> None:
-        """What was asked for under a name is not wanted any more."""
-        ask = _first(arguments)
-        if isinstance(ask, str) and 0 < len(ask) <= LONGEST_NAME:
-            asks.take_back(ask)
-
     def top(arguments: list[Any]) -> dict[str, Any] | None:
         if not isinstance(arguments, list) or len(arguments) != 3:
             return None
@@ -60,17 +51,17 @@ def make_stage(models: Models, sessions: Sessions, asks: Asks, most: int) -> gr.
         run = sessions.find(run_id)
         if run is None:
             return None
-        header = run.recorder.header
+        recorder = run.computation.recorder
+        header = recorder.header
         if not _index(position, header["length"]) or not _index(step, header["steps"]):
             return None
-        return {c["id"]: run.recorder.top(c["id"], step, position) for c in header["contestants"]}
+        return {c["id"]: recorder.top(c["id"], step, position) for c in header["lanes"]}
 
-    def export(arguments: list[Any]) -> dict[str, Any] | None:
+    exports = Exports()
+
+    async def export(arguments: list[Any]) -> Export | None:
         run = sessions.find(_first(arguments))
-        return run.recorder.document() if run is not None else None
-
-    def shell(arguments: list[Any]) -> str:
-        return replay_shell()
+        return exports.of(run.computation.recorder, run.steps) if run is not None else None
 
     def model_state(arguments: list[Any]) -> str:
         label = _first(arguments)
@@ -98,7 +89,7 @@ def make_stage(models: Models, sessions: Sessions, asks: Asks, most: int) -> gr.
     return gr.HTML(
         html_template='<div class="sl-stage"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
-        server_functions=[pause, stop, state, wait, take_back, top, export, shell, model_state, attended, token],
+        server_functions=[pause, stop, state, wait, top, export, model_state, attended, token],
         apply_default_css=False,
         elem_id="sl-stage-host",
     )

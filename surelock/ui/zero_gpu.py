@@ -34,13 +34,13 @@ _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
 
 def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
-    """What to ask for: by the model's size, the job's length, and each contestant's steps. errors: commit errors are
+    """What to ask for: by the model's size, the job's length, and each lane's steps. errors: commit errors are
     measured, for which every row is computed once more.
     """
     config, length, seconds = network.config, len(job.tokens) + job.gen_length, START
     seconds += sum(each.numel() * each.element_size() for each in network.parameters()) / BYTES
-    for contestant in job.contestants:
-        settings = contestant.decoder.settings
+    for lane in job.lanes:
+        settings = lane.decoder.settings
         passes = (1 + errors) * (2 if settings.cfg_scale > 0 else 1)
         steps = settings.total_steps
         once = steps * (STEP + LAYER * config.n_layers) + baseline_flops(config, length, steps) / FLOPS

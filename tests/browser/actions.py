@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -9,20 +10,25 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Page, TimeoutError
 
-SHORT = {"gen_length": 24, "steps": 24, "epsilon": 0.05, "percentile": 60}
+SHORT = {"gen_length": 24, "steps": 24}
+PAIR = [
+    {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}},
+    {"name": "SureLock", "compute": {"kind": "lock", "epsilon": 0.05, "percentile": 60}, "unmask": {"kind": "entropy"}},
+]
 
 
 def visit(page: Page, url: str, **settings: Any) -> None:
-    """Open the page with these settings, lanes shown step by step, and wait until the recorded run moves and the
-    settings have arrived.
+    """Open the page with these settings and a pair that locks soon, lanes shown step by step, and wait until the
+    recorded run moves and the settings have arrived.
     """
-    wanted = {"race": "steps"} | SHORT | settings
+    wanted = {"race": "steps", "contestants": json.dumps(PAIR)} | SHORT | settings
     page.goto(f"{url}/?{urlencode(wanted)}")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     page.wait_for_function(
         "(length) => document.querySelector('#sl-gen-length input[type=number]')?.value == length",
         arg=str(wanted["gen_length"]),
     )
+    page.evaluate("innerWidth > 768 && document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
 
 
 def run_to_end(page: Page) -> None:

@@ -1,41 +1,64 @@
-"""One served page and one Chromium for the whole suite; skipped with a reason where there is no Chromium."""
+"""One Chromium for the whole suite; skipped with a reason where there is no Chromium."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from tests.browser.server import App, chromium_path, launch, serve, wait_for_model
+from tests.browser.server import FLAGS, chromium_path
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+OPEN_FORM = """if (innerWidth > 768) addEventListener("sl-ready", () =>
+  document.querySelector(".sidebar:not(.open) .toggle-button")?.click(), true);
+addEventListener("DOMContentLoaded", () => {
+  const still = document.createElement("style");
+  still.textContent = ".sidebar, .sidebar ~ * { transition: none !important; }";
+  document.head?.append(still);
+});"""  # most tests use it
+MODULES = Path(__file__).resolve().parents[2] / "assets" / "js"
 
 
 @pytest.fixture(scope="session")
-def app() -> Iterator[App]:
-    with serve("--max-length", "512") as served:
-        wait_for_model(served)
-        yield served
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A profile on the disk: there Chromium keeps the scripts that it has compiled, a third of what opening costs."""
     if chromium_path() is None:
         pytest.skip("no Chromium on this machine: on Debian, apt-get install chromium")
     with sync_playwright() as playwright:
-        opened = launch(playwright)
+        opened = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=chromium_path(),
+            args=FLAGS,
+            viewport={"width": 1440, "height": 1000},
+            reduced_motion="reduce",
+            accept_downloads=True,
+        )
+        opened.set_default_timeout(30_000)
+        opened.add_init_script(OPEN_FORM)
         yield opened
         opened.close()
 
 
+@pytest.fixture(scope="session")
+def browser(profile: BrowserContext) -> Browser:
+    assert profile.browser is not None
+    return profile.browser
+
+
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    made = browser.new_context(viewport={"width": 1440, "height": 1000}, reduced_motion="reduce", accept_downloads=True)
-    made.set_default_timeout(30_000)
-    yield made
-    made.close()
+def context(profile: BrowserContext) -> Iterator[BrowserContext]:
+    """The profile, of which a test leaves nothing behind but what is compiled."""
+    yield profile
+    profile.set_offline(False)
+    first, *others = profile.pages  # the window that Chromium opens with
+    session = profile.new_cdp_session(first)
+    for origin in {urlsplit(page.url)._replace(path="", query="", fragment="").geturl() for page in others}:
+        session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+    session.detach()
+    for page in others:
+        page.close()
 
 
 @pytest.fixture
@@ -55,3 +78,9 @@ def page(context: BrowserContext) -> Iterator[Page]:
     )
     yield opened
     assert problems == []
+
+
+@pytest.fixture
+def modules(page: Page) -> None:
+    """The page's modules by themselves, too, which are served as one script."""
+    page.route("**/surelock/js/**", lambda route: route.fulfill(path=MODULES / route.request.url.rpartition("/js/")[2]))

@@ -10,8 +10,10 @@ from tests.browser.actions import until
 
 CARD = ".sl-lesson"
 RANGE = f"{CARD} input[type=range]"
-CELL = """([lane, cell]) => {
-  const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
+SHOWN = "surelock.stage.sides.find(({ canvas }) => canvas.clientWidth)"  # the first that is not hidden
+CELL = """(cell) => {
+  const { grid, canvas } = surelock.stage.sides.find(({ canvas }) => canvas.clientWidth);
+  const [x, y, w, h] = grid.rect(cell);
   const top = canvas.getBoundingClientRect().top + y;
   scrollBy({ top: top - 240, behavior: "instant" });
   const at = canvas.getBoundingClientRect();
@@ -54,7 +56,7 @@ class Mouse:
 
     def pin(self, cells: list[int]) -> None:
         for cell in cells:
-            self.page.mouse.click(*self.page.evaluate(CELL, [1, cell]))
+            self.page.mouse.click(*self.page.evaluate(CELL, cell))
         self.page.mouse.move(0, 0)
 
 
@@ -83,7 +85,7 @@ class Keys:
 
     def pin(self, cells: list[int]) -> None:
         self.to("now.matches('canvas.sl-grid')")
-        columns = self.page.evaluate("surelock.stage.sides[0].grid.box.columns")
+        columns = self.page.evaluate(f"{SHOWN}.grid.box.columns")
         for cell in cells:
             ways = ["Home", *["ArrowDown"] * (cell // columns), *["ArrowRight"] * (cell % columns), "Enter"]
             for key in ways:
@@ -117,7 +119,6 @@ class Fingers:
         """The first tap shows a position, the second one pins it."""
         for number, cell in enumerate(cells, 1):
             for _ in range(2):
-                self.page.touchscreen.tap(*self.page.evaluate(CELL, [1, cell]))
+                self.page.touchscreen.tap(*self.page.evaluate(CELL, cell))
                 self.page.wait_for_timeout(100)
             until(self.page, f"surelock.stage.view.pins.length === {number}")
-        self.page.tap(".sl-sheet-close")

@@ -21,7 +21,7 @@ import numpy as np
 from playwright.sync_api import Page, sync_playwright
 
 from surelock import Decoder, DecodeSettings, Everything, LockRule
-from surelock.trace.contestants import Contestant
+from surelock.trace.lanes import Lane
 from tests.browser.actions import wait_for_run
 from tests.browser.server import ROOT, App, launch, serve, wait_for_model
 from tests.browser.visitor import Visitor
@@ -50,7 +50,7 @@ def plain(asked: dict[str, Any]) -> None:
 def measure_plain(header: dict[str, Any], top_k: int) -> dict[str, float]:
     """header: of the run to repeat, so that its very settings are compared."""
     names = ("compute", "unmask", "settings", "events")
-    decoders = [{name: contestant[name] for name in names} for contestant in header["contestants"]]
+    decoders = [{name: lane[name] for name in names} for lane in header["lanes"]]
     asked = json.dumps({"decoders": decoders, "top_k": top_k})
     command = [sys.executable, "-m", "tests.browser.measure", "--plain", asked]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
@@ -65,7 +65,7 @@ def measure_stream(app: App) -> tuple[dict[str, float], dict[str, Any]]:
     for message in visitor.run(Prompt=PROMPT, Generated_length=LENGTH, Steps=LENGTH, Block_length=30):
         if "open" in message:
             header = message["open"]["header"]
-            spent["lost"] = LENGTH * len(header["contestants"])
+            spent["lost"] = LENGTH * len(header["lanes"])
         if message.get("records"):  # up to the last step: what is measured after it is told apart
             spent["lost"] -= len(message["records"])
             spent["wall"], spent["cpu"] = time.perf_counter() - begun, app.cpu_seconds() - used
@@ -82,7 +82,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     header: of the run that the others timed; this must be the same.
     """
     page.add_init_script(path=HERE / "clock.js")
-    lanes = header["contestants"]
+    lanes = header["lanes"]
     racing = [{name: lane[name] for name in ("name", "compute", "unmask")} for lane in lanes]
     asked = {"prompt": PROMPT, "contestants": json.dumps(racing), **lanes[0]["settings"]}
     page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
@@ -96,13 +96,13 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     page.wait_for_function(
         "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
     )
-    shown = page.evaluate("surelock.stage.trace.header.contestants")
+    shown = page.evaluate("surelock.stage.trace.header.lanes")
     assert shown == lanes, f"{shown} is another run"
     return {
         "moves": moves,
         "first_step": page.evaluate("(seen.step - seen.run) / 1000"),
         "wall": page.evaluate("(seen.end - seen.run) / 1000"),
-        "lost": LENGTH - page.evaluate("surelock.stage.trace.count") + page.evaluate("surelock.live.lost ?? 0"),
+        "lost": LENGTH - page.evaluate("surelock.stage.trace.count"),
     }
 
 
@@ -122,7 +122,7 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
             lock = [step + prompt - 8] if own != names[0] and step >= 8 and step % 5 else []
             records.append(
                 {
-                    "contestant": own,
+                    "lane": own,
                     "step": step,
                     "unmasked": [[prompt + step, 7 + step % 50]],
                     "locked": lock,
@@ -143,8 +143,8 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
         "eos_id": 0,
         "length": n,
         "steps": n - prompt,
-        "contestants": [
-            Contestant(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)).to_plain()
+        "lanes": [
+            Lane(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)).to_plain()
             for own, rule in zip(names, [Everything()] + [LockRule()] * lanes, strict=False)
         ],
     }

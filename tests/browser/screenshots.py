@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -15,7 +16,8 @@ from surelock.trace.replay import replay_html
 from tests.browser.actions import seek, until, wait_for_run
 from tests.browser.server import ROOT, launch, serve, wait_for_model
 
-WIDE, TALL, PHONE = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}, {"width": 390, "height": 844}
+WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
+SCREENS = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 
 
 def settle(page: Page) -> None:
@@ -28,37 +30,40 @@ def settle(page: Page) -> None:
 
 
 def inspect(page: Page, cell: int) -> None:
-    """Pin a position and show its likely tokens."""
-    page.evaluate("(cell) => { surelock.stage.hover = cell; surelock.stage.pin(cell); }", cell)
-    page.wait_for_timeout(800)
+    """Press a cell of the second lane: the drawer opens."""
+    page.evaluate("(cell) => surelock.stage.press(surelock.stage.sides[1], cell, false)", cell)
+    page.wait_for_timeout(1500)
+
+
+def landing(browser: Browser, url: str, folder: Path) -> None:
+    """What a visitor sees first, in the middle of the race, in light and dark."""
+    for name, (width, height) in SCREENS.items():
+        small: dict[str, Any] = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
+        for scheme in ("light", "dark"):
+            size: Any = {"width": width, "height": height}
+            page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce", **small)  # type: ignore[arg-type]
+            page.goto(url)
+            page.wait_for_function("window.surelock?.stage.trace")
+            seek(page, 60)
+            settle(page)
+            page.screenshot(path=folder / f"first-{name}{'-dark' * (scheme == 'dark')}.png")
+            page.close()
 
 
 def live(page: Page, url: str, folder: Path) -> None:
-    """Light and dark, in the middle of a run and at its end."""
+    """A run of one's own: its verdict, its fork, a cell in the drawer."""
     page.goto(url)
-    page.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 2")
+    page.wait_for_function("window.surelock?.stage.trace")
     page.wait_for_timeout(4000)  # the browser loads and draws on the cores that the decoders are timed on
-    page.click("#sl-run")
+    page.click(".sl-action-run")
     wait_for_run(page, 64)
-    settle(page)
-    page.screenshot(path=folder / "mid-run.png")
     page.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
+    page.evaluate("surelock.stage.timeline.seek(Infinity)")
     settle(page)
-    page.screenshot(path=folder / "finished.png")
-    page.locator(".sl-fork").first.click()
-    page.wait_for_timeout(800)
-    settle(page)
-    page.screenshot(path=folder / "fork.png")
-    page.evaluate("scrollTo(0, 0)")
-    seek(page, 80)
+    page.screenshot(path=folder / "verdict.png")
+    seek(page, 60)
     inspect(page, 40)
-    settle(page)
-    page.set_viewport_size(TALL)
-    settle(page)
-    page.screenshot(path=folder / "light.png")
-    page.emulate_media(color_scheme="dark")
-    settle(page)
-    page.screenshot(path=folder / "dark.png")
+    page.screenshot(path=folder / "drawer.png")
 
 
 def four(page: Page, url: str, folder: Path) -> None:
@@ -68,7 +73,7 @@ def four(page: Page, url: str, folder: Path) -> None:
     lanes = [{"name": PRESETS[name].name} | {key: plain[name][key] for key in ("compute", "unmask")} for name in names]
     page.goto(f"{url}/?{urlencode({'contestants': json.dumps(lanes)})}")
     page.wait_for_timeout(3000)
-    page.click("#sl-run")
+    page.click(".sl-action-run")
     page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000)
     seek(page, 84)
     settle(page)
@@ -114,14 +119,11 @@ def main() -> None:
     with serve() as app, sync_playwright() as playwright:
         wait_for_model(app)
         browser = launch(playwright)
+        landing(browser, app.url, folder)
         live(browser.new_page(viewport=WIDE), app.url, folder)
         four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
         modes(browser, app.url, folder)
-        phone = browser.new_page(viewport=PHONE, device_scale_factor=2)
-        phone.goto(app.url)
-        phone.wait_for_function("Number(window.surelock?.stage.root.dataset.step) > 20")
-        phone.screenshot(path=folder / "phone.png")
         browser.close()
     for path in sorted(folder.glob("*.png")):
         print(path.name, path.stat().st_size)

@@ -18,6 +18,7 @@ import httpx
 from playwright.sync_api import Browser, Playwright
 
 ROOT = Path(__file__).resolve().parents[2]
+SECRET = "a-secret-of-the-environment"  # as a token on a Space
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -31,11 +32,12 @@ FLAGS = [
 
 @dataclass
 class App:
-    """A served page: its address, its process and how long it took to answer."""
+    """A served page: its address, its process, how long it took to answer, and the file that it prints into, if any."""
 
     url: str
     process: subprocess.Popen[bytes]
     started_in: float
+    log: Path | None
 
     def cpu_seconds(self) -> float:
         """Processor time the server has used so far, all threads."""
@@ -64,7 +66,7 @@ def serve(
     """Run app.py, or another command, with these arguments until the block ends; port 0: on any."""
     port = port or free_port()
     output: Any = log.open("wb") if log else subprocess.DEVNULL
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False"}
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "HF_TOKEN": SECRET}
     environment["GRADIO_SERVER_PORT"] = str(port)
     begun = time.monotonic()
     process = subprocess.Popen(
@@ -84,7 +86,7 @@ def serve(
                 if process.poll() is not None or time.monotonic() - begun > 90:
                     raise RuntimeError("app.py did not start") from error
                 time.sleep(0.05)
-        yield App(url, process, time.monotonic() - begun)
+        yield App(url, process, time.monotonic() - begun, log)
     finally:
         process.terminate()
         process.wait(20)

@@ -1,30 +1,43 @@
-// Makes of the recorded run one that comes from the server: begin(run, steps) sends its first steps. What the page asks of
-// the server is kept in `asked`; press() is what the form's Run does, and says whether it is refused.
+// Makes of the recorded run one that comes from a source: begin(run, steps) opens what was asked for and sends its first
+// steps. What the page asks of the source is kept in `asked`; press() is what the form's Run does.
 async () => {
-  const { live } = surelock;
-  const { header, pieces, records } = live.recorded.toDocument();
+  const { live, page } = surelock;
+  const { header, pieces, records } = page.now.recorded.toDocument();
   const asked = [];
-  const call = (name, answer) => async (run) => {
-    asked.push([name, run]);
-    return answer;
+  let latest = null; // what was asked for last
+  live.source = {
+    start(request, hear) {
+      const note = (name) => asked.push([name, handle.id]);
+      const handle = {
+        id: null,
+        hear,
+        leave: () => note("leave"),
+        resume: () => note("resume"),
+        step: () => note("step"),
+      };
+      handle.pause = async () => note("pause");
+      handle.stop = () => {
+        note("stop");
+        return new Promise(() => {}); // its end comes by hand
+      };
+      asked.push([request.prompt_tokens ? "branch" : "start"]);
+      latest = handle;
+      return handle;
+    },
   };
-  const send = (...messages) => live.receive(JSON.stringify(messages));
-  live.trigger = (name) => asked.push([name]);
-  const answers = { stop: null, pause: true, state: "paused", take_back: null };
-  live.server = Object.fromEntries(Object.entries(answers).map(([name, answer]) => [name, call(name, answer)]));
+  const send = (...messages) => latest.hear(messages);
+  const press = () => live.press({ model: "stories", prompt: "x", lanes: '{"lanes": []}' });
+  const open = (run, opened) => {
+    latest.id = run;
+    send({ run, seq: 0, open: opened, pausable: true });
+  };
   const begin = (run, steps) => {
-    live.cancelled = false; // as pressing Run does
-    send(
-      { run, seq: 0, open: { header, pieces }, pausable: true },
-      { run, seq: 1, pieces: {}, records: records.filter(({ step }) => step < steps) },
-    );
+    if (!page.now.waits) press();
+    asked.length = 0;
+    open(run, { header, pieces });
+    send({ run, seq: 1, pieces: {}, records: records.filter(({ step }) => step < steps) });
   };
-  const whatIf = (step) => live.branch(live.stage.trace.lanes[1], { step, kind: "lock", position: 0 }, "What if");
-  const { tell } = (await import(new URL("surelock/js/all.js", document.baseURI).href)).modules["bus.js"];
-  const press = () => {
-    const told = { refused: false };
-    tell("run", told);
-    return told.refused;
-  };
-  Object.assign(window, { asked, send, begin, whatIf, press });
+  const whatIf = (step) =>
+    surelock.starting.branch(surelock.stage.trace.lanes[1], { step, kind: "lock", position: 0 }, "What if");
+  Object.assign(window, { asked, send, open, begin, whatIf, press, latest: () => latest });
 };

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, visit, wait_for_run
+from tests.browser.actions import run_to_end, visit
 from tests.browser.line import Line
 from tests.browser.server import free_port, serve, wait_for_model
 
@@ -19,36 +19,45 @@ def line() -> Iterator[Line]:
     made.close()
 
 
+def begin(page: Page) -> None:
+    """Press Run, and wait until the run that this starts has some steps."""
+    page.click("#sl-run")
+    page.wait_for_function(
+        "surelock.page.now.phase === 'running' && surelock.live.run.trace.count >= 5", timeout=60_000
+    )
+
+
 def interrupted(page: Page, runs: int) -> None:
-    """The page has come back with that many runs; of the one that was live it says that it has ended."""
-    told = "Interrupted by leaving the page or losing the connection"
-    expect(page.locator(".sl-run-label")).to_contain_text(told, timeout=60_000)
-    page.wait_for_function("!surelock.stage.trace.live && !surelock.live.run")
+    """The page tells that the run on its way was cut off, and has that many runs."""
+    told = "The connection to the server was lost. What was computed is kept."
+    expect(page.locator(".sl-status")).to_have_text(told, timeout=60_000)
+    assert page.evaluate("[surelock.stage.trace.live, surelock.page.now.phase]") == [False, "idle"]
     assert page.evaluate("surelock.stage.trace.count") >= 5
-    page.click("role=tab[name='Runs']")
-    expect(page.locator(".sl-runs tbody")).to_have_count(runs)
+    assert page.evaluate("surelock.stage.runs.entries.length") == runs
+    assert page.evaluate("surelock.stage.runs.entries.at(-1).source") == "interrupted"
 
 
 def test_what_the_tab_has_outlives_connection_and_server(page: Page, line: Line) -> None:
     url = f"http://127.0.0.1:{line.port}"
-    long = {"gen_length": 300, "steps": 300}
     with serve(port=line.to) as app:
         wait_for_model(app)
-        visit(page, url)
-        run_to_end(page)
-        visit(page, url, **long)
-        page.click("#sl-run")
-        wait_for_run(page, 5)
+        visit(page, url, gen_length=300, steps=300)
+        begin(page)
         line.cut()
-        interrupted(page, 3)  # with the recorded one
-        page.click("#sl-run")
-        wait_for_run(page, 5)
+        interrupted(page, 2)  # with the recorded one
+        begin(page)
         app.process.kill()
         app.process.wait()
         line.cut()
-        expect(page.locator(".toast-body")).to_contain_text("Connection to the server was lost")
+        interrupted(page, 3)
+        page.click("#sl-run")
+        expect(page.locator(".sl-status")).to_have_text("The connection to the server was lost.")
     with serve(port=line.to) as app:
-        interrupted(page, 4)
         wait_for_model(app)
+        begin(page)
+        page.click(".sl-control-stop")
+        expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
+        page.reload()
+        page.wait_for_function("window.surelock?.stage.runs.entries.length === 4")
         visit(page, url)
         run_to_end(page)

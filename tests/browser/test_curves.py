@@ -1,4 +1,4 @@
-"""The curves say what they are; epsilon is moved by hand on them; their tools are out of the way."""
+"""The curves say what they are; epsilon is moved by hand in the drawer; their tools are out of the way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from surelock.trace.replay import replay_html
 from tests.browser.actions import seek, status, until, visit, wait_for_run
 from tests.browser.server import ROOT, App
 
-ESTIMATE = "Estimate: later steps would change"
+ESTIMATE = "Estimate"
 
 
 def recorded(page: Page, app: App) -> None:
@@ -20,22 +20,31 @@ def recorded(page: Page, app: App) -> None:
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     seek(page, 60)
     page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    until(page, "!document.querySelector('.sl-epsilon').hidden")
+    until(page, "document.querySelector('.sl-plot').data?.length >= 4")
+
+
+def opened(page: Page) -> None:
+    """The drawer, open on a word of SureLock's."""
+    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.press(surelock.stage.sides[1], 40)")
+    expect(page.locator(".sl-epsilon")).to_be_visible()
 
 
 def locked_shown(page: Page) -> int:
     """Locked cells of SureLock's grid as the page draws them."""
     return page.evaluate(
-        "(({ epsilon, trace: { lanes: [, lane] } }) => [...(epsilon.states(lane, 60) ?? lane.row(60))]"
+        "(({ drawer: { epsilon }, trace: { lanes: [, lane] } }) => [...(epsilon.states(lane, 60) ?? lane.row(60))]"
         ".filter((state) => state === 2).length)(surelock.stage)"
     )
 
 
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     recorded(page, app)
-    assert "opinion changed since it was last computed" in page.inner_text(".sl-figure >> nth=0")
+    assert "changed since it was last computed" in page.inner_text(".sl-figure >> nth=0")
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
-    page.evaluate(f"() => {{ for (const p of [16, [...Array(128).keys()].find({locks})]) surelock.stage.pin(p); }}")
+    page.evaluate(
+        f"""() => {{ const {{ stage }} = surelock;
+            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.press(stage.sides[1], p); }}"""
+    )
     until(page, "document.querySelector('.sl-plot').data?.filter(({ mode }) => mode === 'markers').length >= 2")
     word, lock = page.evaluate(
         "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
@@ -52,7 +61,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert page.locator(".sl-pin").first.inner_text().startswith(f"1: {name}")
     names = [line["name"] for line in lines]
     assert "SureLock, median of all written" in names and "SureLock, median of the computed" in names
-    assert "Every position, median of all written" not in names, "it leaves nothing out"
+    assert "Every word, median of all written" not in names, "it leaves nothing out"
     first = page.evaluate(
         "(({ reference, promptLength }) => reference.steps.findIndex(({ unmasked }) =>"
         " unmasked.some((p) => p >= promptLength + 32)))(surelock.stage.trace)"
@@ -63,6 +72,22 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert first + 0.5 in [shape["x0"] for shape in layout["shapes"]]
     texts = [note["text"] for note in layout["annotations"]]
     assert texts == ["ε = 5e-4", "block 2", "block 3", "block 4"]
+
+
+def test_four_lanes_and_their_pins_leave_the_curves_their_height(page: Page, app: App) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    recorded(page, app)
+    page.evaluate("""() => {
+      const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes, four = trace.withLanes(trace.lanes);
+      for (const id of ["third", "fourth"])
+        four.branch(
+          { ...lane.decoder, id, parent: lane.id, name: `SureLock, from step 62: position 40 locked, ${id}` }, 128);
+      stage.show(four);
+      for (const cell of [20, 30, 40, 50]) stage.pin(cell);
+    }""")
+    plot = "document.querySelector('.sl-plot')"
+    until(page, f"{plot}.data?.length >= 12 && {plot}._fullLayout.legend._height > 60")
+    until(page, f"{plot}._fullLayout._size.h >= 200")
 
 
 def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, app: App) -> None:
@@ -86,6 +111,7 @@ def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, a
 
 def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     recorded(page, app)
+    opened(page)
     was = locked_shown(page)
     handle = page.locator(".sl-epsilon")
     handle.focus()
@@ -93,9 +119,10 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
         page.keyboard.press("ArrowUp")
     would = locked_shown(page)
     assert would > was
-    text = f"ε 5e-3: {would} instead of {was} locked by now"
-    expect(page.locator(".sl-epsilon-row")).to_contain_text(text)
-    assert handle.get_attribute("aria-valuetext") == text.replace(":", ",")
+    told = f"ε 5e-3: “SureLock” would have locked {would} positions by its step 61, not {was}."
+    assert page.text_content(".sl-epsilon-row p") == told, "it says whose locks it counts"
+    spoken = f"ε 5e-3, “SureLock”: {would} locked, not {was}, by its step 61"
+    assert handle.get_attribute("aria-valuetext") == spoken
     expect(page.locator(".sl-side >> nth=1")).to_contain_text(ESTIMATE)
     expect(page.locator(".sl-side >> nth=0")).not_to_contain_text(ESTIMATE)
     assert page.evaluate("Number(surelock.stage.root.dataset.step)") == 60, "the arrows move the handle alone"
@@ -108,11 +135,11 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2 + 40, steps=4)
     page.mouse.up()
     assert locked_shown(page) < was and page.is_visible(".sl-estimate")
-    epsilon = page.evaluate("surelock.stage.epsilon.value")
+    epsilon = page.evaluate("surelock.stage.drawer.epsilon.value")
     assert epsilon < 5e-4
     page.click("button:has-text('Race it')")
     until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2", 60)
-    raced = page.evaluate("surelock.stage.trace.lanes[2].contestant")
+    raced = page.evaluate("surelock.stage.trace.lanes[2].decoder")
     assert raced["compute"]["epsilon"] == epsilon and raced["name"].startswith("SureLock, ε ") and not raced["events"]
     assert not page.is_visible(".sl-epsilon"), "records still come"
     page.evaluate("surelock.live.stop()")
@@ -122,8 +149,8 @@ def test_what_a_record_cannot_tell_has_no_handle(page: Page, app: App) -> None:
     visit(page, app.url, gen_length=120, steps=120)
     page.click("#sl-run")
     wait_for_run(page, 2)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    until(page, "document.querySelector('.sl-plot').data?.length >= 4")
+    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 20)")
+    expect(page.locator(".sl-cell-curve")).to_be_visible()
     assert not page.is_visible(".sl-epsilon") and status(page) == ""
     page.evaluate("surelock.live.stop()")
     until(page, "surelock.stage.root.dataset.state === 'idle' && !document.querySelector('.sl-epsilon').hidden")
@@ -135,8 +162,7 @@ def test_a_replay_estimates_and_cannot_race(page: Page, app: App, tmp_path: Path
     page.goto((tmp_path / "replay.html").as_uri())
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     seek(page, 60)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    until(page, "!document.querySelector('.sl-epsilon').hidden")
+    opened(page)
     page.focus(".sl-epsilon")
     page.keyboard.press("End")
     expect(page.locator(".sl-epsilon-row")).to_contain_text("ε 1: ")
@@ -149,6 +175,7 @@ def test_a_replay_estimates_and_cannot_race(page: Page, app: App, tmp_path: Path
 def test_epsilon_is_written_one_way(page: Page, app: App) -> None:
     """As described.js writes numbers: 5e-3, never 5.00e-3 or 5·10⁻³."""
     recorded(page, app)
+    opened(page)
     page.focus(".sl-epsilon")
     page.keyboard.press("PageDown")
     shown = page.inner_text(".sl-stage") + page.text_content(".sl-plot >> nth=0")

@@ -15,7 +15,7 @@ from tests.browser.server import ROOT, App
 from tests.browser.test_hostile import hostile_trace
 
 STORIES = ROOT / "assets" / "runs" / "stories.json"
-AROUND = "#sl-title, .sidebar, footer, .sl-tabs, .sl-gauges, .sl-lower, main > h1"
+AROUND = "#sl-title, .sidebar, footer, .sl-tabs, .sl-gauges, .sl-lower, .sl-drawer, main > h1"
 SEEN = f"() => [...document.querySelectorAll('{AROUND}')].filter((node) => node.getClientRects().length).length"
 
 #: Whether a frame reaches the page around it; the origin of a file is "null" with and without a sandbox.
@@ -86,7 +86,7 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
     with page.expect_download() as waiting:
         frames[1].click("text=Steps (CSV)")
     waiting.value.save_as(tmp_path / "steps.csv")
-    assert (tmp_path / "steps.csv").read_text("utf-8").startswith("contestant,step,position")
+    assert (tmp_path / "steps.csv").read_text("utf-8").startswith("lane,step,position")
 
 
 def test_the_notebook_as_nbconvert_exports_it(browser: Browser, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App) -> No
     assert page.evaluate("[window.early, window.said]") == [True, "Starting …"]
     expect(page.locator("#sl-run")).to_have_text("Run")
     header = page.evaluate("surelock.stage.trace.header")
-    assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["contestants"]] == ["KLASS"]
-    settings = header["contestants"][0]["settings"]
+    assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["lanes"]] == ["KLASS"]
+    settings = header["lanes"][0]["settings"]
     assert [settings[name] for name in ("gen_length", "steps", "seed")] == [24, 12, 3]
 
 
@@ -148,14 +148,30 @@ def test_pause_and_stop_give_a_sign_at_once(page: Page, app: App) -> None:
     assert stopped == ["Stopping after this step …", "Pause", "Stopping …"]
 
 
+def test_tab_leaves_no_list_open_and_escape_closes_it(page: Page, app: App) -> None:
+    visit(page, app.url)
+    options = page.locator("[role=listbox]")
+    page.focus("#sl-prompt textarea")
+    page.keyboard.press("Tab")
+    expect(options).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(options).to_have_count(0)
+    page.keyboard.press("Tab")
+    expect(page.locator("#sl-run")).to_be_focused()
+    expect(options).to_have_count(0)
+
+
 def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app: App) -> None:
     visit(page, app.url)
     lane = page.locator(".sl-lane").nth(1)
     lane.locator("summary").click()
+    lane.get_by_label("Name").fill("Mine")
+    lane.get_by_label("Name").press("Tab")
     lane.get_by_label("Unlock again").check()
     lane.get_by_label("Probe every").wait_for()
     lane.get_by_label("And of the rest").select_option(label="Selection")
     run_to_end(page)
-    compute = page.evaluate("surelock.stage.trace.lanes[1].contestant.compute")
+    assert page.evaluate("surelock.stage.trace.lanes[1].name") == "Mine"
+    compute = page.evaluate("surelock.stage.trace.lanes[1].decoder.compute")
     assert compute["kind"] == "both" and compute["select"]["kind"] == "select"
     assert compute["lock"]["unlock"]["period"] >= 1

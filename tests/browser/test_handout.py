@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page
 
 from tests.browser.actions import visit
@@ -16,12 +17,13 @@ BLANK = """(canvases) => canvases.map((canvas) => {
 SEEN = """() => [...document.body.children].filter((node) => node.getClientRects().length)
   .map(({ className }) => className)"""
 TEXTS = """async () => {
-  const { textOf } = await import(new URL("surelock/js/results.js", document.baseURI).href);
+  const { textOf } = await import(new URL("surelock/js/trace/results.js", document.baseURI).href);
   const { trace } = surelock.stage;
   return trace.lanes.map((lane) => textOf(trace, lane, trace.count - 1));
 }"""
 
 
+@pytest.mark.usefixtures("modules")
 def test_print_gives_a_handout(page: Page, app: App) -> None:
     page.emulate_media(color_scheme="dark")
     visit(page, app.url, prompt="Tom had a small red boat.")

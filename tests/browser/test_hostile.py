@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from surelock.trace.replay import replay_html
+from surelock.trace import replay
 from tests.browser.actions import run_to_end, seek, until, visit
 from tests.browser.server import ROOT, App
 
@@ -47,7 +47,8 @@ def unharmed(page: Page) -> None:
 
 def hostile_trace() -> dict[str, Any]:
     """The recorded run with hostile pieces, names and prompt."""
-    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
+    recorded = (ROOT / "assets" / "runs" / "stories.json").read_text("utf-8")
+    document = json.loads(recorded.replace('"surelock"', json.dumps(HOSTILE[5])))  # its id
     for number, token in enumerate(document["pieces"]):
         document["pieces"][token] = HOSTILE[number % len(HOSTILE)]
     bytes_of = list("é☃👍".encode())
@@ -56,10 +57,13 @@ def hostile_trace() -> dict[str, Any]:
     document["header"]["prompt"] = "".join(HOSTILE)
     document["header"]["model"]["name"] = HOSTILE[0]
     document["header"]["created"] = HOSTILE[5]
-    for number, contestant in enumerate(document["header"]["contestants"]):
-        contestant |= {"name": HOSTILE[number][:80], "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]}}
-        contestant["settings"][HOSTILE[3]] = HOSTILE[6]
-    document["header"]["contestants"][1]["name"] = "<a href='javascript:window.hit=1'>SureLock</a> %{x}"
+    for number, lane in enumerate(document["header"]["lanes"]):
+        lane |= {"name": HOSTILE[number][:80], "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]}}
+        lane["settings"][HOSTILE[3]] = HOSTILE[6]
+    score = {"bits_per_character": 1.5, "nats": [1.0] * len(HOSTILE), "tokens": HOSTILE}
+    document["scores"] = {judge: {HOSTILE[5]: score} for judge in [*HOSTILE, "__proto__"]}
+    document["header"][HOSTILE[1]] = HOSTILE[0]
+    document["header"]["lanes"][1]["name"] = "<a href='javascript:window.hit=1'>SureLock</a> %{x}"
     return document
 
 
@@ -111,12 +115,44 @@ def test_hostile_tokens_are_drawn_not_run(page: Page, app: App) -> None:
     assert name == "\u2039202E\u203aevil\u2039202C\u203a"
 
 
-def test_hostile_tokens_in_a_replay(page: Page, tmp_path: Path) -> None:
+def hostile_lesson() -> dict[str, Any]:
+    """A lesson for the hostile run whose every text is hostile."""
+    lesson = json.loads((ROOT / "assets" / "lessons" / "1-unmasking.json").read_text("utf-8"))
+    told = "".join(HOSTILE)
+    option = {"id": "a", "text": told}
+    asked = {"kind": "choose", "ask": told, "answer": {"is": "saved_more", "lane": "subject", "tie": 0}}
+    pages = [
+        {
+            "kind": "predict",
+            "text": told,
+            "shows": ["grids"],
+            "explains": HOSTILE[:2],
+            "question": asked | {"options": [option, option]},
+        },
+        {"kind": "gap", "text": told, "shows": ["grids"]},
+    ]
+    needs = [{"lane": "reference", "compute": "everything"}]
+    return lesson | {"title": told, "pages": pages, "run": {"recorded": "stories", "needs": needs}}
+
+
+def test_hostile_tokens_in_a_replay(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And in a lesson that the replay holds."""
+    found = {"lessons": [hostile_lesson()], "problems": HOSTILE}
+    monkeypatch.setattr(replay, "read_lessons", lambda: found)
+    replay.replay_shell.cache_clear()
     path = tmp_path / "hostile.html"
-    path.write_text(replay_html(hostile_trace()), encoding="utf-8")
+    path.write_text(replay.replay_html(hostile_trace()), encoding="utf-8")
+    replay.replay_shell.cache_clear()
     page.goto(path.as_uri())
     until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
     look_everywhere(page)
+    unharmed(page)
+    page.click("role=button[name='Lessons']")
+    assert page.locator(".sl-lesson-problem").all_inner_texts()[1] == HOSTILE[1]
+    page.click("text=Begin")
+    page.locator(".sl-lesson input[type=radio]").first.check()
+    page.click("text=This is my prediction")
+    page.wait_for_selector(".sl-lesson-gap")
     unharmed(page)
 
 
@@ -127,7 +163,7 @@ def test_hostile_links(page: Page, app: App) -> None:
         gen_length=128,
         steps=128,
         prompt=HOSTILE[0],
-        remasking=HOSTILE[2],
+        unmask=HOSTILE[2],
         model=HOSTILE[1],
         contestants=json.dumps([{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]),
         seed="1;alert(1)",
@@ -136,11 +172,13 @@ def test_hostile_links(page: Page, app: App) -> None:
     assert page.locator(".sl-lane-preset").first.input_value() == "own"
 
 
+@pytest.mark.usefixtures("modules")
 def test_byte_pieces_join_to_characters(page: Page, app: App) -> None:
     page.goto(app.url)
     page.wait_for_function("window.surelock?.stage.trace")
     labels = page.evaluate("""async () => {
-      const { Pieces } = await import(new URL("surelock/js/pieces.js", document.baseURI).href), pieces = new Pieces();
+      const { Pieces } = await import(new URL("surelock/js/trace/pieces.js", document.baseURI).href);
+      const pieces = new Pieces();
       pieces.add({ 1: [0xe2], 2: [0x98, 0x83], 3: [0xff], 4: " a", 5: "\\n", 6: [0xc3, 0xa9] });
       return [pieces.labels([1, 2, 4, 1, 4, 3, 5, 6, -1, 9], null), pieces.text([4, 1, 2, -1, -1, 6])];
     }""")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +18,31 @@ from tests.browser.server import App
 from tests.browser.test_page import exported, true_states
 
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
-NAMES = ["Every position", "SureLock", "Parallel threshold", "Dual cache"]
+NAMES = ["Every word", "SureLock", "Parallel threshold", "Dual cache"]
 LANES = "surelock.stage.trace.lanes"
 
 
 def race(page: Page, app: App, *presets: str, **settings: Any) -> None:
     """Open the page with these lanes, and run them to their end."""
-    visit(page, app.url, contestants=json.dumps(presets), epsilon=None, percentile=None, **settings)
+    visit(page, app.url, contestants=json.dumps(presets), **settings)
     run_to_end(page)
 
 
-def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
-    """Go to a step, point at a cell of a lane, and press a button of "What if …"; wait for the new run's end."""
+def press(page: Page, lane: int, cell: int, step: int, action: str) -> None:
+    """Go to a step, open the drawer on a cell of a lane, and press a button of "What if …"."""
     seek(page, step)
     x, y, w, h = page.evaluate("([lane, cell]) => surelock.stage.sides[lane].grid.rect(cell)", [lane, cell])
-    page.locator("canvas.sl-grid").nth(lane).hover(position={"x": x + w / 2, "y": y + h / 2})
+    page.locator("canvas.sl-grid").nth(lane).click(position={"x": x + w / 2, "y": y + h / 2})
     if not page.evaluate("document.querySelector('.sl-whatif').open"):
         page.click(".sl-whatif summary")
-    before = page.evaluate(f"{LANES}.length")
     page.wait_for_timeout(400)  # likely words come from the server
     page.locator(f".sl-whatif button:enabled:has-text('{action}')").first.click()
+
+
+def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
+    """As `press`; wait for the new run's end."""
+    before = page.evaluate(f"{LANES}.length")
+    press(page, lane, cell, step, action)
     page.wait_for_function(f"(n) => {LANES}.length !== n || /./.test(surelock.stage.status.textContent)", arg=before)
     over = "surelock.live.run && surelock.stage.root.dataset.state === 'idle'"
     page.wait_for_function(f"({over}) || surelock.stage.status.dataset.kind === 'error'", timeout=90_000)
@@ -49,7 +55,7 @@ def told(page: Page) -> dict[str, Any]:
         """() => Object.fromEntries(surelock.stage.trace.lanes.map((lane) => {
           const { totalFlops, totalRows, lockedCount } = lane.at(1e9), last = lane.count - 1;
           return [lane.name, { tokens: [...lane.tokens(last)], states: [...lane.row(last)], steps: lane.count,
-            totals: [totalFlops, totalRows, lockedCount], asked: JSON.stringify(lane.contestant.compute) }];
+            totals: [totalFlops, totalRows, lockedCount], asked: JSON.stringify(lane.decoder.compute) }];
         }))"""
     )
 
@@ -60,18 +66,18 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     assert page.locator(".sl-side h2").all_inner_texts() == NAMES
     path = exported(page, tmp_path)
     document = json.loads(path.read_text("utf-8"))
-    assert [contestant["name"] for contestant in document["header"]["contestants"]] == NAMES
+    assert [lane["name"] for lane in document["header"]["lanes"]] == NAMES
     for step in (0, 5, 13, 23):
         seek(page, step)
         for lane in range(4):
             assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
     shown, trace = told(page), read_trace(document)
     table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
-    assert list(table.contestant.unique()) == NAMES == trace.contestants.name.tolist()
-    for own, name in zip(trace.contestants.contestant, NAMES, strict=True):
-        positions = trace.positions[trace.positions.contestant == own]
-        steps = trace.steps[trace.steps.contestant == own]
-        rows = table[table.contestant == name]
+    assert list(table.lane.unique()) == NAMES == trace.lanes.name.tolist()
+    for own, name in zip(trace.lanes.lane, NAMES, strict=True):
+        positions = trace.positions[trace.positions.lane == own]
+        steps = trace.steps[trace.steps.lane == own]
+        rows = table[table.lane == name]
         assert positions.token.tolist() == shown[name]["tokens"]
         assert [steps.flops.sum(), steps.computed.sum(), steps.locked.iloc[-1]] == shown[name]["totals"]
         assert rows.computed.sum() == steps.computed.sum() and rows.step.nunique() == shown[name]["steps"]
@@ -90,7 +96,12 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     alone.goto(replay.as_uri())
     until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
     assert told(alone) == shown and errors == []
-    assert alone.locator(".sl-side header p").nth(3).inner_text().startswith("Computes everything when a block begins")
+    assert (
+        alone.locator(".sl-side-more header p")
+        .nth(3)
+        .inner_text()
+        .startswith("Computes everything when a block begins")
+    )
     offline.close()
 
 
@@ -98,7 +109,7 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
     race(page, app, *FOUR)
     seek(page, 23)
     trace = read_trace(exported(page, tmp_path))
-    flops = trace.steps.groupby("contestant", sort=False).flops.sum().tolist()
+    flops = trace.steps.groupby("lane", sort=False).flops.sum().tolist()
     for reference in (1, 3, 0):
         page.locator(".sl-refer").nth(reference).click()
         assert page.locator(".sl-refer[aria-pressed=true]").count() == 1
@@ -110,20 +121,21 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
         expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}", timeout=10_000)
     page.locator(".sl-refer").nth(2).click()
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    assert document["header"]["reference"] == document["header"]["contestants"][2]["id"]
+    assert document["header"]["reference"] == document["header"]["lanes"][2]["id"]
 
 
 def test_one_lane_alone(page: Page, app: App) -> None:
     race(page, app, "surelock")
     assert page.locator(".sl-side").count() == 1 and page.locator(".sl-refer").count() == 0
-    assert page.inner_text(".sl-gauge >> nth=0 >> .sl-gauge-note") == "of computing every position"
-    assert page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-value").isdecimal()
+    page.locator(".sl-gauges").scroll_into_view_if_needed()
+    expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every position")
+    expect(page.locator(".sl-gauge >> nth=3 >> .sl-gauge-value")).to_have_text(re.compile(r"^\d+$"))
     assert "text" not in page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-note"), "there is none to compare with"
 
 
 def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app: App, tmp_path: Path) -> None:
     """What the first edition did wrong: rows of a locked run called baseline, another run's epsilon and records."""
-    visit(page, app.url, epsilon=0.05)
+    visit(page, app.url)
     run_to_end(page)
     page.locator(".sl-lane-details summary").nth(1).click()
     page.locator(".sl-lane").nth(1).locator("input[type=range]").first.fill("6")
@@ -131,14 +143,14 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     first, second = page.evaluate("surelock.stage.runs.entries.slice(-2).map(({ trace }) => trace.lanes[1].epsilon)")
     assert first == 0.05 and second == 5e-7
     page.click("role=tab[name='Runs']")
-    for name in ("Pick SureLock of run 2", "Pick SureLock, ε 5e-7, Percentile m 60 of run 3"):
+    for name in ("Pick SureLock, ε 0.05, Percentile m 60 of run 2", "Pick SureLock, ε 5e-7, Percentile m 60 of run 3"):
         page.locator(f".sl-runs input[aria-label='{name}']").check()
     page.click("text=Compare what is picked")
     rows = [text.split("\t") for text in page.locator(".sl-unequal").all_inner_texts()]
     unequal = {row[0]: row[1:] for row in rows}
     assert unequal["ε"] == ["0.05", "5e-7"]
     page.click("text=Show them beside each other")
-    names = ["SureLock, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
+    names = ["SureLock, ε 0.05, Percentile m 60, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
     assert page.locator(".sl-side h2").all_inner_texts() == names
     assert "Computes every position" not in page.inner_text(".sl-grids")
     page.evaluate("surelock.stage.curves.node.scrollIntoView()")
@@ -146,15 +158,15 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
     assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
     table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
-    assert sorted(table.contestant.unique()) == sorted(names)
+    assert sorted(table.lane.unique()) == sorted(names)
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     seek(page, 23)
     for lane, name in enumerate(names):
         states = true_states(document, lane, 23)
         assert drawn_states(page, lane) == states
-        last = table[(table.contestant == name) & (table.step == 23)]
+        last = table[(table.lane == name) & (table.step == 23)]
         assert (last.state == "locked").tolist() == [state == 2 for state in states]
-    assert [contestant["name"] for contestant in document["header"]["contestants"]] == names
+    assert [lane["name"] for lane in document["header"]["lanes"]] == names
     page.click("role=tab[name='Runs']")
     page.locator("button[aria-label='Show run 1']").click()
     assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock"
@@ -174,7 +186,7 @@ def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: 
 
 
 def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> None:
-    visit(page, app.url, epsilon=None, percentile=None)
+    visit(page, app.url)
     assert page.locator(".sl-lane").count() == 2
     for _ in range(2):
         page.click("text=Add a contestant")
@@ -187,9 +199,11 @@ def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> N
     assert lane.locator(".sl-lane-preset").input_value() == "own"
     run_to_end(page)
     names = page.locator(".sl-side h2").all_inner_texts()
-    assert len(names) == 3 and names[0] == "SureLock, Wait until seen 0" and names[2] == "KLASS"
-    asked = page.evaluate(f"{LANES}.map(({{ contestant }}) => [contestant.compute, contestant.unmask])")
-    assert asked[0][0]["visible_steps"] == 0 and asked[0][0]["epsilon"] == 5e-4
+    assert (
+        len(names) == 3 and names[0] == "SureLock, ε 0.05, Percentile m 60, Wait until seen 0" and names[2] == "KLASS"
+    )
+    asked = page.evaluate(f"{LANES}.map(({{ decoder }}) => [decoder.compute, decoder.unmask])")
+    assert asked[0][0]["visible_steps"] == 0 and asked[0][0]["epsilon"] == 0.05
     assert asked[2][1]["kind"] == "klass"
 
 
@@ -203,7 +217,7 @@ def test_every_pair_of_choices_runs_from_the_page(page: Page, app: App, compute:
     policies = list(UNMASK)
     for part in (policies[:4], policies[4:]):
         lanes = [{"name": kind, "compute": rule, "unmask": {"kind": kind}} for kind in part]
-        visit(page, app.url, gen_length=8, steps=8, contestants=json.dumps(lanes), epsilon=None, percentile=None)
+        visit(page, app.url, gen_length=8, steps=8, contestants=json.dumps(lanes))
         run_to_end(page)
         assert page.locator(".sl-side h2").all_inner_texts() == part
         assert page.evaluate(f"{LANES}.every((lane) => !lane.masked.includes(1))"), part
@@ -227,23 +241,22 @@ def test_what_if(page: Page, app: App, tmp_path: Path, lane: int, cell: Any, act
     branch(page, lane, cell, 11, action)
     assert page.locator(".sl-side").count() == 3
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    child = document["header"]["contestants"][2]
-    assert child["parent"] == document["header"]["contestants"][lane]["id"]
+    child = document["header"]["lanes"][2]
+    assert child["parent"] == document["header"]["lanes"][lane]["id"]
     assert child["name"].startswith(f"{parent}, from step 13: position {cell} ")
     (event,) = child["events"]
     assert (event["step"], event["kind"], event["position"]) == (12, kind, cell)
     records = {
-        own: [record for record in document["records"] if record["contestant"] == own]
+        own: [record for record in document["records"] if record["lane"] == own]
         for own in (child["id"], child["parent"])
     }
     mine, theirs = (
-        [{**record, "contestant": "", "seconds": 0} for record in records[own]]
-        for own in (child["id"], child["parent"])
+        [{**record, "lane": "", "seconds": 0} for record in records[own]] for own in (child["id"], child["parent"])
     )
     assert mine[:12] == theirs[:12] and mine[12:] != theirs[12:] and len(mine) == 24
     for step in (5, 12, 23):
         seek(page, step)
-        assert drawn_states(page, 2) == true_states(document, 2, step)
+        assert drawn_states(page, lane + 1) == true_states(document, 2, step), "it stands after its parent"
 
 
 def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tmp_path: Path) -> None:
@@ -256,19 +269,19 @@ def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tm
     page.set_input_files("#sl-import", path)
     page.wait_for_function("surelock.stage.label.textContent.startsWith('Imported')")
     seek(page, 9)
-    page.locator("canvas.sl-grid").nth(1).hover(position={"x": 30, "y": 12})
+    page.locator("canvas.sl-grid").nth(1).click(position={"x": 30, "y": 12})
     page.click(".sl-whatif summary")
     page.locator(".sl-whatif select").last.select_option("age")
     branch(page, 1, 2, 9, "Change the rule")
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     before = json.loads(path.read_text("utf-8"))
-    child = document["header"]["contestants"][2]
+    child = document["header"]["lanes"][2]
     assert child["name"] == "SureLock, from step 11: Lock by age"
-    own = [r for r in document["records"] if r["contestant"] == child["id"]]
-    parent = [r for r in before["records"] if r["contestant"] == child["parent"]]
+    own = [r for r in document["records"] if r["lane"] == child["id"]]
+    parent = [r for r in before["records"] if r["lane"] == child["parent"]]
     for a, b in zip(own[:10], parent[:10], strict=True):
-        assert {**a, "contestant": "", "seconds": 0} == {**b, "contestant": "", "seconds": 0}
-    decoder = read_trace(document).contestants.decoder.iloc[2]
+        assert {**a, "lane": "", "seconds": 0} == {**b, "lane": "", "seconds": 0}
+    decoder = read_trace(document).lanes.decoder.iloc[2]
     assert decoder.events[0].compute.kind == "age"
 
 
@@ -281,14 +294,24 @@ def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> 
     page.wait_for_timeout(500)
     branch(page, 1, 0, 8, "ock it")
     assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [96, 96, 96]
-    assert page.evaluate("surelock.live.lost ?? 0") == 0
 
 
-def test_four_lanes_make_room_for_a_branch(page: Page, app: App) -> None:
+def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(page: Page, app: App) -> None:
     race(page, app, *FOUR)
-    branch(page, 1, 0, 11, "Unlock it")
+    press(page, 1, 0, 11, "Unlock it")
+    room = page.locator(".sl-whatif .sl-room")
+    choices = [f"Replace “{NAMES[2]}”", f"Replace “{NAMES[3]}”", "Keep them"]
+    assert room.locator("button").all_inner_texts() == choices
+    assert page.evaluate("document.activeElement.textContent") == choices[0]
+    room.locator("button").last.click()
+    expect(room).to_be_hidden()
+    assert page.locator(".sl-side h2").all_inner_texts() == NAMES
+    page.locator(".sl-whatif button:enabled:has-text('Unlock it')").click()
+    room.locator("button").nth(1).click()
+    page.wait_for_function("!surelock.stage.trace.live && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     names = page.locator(".sl-side h2").all_inner_texts()
-    assert names[:2] == ["Every position", "SureLock"] and len(names) == 4
+    assert names[:2] == NAMES[:2] and names[2].startswith("SureLock, from step 13") and names[3] == NAMES[2]
+    expect(page.locator(".sl-drawer-progress")).to_contain_text("stands beside “SureLock”, after its step ")
     page.click("role=tab[name='Runs']")
     page.locator("button[aria-label='Show run 2']").click()
     assert page.locator(".sl-side h2").all_inner_texts() == NAMES
@@ -297,15 +320,14 @@ def test_four_lanes_make_room_for_a_branch(page: Page, app: App) -> None:
 def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: App) -> None:
     race(page, app, "everything", "surelock")
     seek(page, 11)
-    page.locator("canvas.sl-grid").nth(1).focus()
-    page.evaluate("surelock.stage.hover = 15; surelock.stage.redraw()")
+    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 15)")
     page.click(".sl-whatif summary")
     page.fill(".sl-whatif-word", "incomprehensibilities of it")
     page.click("text=Write it")
     expect(page.locator(".sl-whatif [role=status]")).to_contain_text("is not one token of this model")
     assert page.evaluate(f"{LANES}.length") == 2
     seek(page, 23)
-    expect(page.locator(".sl-whatif")).to_contain_text("After the last step nothing is decided any more")
+    expect(page.locator(".sl-whatif")).to_contain_text("“SureLock” is at its end, where nothing is decided any more")
     assert all(
         button.is_disabled() for button in page.locator(".sl-whatif-actions button:not([type=submit])").all()[:3]
     )
@@ -314,9 +336,9 @@ def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: Ap
 def test_what_the_server_refuses_leaves_the_run_as_it_was(page: Page, app: App) -> None:
     race(page, app, "everything", "surelock")
     page.evaluate(
-        "surelock.live.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
+        "surelock.starting.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
     )
     page.wait_for_function("/prompt, whose tokens stay/.test(surelock.stage.status.textContent)")
-    assert page.locator(".sl-side h2").all_inner_texts() == ["Every position", "SureLock"]
+    assert page.locator(".sl-side h2").all_inner_texts() == ["Every word", "SureLock"]
     run_to_end(page)
     assert status(page) == ""

@@ -7,6 +7,7 @@ from math import floor
 from pathlib import Path
 from typing import Any
 
+import pytest
 from lesson_answers import Run, answer, holds
 from playwright.sync_api import Browser, Page
 
@@ -20,6 +21,7 @@ RUNS = ROOT / "assets" / "runs"
 LESSONS_THERE = read_lessons()["lessons"]
 SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}  # of a learner's own run: it is the same lesson
 CLOSE = {"%": 5, "steps": 1}
+LIST = "role=button[name='Lessons']"
 
 
 def opened(page: Page, url: str, name: str, number: int = 1) -> None:
@@ -45,7 +47,7 @@ READ: dict[str, Run] = {}
 def run_of(page: Page) -> Run:
     """The run that the lesson is about, as the page exports it; each is read once."""
     trace = "surelock.stage.lessons.trace"
-    key = page.evaluate(f"[{trace}.header.created, {trace}.reference.contestant.settings.seed].join()")
+    key = page.evaluate(f"[{trace}.header.created, {trace}.reference.decoder.settings.seed].join()")
     if key not in READ:
         READ[key] = Run(page.evaluate(f"{trace}.toDocument()"))
     return READ[key]
@@ -143,7 +145,7 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
                 opened(page, path.as_uri(), lesson["name"])
                 play(page, Mouse(page), lesson, right)
                 assert page.inner_text(".sl-status") == ""
-    page.click("role=tab[name='Lessons']")
+    page.click(LIST)
     assert "8 of 8 pages seen, 2 of 2 predictions made" in page.inner_text(".sl-lessons")
     with page.expect_download() as waiting:
         page.click("text=Save my answers")
@@ -156,12 +158,13 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
     until(page, "document.querySelector('.sl-status').textContent.includes('about other contestants')")
 
 
+@pytest.mark.usefixtures("modules")
 def test_a_prediction_of_nothing_comes_back_as_it_was(page: Page, app: App) -> None:
     opened(page, f"{app.url}/", "unmasking", 1)
     shown = page.evaluate("""async () => {
-      const { modules } = await import(new URL("surelock/js/all.js", document.baseURI).href);
+      const { Question } = await import(new URL("surelock/js/lessons/questions.js", document.baseURI).href);
       const question = { kind: "value", unit: "%", low: -50, high: 100, ask: "How much?" };
-      const asked = (given) => new modules["questions.js"].Question(question, { given, onChange: () => {} }).node;
+      const asked = (given) => new Question(question, { given, onChange: () => {} }).node;
       const read = (node) => [node.querySelector("input").value, node.querySelector("output").textContent];
       return [undefined, 0, 0.4].map((given) => read(asked(given)));
     }""")
@@ -178,7 +181,7 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     press(page, "Make my own run")
     place(page, 5)  # on its own, once the run is over
     traces = "[surelock.stage.lessons.trace, surelock.stage.trace]"
-    seeds = page.evaluate(f"{traces}.map(({{ reference }}) => reference.contestant.settings.seed)")
+    seeds = page.evaluate(f"{traces}.map(({{ reference }}) => reference.decoder.settings.seed)")
     assert seeds[0] == seeds[1] != 11 and page.inner_text(".sl-run-label").startswith("Your run")
     assert page.get_attribute(".sl-stage", "data-step") == "31"
     own = answer(run_of(page), lesson["pages"][2]["question"]["answer"])
@@ -200,21 +203,20 @@ def test_a_lesson_begins_again_beside_its_own_reference(page: Page, app: App) ->
     page.evaluate("surelock.stage.refer(surelock.stage.trace.lanes[1])")
     assert page.evaluate(reference) != own
     press(page, "Leave the lesson")
-    page.click("role=tab[name='Lessons']")
+    page.click(LIST)
     page.click("[aria-label$='lesson: Where the work goes']")
     place(page, 1)
-    assert page.evaluate(reference) == own and page.get_attribute(".sl-side", "data-reference") is not None
+    assert page.evaluate(reference) == own
 
 
 def test_by_keyboard_alone(page: Page, app: App) -> None:
     """All of them; what would give a prediction away is hidden meanwhile."""
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.stage.trace")
-    page.focus("role=tab[name='Analysis']")
-    for key in ("ArrowRight", "ArrowRight", "Tab"):
-        page.keyboard.press(key)
     for number, lesson in enumerate(LESSONS_THERE):
         keys = Keys(page)
+        keys.to("now.matches('.sl-lessons-button')")
+        page.keyboard.press("Enter")
         keys.to(f"now.getAttribute('aria-label')?.endsWith('lesson: {lesson['title']}')")
         page.keyboard.press("Enter")
         play(page, keys, lesson, right=number % 2 == 0)
@@ -224,7 +226,7 @@ def test_every_lesson_on_runs_of_ones_own(page: Page, app: App) -> None:
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
     for number, lesson in enumerate(LESSONS_THERE):
-        page.click("role=tab[name='Lessons']")
+        page.click(LIST)
         page.click(f"[aria-label$='lesson: {lesson['title']}']")
         place(page, 1)
         page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
@@ -232,15 +234,65 @@ def test_every_lesson_on_runs_of_ones_own(page: Page, app: App) -> None:
         assert page.inner_text(".sl-run-label").startswith("Your run")
 
 
+PARTS = {
+    "narrator": ".sl-narrator-box",
+    "gauges": ".sl-gauges",
+    "grids": ".sl-window",
+    "rasters": ".sl-raster-box",
+    "texts": ".sl-text",
+    "timeline": ".sl-timeline",
+    "curves": ".sl-plot",
+    "inspector": ".sl-drawer",
+}
+IN_SIGHT = """(selector) => [...document.querySelectorAll(selector)].map((node) => node.getBoundingClientRect())
+  .filter(({ width, height }) => width && height)
+  .map(({ top, bottom }) => Math.min(bottom, innerHeight) - Math.max(top, 0))"""
+BEGIN = """async (name) => {
+  const { stage } = surelock, lesson = stage.lessons.lessons.find((one) => one.name === name);
+  stage.show(await stage.lessons.recorded(lesson.run.recorded));
+  await stage.lessons.begin(lesson);
+}"""
+SIZES = [(1280, 800, ""), (1280, 720, "&present"), (1920, 1080, "&present"), (390, 844, "")]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_shows_what_it_speaks_of_and_nothing_else(
+    browser: Browser, app: App, size: tuple[int, int, str]
+) -> None:
+    """On a laptop and on a projector all of it, whole or in a window of its own; on a phone it begins in sight."""
+    width, height, query = size
+    context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(f"{app.url}/?lesson=unmasking&page=1{query}")
+    until(page, "window.surelock?.stage.lessons.open")
+    for lesson in LESSONS_THERE:
+        page.evaluate(BEGIN, lesson["name"])
+        for number, told in enumerate(lesson["pages"]):
+            page.evaluate("(page) => surelock.stage.lessons.go(page)", number)
+            page.evaluate("document.querySelector('.sl-lesson').scrollIntoView()")
+            page.wait_for_timeout(60)
+            where = (lesson["name"], number + 1)
+            shown = [part for part in told["shows"] if not part.startswith("lane:")]
+            lanes = len(told["shows"]) - len(shown) or page.evaluate("surelock.stage.trace.lanes.length")
+            for part, selector in PARTS.items():
+                seen = page.evaluate(IN_SIGHT, selector)
+                per_lane = part in ("grids", "rasters", "texts")
+                assert len(seen) == (lanes if per_lane else 1) * (part in shown), (where, part, seen)
+                least = max(seen, default=99) if width == 390 else min(seen, default=99)
+                assert part == "timeline" or least >= (60 if per_lane else 30), (where, part, seen)
+            assert (
+                page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label").locator("visible=true").count() == 0
+            ), where
+    context.close()
+
+
 def test_in_presenter_mode(page: Page, app: App) -> None:
-    """The buttons and the grids are in sight on the small projector."""
+    """The buttons are in sight on the small projector."""
     page.set_viewport_size({"width": 1024, "height": 768})
     page.goto(f"{app.url}/?lesson=work&page=3&present")
     until(page, "window.surelock?.stage.lessons.open")
-    for what in (f"{CARD} >> role=button[name='Skip']", "canvas.sl-grid >> nth=0", ".sl-play"):
-        box = page.locator(what).bounding_box()
-        assert box and box["y"] < 768 - 20 and box["height"] > 20, what
-    assert page.is_hidden(".sl-gauges") and page.is_hidden(".sl-narrator-box")
+    box = page.locator(f"{CARD} >> role=button[name='Skip']").bounding_box()
+    assert box and box["y"] < 768 - 20 and box["height"] > 20
 
 
 def test_on_a_phone(browser: Browser, app: App) -> None:
@@ -250,8 +302,8 @@ def test_on_a_phone(browser: Browser, app: App) -> None:
     page = context.new_page()
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
-    page.tap("role=tab[name='Lessons']")
     for number, lesson in enumerate(LESSONS_THERE):
+        page.tap(LIST)
         page.tap(f"[aria-label$='lesson: {lesson['title']}']")
         place(page, 1)
         box = page.locator(CARD).bounding_box()
@@ -276,7 +328,7 @@ def test_a_seventh_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     opened(page, path.as_uri(), "seven")
     assert title in card(page)
     play(page, Mouse(page), seventh, True)
-    page.click("role=tab[name='Lessons']")
+    page.click(LIST)
     assert "The lesson 8.json is damaged at minutes:" in page.inner_text(".sl-lessons")
     assert page.locator(".sl-lesson-list li").count() == 1
     page.goto(f"{path.as_uri()}?lesson=none")

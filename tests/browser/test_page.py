@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
+import sys
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from surelock.trace.frames import read_trace
-from tests.browser.actions import drawn_states, run_to_end, seek, shown, shows, status, until, visit, wait_for_run
+from tests.browser.actions import PAIR, drawn_states, run_to_end, seek, shown, shows, status, until, visit, wait_for_run
 from tests.browser.server import App, serve
 
 STATES = {0: "masked", 1: "active", 2: "locked"}
@@ -31,13 +31,13 @@ def exported(page: Page, tmp_path: Path, tab: str = "Export", button: str = "Tra
 
 
 def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
-    """The states of the lane-th contestant after a step, worked out from the records alone."""
+    """The states of a lane after a step, worked out from the records alone."""
     header = document["header"]
-    own = header["contestants"][lane]["id"]
+    own = header["lanes"][lane]["id"]
     masked = [False] * len(header["prompt_tokens"]) + [True] * (header["length"] - len(header["prompt_tokens"]))
     locked, computed = [False] * header["length"], [True] * header["length"]
     for record in document["records"]:
-        if record["contestant"] != own or record["step"] > step:
+        if record["lane"] != own or record["step"] > step:
             continue
         for position in record.get("masked", ()):
             masked[position] = True
@@ -75,10 +75,10 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
         for lane in (0, 1):
             assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
     seek(page, 23)
-    first, second = trace.contestants.contestant
-    flops = trace.steps.groupby("contestant").flops.sum()
+    first, second = trace.lanes.lane
+    flops = trace.steps.groupby("lane").flops.sum()
     assert page.inner_text(".sl-gauge-value >> nth=0") == f"{100 * flops[second] / flops[first]:.0f} %"
-    records = [record for record in document["records"] if record["contestant"] == second]
+    records = [record for record in document["records"] if record["lane"] == second]
     changed = sum(len(record["changed"]) for record in records)
     nats = sum(nats for record in records for nats in record["commit_error"]) / 24
     damage = page.inner_text(".sl-gauge >> nth=3")
@@ -86,11 +86,8 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     assert "of 24, commit error" in damage and " text" in damage
     assert float(damage.split("commit error ")[1].split()[0]) == pytest.approx(nats, rel=0.1)
     told = page.inner_text(".sl-narrator")
-    assert (
-        "“SureLock” did" in told
-        and "of the work of “Every position”" in told
-        and f"likeliest word at {changed} of 24" in told
-    )
+    assert told.startswith("“SureLock") and " % of the work" in told
+    assert page.inner_text(".sl-changed").split()[2:] == [str(changed), "of", "24"]
     page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     expect(page.locator(".modebar-btn").first).to_be_attached(timeout=30_000)
     assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
@@ -120,7 +117,6 @@ def test_pause_step_resume_and_stop(page: Page, app: App) -> None:
     last = page.evaluate("surelock.stage.trace.count")
     page.wait_for_timeout(600)
     assert page.evaluate("surelock.stage.trace.count") == last < 160
-    assert page.evaluate("surelock.live.lost ?? 0") == 0
 
 
 def test_run_again_replaces_the_run(page: Page, app: App) -> None:
@@ -135,7 +131,7 @@ def test_run_again_replaces_the_run(page: Page, app: App) -> None:
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (1024, 768), (390, 844)])
-def test_timeline_and_inspector_stay_in_sight(page: Page, app: App, size: tuple[int, int]) -> None:
+def test_timeline_and_drawer_stay_in_sight(page: Page, app: App, size: tuple[int, int]) -> None:
     """Gradio's container hides what overflows: nothing would stick inside it."""
     page.set_viewport_size({"width": size[0], "height": size[1]})
     visit(page, app.url)
@@ -149,33 +145,15 @@ def test_timeline_and_inspector_stay_in_sight(page: Page, app: App, size: tuple[
     until(page, "scrollY === 0")
     assert inside(".sl-timeline"), "at the top of the page it sticks to the bottom of the window"
     if size[0] > 1000:
-        page.evaluate("document.querySelector('.sl-lower').scrollIntoView({block: 'end'})")
+        page.evaluate("surelock.stage.press(surelock.stage.sides[1], 20)")
         page.wait_for_timeout(300)
-        box = page.locator(".sl-inspector").bounding_box()
-        assert box is not None and 0 <= box["y"] < size[1] - 100
-
-
-def test_a_phones_first_screen_tells_and_shows(page: Page, app: App) -> None:
-    """The narrator, the grid it speaks of, the player: the gauges come after them."""
-    page.set_viewport_size({"width": 390, "height": 844})
-    visit(page, app.url)
-    top = {
-        name: page.locator(name).first.bounding_box()["y"]
-        for name in (".sl-narrator", ".sl-lane-2.sl-side", ".sl-gauges")
-    }
-    assert top[".sl-narrator"] < top[".sl-lane-2.sl-side"] < 844 * 0.7 and top[".sl-gauges"] > 844
-    cut = page.evaluate(
-        "(() => { const l = document.querySelector('.sl-step-label'); return l.scrollWidth > l.clientWidth; })()"
-    )
-    assert not cut, "the step is cut off"
-    reference = page.locator(".sl-lane-1.sl-side").bounding_box()
-    assert reference is not None and reference["x"] >= 380, "a swipe away"
+        assert inside(".sl-drawer")
 
 
 def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: Path) -> None:
     visit(page, app.url)
     page.evaluate("surelock.stage.timeline.seek(Infinity)")
-    fork = page.locator(".sl-fork")
+    fork = page.locator(".sl-text .sl-fork")
     expect(fork).to_have_count(1)
     texts = [text.strip() for text in page.locator(".sl-text").all_inner_texts()]
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(str.split, texts), strict=False)))
@@ -186,7 +164,7 @@ def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: 
     tokens = page.evaluate(f"{lanes}.token({cell}, {step}))")
     assert len(set(tokens)) == 2 and min(tokens) >= 0
     assert max(page.evaluate(f"{lanes}.unmaskStep({cell}, {step}))")) == step
-    assert f"Position {cell}" in page.inner_text(".sl-inspector")
+    assert f"Position {cell}" in page.inner_text(".sl-drawer")
 
 
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:
@@ -316,6 +294,7 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
     page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name.endsWith('(16)'))")
     expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
+    x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")  # beside the drawer cells are narrower
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
     assert page.evaluate("surelock.stage.pins.size") == 0
 
@@ -419,14 +398,15 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
     alone.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     until(alone, "document.querySelector('.sl-plot').data?.length >= 4")
     x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
-    alone.locator("canvas.sl-grid").nth(1).hover(position={"x": x + w / 2, "y": y + h / 2})
+    alone.locator("canvas.sl-grid").nth(1).click(position={"x": x + w / 2, "y": y + h / 2})
     until(alone, "document.querySelectorAll('.sl-top-name').length === 10")
     assert errors == []
     offline.close()
 
 
 def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
-    visit(page, app.url, prompt="A cat & a <dog>", gen_length=48, steps=24, epsilon=0.01, seed=5)
+    lanes = [PAIR[0], {"name": "Locks", "compute": {"kind": "lock", "epsilon": 0.01}}]
+    visit(page, app.url, prompt="A cat & a <dog>", gen_length=48, steps=24, seed=5, contestants=json.dumps(lanes))
     run_to_end(page)
     link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace, {})")
     page.goto(link)
@@ -479,17 +459,25 @@ def test_phone_width_needs_no_sideways_scrolling(page: Page, app: App) -> None:
     run_to_end(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     outside = (
-        "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden, .sl-side') && e.getBoundingClientRect().right > 391"
+        "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"
+        " && e.getBoundingClientRect().right > 391"
     )
     assert page.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0
     assert page.locator(".sl-grid").first.bounding_box()["width"] > 300  # type: ignore[index]
 
 
-def test_run_while_the_model_still_loads_says_so(page: Page, tmp_path: Path) -> None:
-    slow = tmp_path / "slow"
-    slow.mkdir()
-    os.mkfifo(slow / "config.json")  # whoever reads it waits
-    with serve("--model", str(slow)) as app:
+SLOW = """
+import time
+from surelock.model import loading
+from surelock.ui import launch
+
+loading.load = lambda *_, **__: time.sleep(600)
+launch.main()
+"""
+
+
+def test_run_while_the_model_still_loads_says_so(page: Page) -> None:
+    with serve(command=(sys.executable, "-c", SLOW)) as app:
         page.goto(app.url)
         page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
         page.click("#sl-run")

@@ -1,4 +1,4 @@
-"""A narrow touch screen: its first screen, one lane at a time, taps, the inspector as a sheet, Run in sight."""
+"""A narrow touch screen: taps, the drawer as a sheet, Run in sight; test_landing.py has its first screen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import seek, until, visit, wait_for_run
+from tests.browser.actions import seek, visit, wait_for_run
 from tests.browser.server import App
 
 WIDTH, HEIGHT = 390, 844
@@ -47,47 +47,27 @@ def tap(page: Page, lane: int, cell: int) -> None:
     page.wait_for_timeout(250)
 
 
-def test_the_first_screen(phone: Page) -> None:
-    """Run by its name, the narrator, the names of the lanes, the grid of SureLock and the player, which covers none."""
-    player = box(phone, ".sl-timeline")
-    assert player["y"] + player["height"] <= HEIGHT
-    for selector in (".sl-phone-run", ".sl-phone-form", ".sl-narrator", ".sl-switch"):
-        found = box(phone, selector)
-        assert found["y"] >= 0 and found["y"] + found["height"] < player["y"], selector
-    own = box(phone, ".sl-lane-2.sl-side")
-    assert own["x"] >= 0 and own["x"] + own["width"] <= WIDTH + 1
-    assert player["y"] - box(phone, ".sl-lane-2.sl-side canvas.sl-grid")["y"] >= 200, "eight rows of cells"
-    assert box(phone, ".sl-lane-1.sl-side")["x"] >= WIDTH - 10, "the other lane is a swipe away"
+def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None:
     cut = "(e) => e.scrollWidth > e.clientWidth"
     for step in (0, 127):
         seek(phone, step)
         assert not phone.locator(".sl-step-label").evaluate(cut), phone.inner_text(".sl-step-label")
     assert phone.evaluate("document.documentElement.scrollWidth") <= WIDTH
-
-
-def test_the_other_lane_is_a_press_or_a_swipe_away(phone: Page) -> None:
-    names = phone.locator(".sl-switch-lane")
-    assert names.all_inner_texts() == ["SureLock", "Every position"]
-    expect(names.nth(0)).to_have_attribute("aria-pressed", "true")
-    names.nth(1).click()
-    until(phone, f"document.querySelector('.sl-lane-1.sl-side').getBoundingClientRect().left < {WIDTH / 4}")
-    expect(names.nth(1)).to_have_attribute("aria-pressed", "true")
-    phone.evaluate("document.querySelector('.sl-grids').scrollTo({ left: 0 })")  # what a swipe does
-    expect(names.nth(0)).to_have_attribute("aria-pressed", "true")
     assert phone.evaluate("getComputedStyle(document.querySelector('.sl-grid')).touchAction") == "manipulation"
 
 
 def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     phone.evaluate("scrollTo(0, 240)")
     tap(phone, 1, 70)
-    sheet, player = phone.locator(".sl-inspector"), box(phone, ".sl-timeline")
+    sheet, player = phone.locator(".sl-drawer"), box(phone, ".sl-timeline")
     expect(sheet).to_be_visible()
     assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.stage.pins.size") == 0
     assert phone.locator(".sl-tip").is_hidden(), "a finger has no pointer: nothing lies over the cells"
-    lies = box(phone, ".sl-inspector")
+    lies = box(phone, ".sl-drawer")
     assert lies["y"] + lies["height"] <= player["y"] + 1 and player["y"] + player["height"] <= HEIGHT
     bottom = (
-        "surelock.stage.sides[1].canvas.getBoundingClientRect().top + surelock.stage.sides[1].grid.rect(70)[1] + 26"
+        "(({ canvas, grid }) => canvas.getBoundingClientRect().top + grid.rect(70)[1] + grid.rect(70)[3])"
+        "(surelock.stage.sides[1])"
     )
     assert phone.evaluate(bottom) <= lies["y"], "the cell that it speaks of stays in sight"
     tap(phone, 1, 70)
@@ -104,10 +84,10 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
 
 
 def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) -> None:
-    sheet = phone.locator(".sl-inspector")
+    sheet = phone.locator(".sl-drawer")
     expect(sheet).to_be_hidden()
     for close in (
-        lambda: phone.tap(".sl-sheet-close"),
+        lambda: phone.tap(".sl-drawer >> text=Close"),
         lambda: phone.keyboard.press("Escape"),
         lambda: phone.touchscreen.tap(WIDTH / 2, 100),
     ):
@@ -118,17 +98,17 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
         expect(sheet).to_be_hidden()
     phone.evaluate("document.querySelector('.sl-lane-2 .sl-text').scrollIntoView({ block: 'center' })")
     phone.evaluate("surelock.stage.timeline.seek(Infinity)")
-    phone.tap(".sl-fork")
+    phone.tap(".sl-text .sl-fork")
     expect(sheet).to_be_visible()
     assert phone.evaluate("surelock.stage.hover") > 12
 
 
 def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
-    run, form = phone.locator(".sl-phone-run"), phone.locator(".sl-phone-form")
-    form.tap()
+    run, prompt = phone.locator(".sl-action-run"), phone.locator(".sl-action-prompt")
+    prompt.tap()
     phone.wait_for_timeout(500)
-    assert box(phone, "#sl-prompt")["x"] >= 0
-    phone.keyboard.press("Enter")  # the focus is on the arrow that closes the sidebar
+    assert box(phone, "#sl-prompt")["x"] >= 0 and phone.evaluate("document.activeElement.matches('#sl-prompt *')")
+    phone.tap(".sidebar .toggle-button")
     expect(phone.locator(".sidebar.open")).to_have_count(0)
     run.tap()
     wait_for_run(phone)

@@ -77,6 +77,7 @@ def test_a_judges_surprise_can_be_chosen_where_there_is_one(page: Page, app: App
         "#sl-import", {"name": "small.json", "mimeType": "application/json", "buffer": json.dumps(document).encode()}
     )
     page.wait_for_function("surelock.stage.trace.n === 40")
+    page.click("role=tab[name='Numbers']")
     page.get_by_label("Colours").select_option(label="Surprise (judge)")
     values = page.evaluate("[...surelock.stage.colouring.values(surelock.stage.trace.lanes[0], 23)].slice(16, 40)")
     assert values == pytest.approx([0.1 * i / 8 for i in range(24)], abs=1e-5)
@@ -112,6 +113,7 @@ def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App
     page.locator("canvas.sl-grid").first.focus()
     page.keyboard.press("End")
     assert page.evaluate("document.querySelector('.sl-window').scrollTop") > 100, "the focused cell is in sight"
+    page.click("role=tab[name='Numbers']")
     page.get_by_label("Long text").select_option(label="The whole canvas, without its words")
     assert page.evaluate(
         "[...document.querySelectorAll('.sl-window')].every((box) => box.scrollHeight <= box.clientHeight)"
@@ -171,6 +173,7 @@ def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: 
     visit(page, app.url)
     page.evaluate("surelock.stage.timeline.pause()")
     page.set_viewport_size({"width": 1440, "height": 500})
+    page.evaluate("document.querySelector('.sl-texts').style.marginBottom = '900px'")  # far above what is seen
     page.evaluate("document.querySelector('.sl-tabs').scrollIntoView()")
     page.wait_for_function("surelock.stage.sides.every(({ node }) => node.getBoundingClientRect().bottom < -110)")
     page.wait_for_timeout(400)
@@ -197,7 +200,7 @@ def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: 
 
 
 def test_what_is_out_of_sight_follows_when_a_replay_rests(page: Page, app: App) -> None:
-    """While it plays, texts that nobody sees are not written with each step."""
+    """While it plays, texts that nobody sees are not written with each step, and are about a second behind."""
     visit(page, app.url)
     page.evaluate("surelock.stage.timeline.pause()")
     page.set_viewport_size({"width": 1440, "height": 500})
@@ -219,7 +222,7 @@ def test_what_is_out_of_sight_follows_when_a_replay_rests(page: Page, app: App) 
           return [before, steps.size, texts.size];
         }"""
     )
-    assert steps > 20 and texts <= 3, "written before it, and when a busy machine lets it rest"
+    assert steps > 20 and 4 <= texts <= steps / 3, "written before it, and once a second for who reads it all the same"
     page.wait_for_function(f"surelock.stage.sides[0].text.textContent !== {json.dumps(before)}")
 
 

@@ -25,6 +25,8 @@ def test_the_table_of_runs(page: Page, app: App) -> None:
     marked = page.locator(".sl-runs tbody").nth(1).locator("mark").all_inner_texts()
     assert {"ε 0.05", "Percentile m 60", "Generated length 24"} <= set(marked)
     assert page.locator(".sl-runs tbody").first.locator("mark").count() == 0
+    expect(page.locator(".sl-run").nth(1)).to_contain_text("2 (your own)")
+    expect(page.locator(".sl-runs")).to_contain_text("Unlock again never")
     for lane in (0, 1):
         told = page.locator(".sl-runs tbody").nth(1).locator(".sl-run-lane p").nth(lane).inner_text()
         text = page.evaluate("(i) => surelock.stage.sides[i].text.textContent", lane)
@@ -41,6 +43,17 @@ def test_the_table_of_runs(page: Page, app: App) -> None:
         assert shares != sorted(shares, reverse=order == "ascending")
     page.keyboard.press("Enter")
     assert page.locator(".sl-runs [aria-sort]").count() == 0 and page.locator(".sl-runs tbody").count() == 2
+
+    page.set_viewport_size({"width": 1280, "height": 800})
+    for pick in page.locator(".sl-runs input").all():
+        pick.check()
+    page.click("text=Compare what is picked")
+    page.wait_for_timeout(300)
+    top, cut = page.evaluate("""() => {
+      const { parentElement: box } = document.querySelector(".sl-comparison table");
+      return [box.getBoundingClientRect().top, box.scrollWidth - box.clientWidth];
+    }""")
+    assert 0 <= top < 400 and cut <= 0, "the comparison is in sight, with all its columns"
 
     page.set_viewport_size({"width": 390, "height": 844})
     wide, own, whole = page.evaluate("""() => {
@@ -63,10 +76,10 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
     expect(page.locator(".sl-status")).to_contain_text("The form holds the settings")
     told = page.evaluate("surelock.stage.trace.header")
     expect(page.locator("#sl-prompt textarea")).to_have_value(told["prompt"])
-    names = [contestant["name"] for contestant in told["contestants"]]
+    names = [lane["name"] for lane in told["lanes"]]
     shown = [lane.evaluate("(one) => one.selectedOptions[0].text") for lane in page.locator(".sl-lane-preset").all()]
     assert shown == names
-    lanes = page.evaluate("surelock.stage.trace.header.contestants.map(({ compute }) => compute.epsilon ?? null)")
+    lanes = page.evaluate("surelock.stage.trace.header.lanes.map(({ compute }) => compute.epsilon ?? null)")
     page.locator(".sl-lane-details summary").nth(1).click()
     assert page.locator(".sl-lane").nth(1).locator(".sl-field-value").first.inner_text() == "5e-4" and lanes[1] == 5e-4
     assert page.evaluate("surelock.live.run") is None  # nothing runs until Run is pressed

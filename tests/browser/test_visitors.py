@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -14,6 +13,8 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import visit, wait_for_run
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
+from tests.soak.lesson import crowd
+from tests.soak.tally import Tally
 
 
 def one_run(app: App, number: int) -> tuple[str, set[str], str, int]:
@@ -46,6 +47,17 @@ def test_twenty_visitors_at_once(app: App) -> None:
     assert all(sent == back and steps == 16 and len(ids) == 1 for sent, ids, back, steps in visits)
     assert len(set.union(*(ids for _, ids, _, _ in visits))) == 40
     assert after < 1.05 * before, (before, after)
+
+
+def test_a_class_behind_one_address_follows_one_run_whoever_stops_or_leaves(app: App) -> None:
+    tally = Tally()
+    asked = {"Prompt": "The class looked up and", "Generated_length": 32, "Steps": 32, "Block_length": 32}
+    _, visitors = crowd(app, [asked] * 30, tally, leaving=(3, 4))
+    _, late = crowd(app, [asked], tally)
+    for visitor in (*visitors, *late):
+        visitor.close()
+    assert not tally.problems and len(tally.told) == 1 and len(tally.runs) == 31
+    assert (tally.counts["finished"], tally.counts["stopped"]) == (29, 1)
 
 
 def test_a_closed_tab_stops_computing_and_frees_its_run(page: Page, app: App) -> None:
@@ -90,9 +102,8 @@ def test_nobody_reaches_another_visitors_run(app: App) -> None:
         assert stranger.call("top", guess, 0, 0) is None
     assert stranger.call("export", raw={"a": [1]}) is None
     assert stranger.call("top", raw=[[1, 2], [3], None]) is None
-    resume = stranger.event("sl-stage-host", "play")
-    answers = list(stranger.follow(resume, [], {"run": "guess", "after": -1}))
-    assert "no longer kept" in answers[0]["refused"]
+    for guess in ("guess", "", seen[0]["run"][:-1]):
+        assert "no longer kept" in next(stranger.ask("follow", guess, -1, None))["refused"]
     owner.close()
     stranger.close()
 
@@ -118,25 +129,18 @@ def test_what_is_taken_back_leaves_the_queue_at_once(app: App) -> None:
     first, second = Visitor(app.url), Visitor(app.url)
     stream = first.run(Generated_length=256, Steps=256, Block_length=256)
     opened = next(stream)
-    play = second.event("sl-stage-host", "play")
-
-    def ask(name: str) -> list[Any]:
-        return list(second.follow(play, [], {"run": "none", "after": -1, "ask": name}))
-
     with ThreadPoolExecutor(2) as pool:
         rest = pool.submit(lambda: list(stream))
-        waits = pool.submit(ask, "mine")
-        with pytest.raises(TimeoutError):
-            waits.result(1)
-        second.call("take_back", "mine")
-        assert waits.result(5) == [] and not rest.done()
-        second.call("take_back", "before it comes")
+        for function, given in (("follow", ("none", -1, None)), ("start", (second.form(),))):
+            asked = second.join(function, *given)
+            waits = pool.submit(lambda event: list(second.follow(event)), asked)
+            with pytest.raises(TimeoutError):
+                waits.result(1)
+            second.cancel(asked)
+            assert waits.result(5) == [] and not rest.done()
         first.call("stop", opened["run"])
         assert rest.result(20)[-1]["end"] == "stopped"
-    assert ask("before it comes") == []
-    assert "no longer kept" in ask("another")[0]["refused"]
-    for name in ([], {}, 5, "", "long" * 100):
-        second.call("take_back", raw=name)
+    assert "no longer kept" in next(second.ask("follow", "none", -1, None))["refused"]
     assert second.call("state", opened["run"]) == "ended", "the server lives"
     for visitor in (first, second):
         visitor.close()

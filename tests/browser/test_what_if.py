@@ -19,7 +19,9 @@ DROPPED = "The server has dropped this run, which nobody had touched for ten min
 def stage(page: Page, app: App) -> Page:
     """The page with the recorded run at its end, and no server that computes."""
     page.goto(f"{app.url}/?race=steps")
-    until(page, "window.surelock?.live.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
+    until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
+    page.wait_for_selector(".sidebar.open")
+    page.wait_for_timeout(200)  # the grids make room for it
     page.evaluate(SIMULATED)
     return page
 
@@ -38,18 +40,19 @@ def idle(page: Page) -> None:
 
 def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
     stage.evaluate("begin('first', 20)")
-    stage.evaluate("surelock.stage.runs.onShow(surelock.live.recorded)")
+    stage.evaluate("surelock.stage.runs.onShow(surelock.page.now.recorded)")
     assert stage.evaluate("whatIf(60)") == "", "on another run than the one on its way"
     assert runs(stage) == [["recorded", 128], ["stopped", 20]]
-    assert stage.evaluate("asked") == [["stop", "first"], ["apply"]]
+    assert stage.evaluate("asked") == [["stop", "first"], ["branch"]]
     stage.evaluate("surelock.live.stop()")
-    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded")
+    assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded")
     idle(stage)
 
     ends = (
         "surelock.live.stop()",
         "send({ run: null, seq: 9, refused: 'Not so.' })",
-        "surelock.live.waiting.end(); surelock.live.waiting.refused('Not so.')",
+        "send({ refused: 'The queue is full.' })",
+        "send({ lost: 'The connection to the server was lost.' })",
     )
     for number, end in enumerate(ends):
         stage.evaluate("(run) => begin(run, 24)", f"run-{number}")
@@ -67,7 +70,7 @@ def test_a_run_that_cannot_be_resumed_is_over(stage: Page) -> None:
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
     stage.evaluate("surelock.live.resume()")
     stage.evaluate("(refused) => send({ run: null, seq: 9, refused })", DROPPED)
-    assert stage.evaluate("asked.at(-1)") == ["play"] and status(stage) == DROPPED
+    assert stage.evaluate("asked.at(-1)") == ["resume", "mine"] and status(stage) == DROPPED
     assert runs(stage)[-1] == ["stopped", 20]
     assert stage.evaluate("surelock.stage.chapters.at(-1).name") == "End"
     idle(stage)
@@ -77,60 +80,59 @@ def test_play_that_waits_is_refused_taken_back_or_left_for_another_run(stage: Pa
     state = "surelock.stage.root.dataset.state"
     stage.evaluate("begin('mine', 20); surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.resume(); surelock.live.waiting.end()")
-    stage.evaluate("surelock.live.waiting.refused('The queue is full.')")
+    stage.evaluate("surelock.live.resume(); send({ refused: 'The queue is full.' })")
     assert stage.evaluate(state) == "paused" and status(stage) == "The queue is full."
     before = stage.evaluate("asked.length")
     stage.evaluate("surelock.live.resume()")
     stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
-    assert not stage.evaluate("surelock.live.waiting.on") and stage.evaluate(state) == "running"
-    assert stage.evaluate("asked")[before:] == [["play"]]
+    assert stage.evaluate("surelock.page.now.waits") is None and stage.evaluate(state) == "running"
+    assert stage.evaluate("asked")[before:] == [["resume", "mine"]]
     stage.evaluate("surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
     stage.evaluate("surelock.live.resume()")
     stage.evaluate("press()")
-    told = stage.evaluate("asked.filter(([name]) => name !== 'state')")
-    assert told[-2:] == [["take_back", stage.evaluate("surelock.live.ask")], ["stop", "mine"]]
-    assert stage.evaluate("surelock.live.waiting.for('run')")
+    assert stage.evaluate("asked.slice(-3)") == [["leave", "mine"], ["stop", "mine"], ["start"]]
+    assert stage.evaluate("surelock.page.now.waits") == "run"
 
 
 def test_a_step_that_waits_comes_before_play(stage: Page) -> None:
     stage.evaluate("begin('mine', 20); surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
     stage.evaluate("surelock.live.step(); surelock.live.resume()")
-    assert stage.evaluate("asked.at(-1)") == ["tick"]
+    assert stage.evaluate("asked.at(-1)") == ["step", "mine"]
     assert status(stage) == "A step is on its way: let it come first."
     stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
     stage.evaluate("surelock.live.resume()")
-    assert stage.evaluate("asked.at(-1)") == ["play"]
+    assert stage.evaluate("asked.at(-1)") == ["resume", "mine"]
 
 
 def test_run_takes_the_place_of_a_what_if_that_waits_and_waits_once(stage: Page) -> None:
     stage.evaluate("whatIf(60)")
-    assert not stage.evaluate("press()")
-    assert stage.evaluate("asked") == [["apply"], ["take_back", stage.evaluate("surelock.live.ask")]]
-    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded && surelock.live.waiting.for('run')")
+    stage.evaluate("press()")
+    assert stage.evaluate("asked") == [["branch"], ["leave", None], ["start"]]
+    assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded && surelock.page.now.waits") == "run"
     expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
-    assert stage.evaluate("press()"), "once is enough"
+    stage.evaluate("press()")
     assert status(stage) == "A run of yours waits for the device already: cancel it first."
-    assert stage.evaluate("asked.length") == 2
+    assert stage.evaluate("asked.length") == 3, "once is enough"
 
 
 def test_a_run_whose_end_never_comes_is_over_when_the_next_opens(stage: Page) -> None:
     stage.evaluate("begin('first', 20)")
-    stage.evaluate("press(); begin('second', 4)")
+    stage.evaluate("window.first = latest(); press(); begin('second', 4)")
     assert runs(stage) == [["recorded", 128], ["stopped", 20]]
     expect(stage.locator(".sl-control-stop")).to_have_text("Stop")
     for name in ("pause", "stop"):
         expect(stage.locator(f".sl-control-{name}")).to_be_enabled()
-    stage.evaluate("send({ run: 'first', seq: 2, end: 'stopped', problem: null })")
+    stage.evaluate("first.hear([{ run: 'first', seq: 2, end: 'stopped', problem: null }])")
     assert len(runs(stage)) == 2
 
 
 def test_a_dropped_run_can_be_stopped(stage: Page) -> None:
     stage.evaluate("begin('mine', 20); surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.server.state = async () => null; surelock.live.stop()")
+    stage.evaluate("latest().stop = async () => {}; surelock.live.stop()")
+    until(stage, "surelock.page.now.phase === 'idle'")
     assert runs(stage)[-1] == ["stopped", 20] and status(stage) == "Stopped after step 20."
     idle(stage)
 
@@ -138,7 +140,7 @@ def test_a_dropped_run_can_be_stopped(stage: Page) -> None:
 def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) -> None:
     stage.evaluate("begin('mine', 20); whatIf(10)")
     stage.reload()
-    until(stage, "window.surelock?.live.recorded && surelock.stage.trace")
+    until(stage, "window.surelock?.page.now.recorded && surelock.stage.trace")
     assert ["interrupted", 20] in runs(stage)
 
 
@@ -149,6 +151,8 @@ def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:
     for end in ("surelock.live.stop()", "send({ run: null, seq: 9, refused: 'Not so.' })", "press()"):
         stage.click("text=Make my own run")
         expect(said).to_contain_text("Your run begins as soon as the device is free.")
+        stage.evaluate("send({ place: 2 })")
+        expect(said).to_contain_text("Waiting for the device: 2 runs before yours")
         stage.evaluate(end)
         expect(said).to_have_text("")
         assert not stage.evaluate(f"{lessons}.awaiting")
@@ -158,23 +162,24 @@ def test_one_run_waits_at_a_time(stage: Page) -> None:
     waits = "A run of yours waits for the device already: cancel it first."
     assert stage.evaluate("whatIf(60)") == ""
     assert stage.evaluate("whatIf(30)") == waits
-    stage.evaluate("surelock.stage.epsilon.put(0.1); surelock.stage.epsilon.race.click()")
+    stage.evaluate("surelock.stage.drawer.epsilon.put(0.1); surelock.stage.drawer.epsilon.race.click()")
     assert stage.text_content(".sl-epsilon-row p") == waits
     lessons = "surelock.stage.lessons"
     stage.evaluate(f"{lessons}.begin({lessons}.lessons.find(({{ name }}) => name === 'too-early'), 3)")
     stage.click("text=Make my own run")
     expect(stage.locator(".sl-lesson [role=status]")).to_have_text(waits)
-    assert stage.evaluate("asked") == [["apply"]]
+    assert stage.evaluate("asked") == [["branch"]]
     stage.evaluate("""() => {
       const { trace, child } = surelock.live.branching;
-      const header = { ...trace.header, contestants: [child.contestant] };
-      send({ run: "branch", seq: 0, open: { header, pieces: {} }, pausable: true });
+      const header = { ...trace.header, lanes: [child.decoder] };
+      open("branch", { header, pieces: {} });
     }""")
     assert stage.evaluate("surelock.stage.trace === surelock.live.run.trace") and stage.locator(".sl-side").count() == 3
     assert stage.evaluate("surelock.stage.trace.lanes.at(-1).source.run") == "branch"
     assert stage.evaluate("surelock.stage.timeline.step") == 59
+    assert stage.text_content(".sl-run-label").startswith("What if (links leave it out): ")
     stage.evaluate("send({ run: 'branch', seq: 1, end: 'failed', problem: 'It cannot.' })")
-    assert stage.evaluate("surelock.stage.trace === surelock.live.recorded") and status(stage) == "It cannot."
+    assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded") and status(stage) == "It cannot."
     assert runs(stage) == [["recorded", 128]]
 
 
@@ -187,7 +192,7 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
     tip, spoken = stage.locator(".sl-tip"), stage.locator(".sl-spoken")
     expect(tip).to_have_text(f"Position {cell}: masked")
     seek(stage, 127)
-    described = f"surelock.stage.inspector.describe(surelock.stage.trace.lanes[1], {cell}, 127)"
+    described = f"surelock.stage.drawer.inspector.describe(surelock.stage.trace.lanes[1], {cell}, 127)"
     assert tip.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
     assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.tip.hidden")
     stage.mouse.move(0, 0)
@@ -210,7 +215,7 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
 def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:
     seek(stage, 5)
     offered = stage.evaluate("""() => {
-      const { whatIf, trace } = surelock.stage, [first, second] = trace.lanes;
+      const { drawer: { whatIf }, trace } = surelock.stage, [first, second] = trace.lanes;
       for (const lane of trace.lanes) lane.tops = []; // the server has them
       whatIf.node.open = true;
       const cell = first.tokens(5).indexOf(-1);

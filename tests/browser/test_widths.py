@@ -28,7 +28,7 @@ TOPS = """[".sl-grids", ".sl-timeline", ".sl-lower"].map((selector) =>
 @pytest.mark.parametrize("lanes", [2, 4])
 def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
     if lanes == 4:
-        settings = {"gen_length": 16, "steps": 16, "epsilon": None, "percentile": None}
+        settings = {"gen_length": 16, "steps": 16}
         visit(page, app.url, contestants=json.dumps(FOUR), **settings)
         run_to_end(page)
     else:

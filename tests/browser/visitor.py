@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import threading
 from collections.abc import Iterator
@@ -40,79 +41,70 @@ class Visitor:
         except httpx.HTTPError:
             return
 
-    def event(self, element: str, name: str) -> dict[str, Any]:
-        """The event ``name`` of the component with that elem_id."""
-        ids = [key for key, part in self._parts.items() if part["props"].get("elem_id") == element]
-        return next(
-            event
-            for event in self._events
-            if any(target in ids and kind == name for target, kind in event["targets"]) and not event.get("js")
-        )
+    def part(self, element: str) -> int:
+        """The number of the component with that elem_id."""
+        return next(key for key, part in self._parts.items() if part["props"].get("elem_id") == element)
 
-    def defaults(self, event: dict[str, Any]) -> list[Any]:
-        """The values that the page starts with, for an event's inputs."""
-        return [self._parts[part]["props"].get("value") for part in event["inputs"]]
+    def number(self, function: str) -> int:
+        """Of a function that the queue offers."""
+        return next(event["id"] for event in self._events if event["api_name"] == function)
 
-    def fields(self, event: dict[str, Any]) -> list[str]:
-        """The labels of an event's inputs."""
-        return [
-            str(self._parts[part]["props"].get("label") or self._parts[part]["props"].get("elem_id"))
-            for part in event["inputs"]
-        ]
+    def form(self, **changes: Any) -> dict[str, Any]:
+        """What pressing Run hands over: the form's values as the page starts with them, with others for some fields (by
+        label, spaces as underscores).
+        """
+        press = next(event for event in self._events if "live.press" in (event.get("js") or ""))
+        names = json.loads(re.search(r"\[.*?\]", press["js"])[0])  # type: ignore[index]
+        parts = [self._parts[part]["props"] for part in press["inputs"]]
+        labels = [str(part.get("label") or part.get("elem_id")).replace(" ", "_") for part in parts]
+        values = dict(zip(labels, (part.get("value") for part in parts), strict=True)) | changes
+        assert set(changes) <= set(labels)
+        asked = dict(zip(names, values.values(), strict=True))
+        return asked | {"lanes": json.loads(asked["lanes"])["lanes"]}
 
     def run(self, **changes: Any) -> Iterator[dict[str, Any]]:
-        """Press Run, with other values for some fields (by label, spaces as underscores), and follow the stream to its
-        end.
-        """
-        event = self.event("sl-run", "click")
-        names = [name.replace(" ", "_") for name in self.fields(event)]
-        values = self.defaults(event)
-        for name, value in changes.items():
-            values[names.index(name)] = value
-        yield from self.follow(event, values)
+        """Press Run, with other values for some fields, and follow the stream to its end."""
+        yield from self.ask("start", self.form(**changes))
 
-    def follow(self, event: dict[str, Any], values: list[Any], data: Any = None) -> Iterator[dict[str, Any]]:
-        """Queue an event and yield the messages it streams. Raises RuntimeError if the event fails."""
-        body = {
-            "data": values,
-            "event_data": data,
-            "fn_index": event["id"],
-            "trigger_id": event["targets"][0][0],
-            "session_hash": self.session,
-        }
+    def ask(self, function: str, *given: Any) -> Iterator[dict[str, Any]]:
+        """Queue a function and yield the messages it streams. Raises RuntimeError if it fails."""
+        yield from self.follow(self.join(function, *given))
+
+    def join(self, function: str, *given: Any) -> str:
+        """Queue a function; its event's id."""
+        body = {"data": list(given), "fn_index": self.number(function), "session_hash": self.session}
         joined = self.http.post(f"{self.url}/gradio_api/queue/join", json=body)
         joined.raise_for_status()
-        number = joined.json()["event_id"]
-        seen: list[Any] = []
+        return str(joined.json()["event_id"])
+
+    def cancel(self, event: str) -> None:
+        """Take back what was queued, as the page does."""
+        body = {"event_id": event, "session_hash": self.session, "fn_index": -1}
+        self.http.post(f"{self.url}/gradio_api/cancel", json=body).raise_for_status()
+
+    def follow(self, event: str) -> Iterator[dict[str, Any]]:
+        """The messages that an event streams. Raises RuntimeError if it fails."""
         with self.http.stream(
             "GET", f"{self.url}/gradio_api/queue/data", params={"session_hash": self.session}
         ) as stream:
             for line in stream.iter_lines():
                 self.bytes += len(line) + 2
                 message = json.loads(line[5:]) if line.startswith("data:") else {}
-                if message.get("event_id") != number:
+                if message.get("event_id") != event:
                     continue
                 if message["msg"] == "process_generating":
-                    yield from self._unpack(message["output"], seen)
+                    value = message["output"]["data"][0]  # first whole, then another text in its place
+                    yield from json.loads(value[0][2] if isinstance(value, list) else value)
                 elif message["msg"] == "process_completed":
                     if not message["success"]:
                         raise RuntimeError(str(message["output"]))
                     return
 
-    @staticmethod
-    def _unpack(output: dict[str, Any], seen: list[Any]) -> Iterator[dict[str, Any]]:
-        """The first answer comes whole, later ones as differences; ours always replace the whole text."""
-        value = output["data"][0]
-        text = value[0][2] if isinstance(value, list) else value
-        if text != seen:
-            yield from json.loads(text)
-
     def call(self, function: str, *arguments: Any, raw: Any = None) -> Any:
         """A server function of the stage, called as the page's JavaScript does."""
-        stage = next(key for key, part in self._parts.items() if part["props"].get("elem_id") == "sl-stage-host")
         body = {
             "data": list(arguments) if raw is None else raw,
-            "component_id": stage,
+            "component_id": self.part("sl-stage-host"),
             "fn_name": function,
             "session_hash": self.session,
         }

@@ -2,8 +2,8 @@
 // answers: {misfit, answers, holds}. The test of the lessons holds it against Python.
 
 import { readFileSync } from "node:fs";
-import { answer, holds, misfit } from "../../assets/js/answers.js";
-import { Trace } from "../../assets/js/trace.js";
+import { answer, holds, misfit } from "../../assets/js/lessons/answers.js";
+import { Trace } from "../../assets/js/trace/trace.js";
 
 const found = JSON.parse(readFileSync(0, "utf-8")).map(({ trace: path, asked, claim, needs }) => {
   const trace = Trace.parse(JSON.parse(readFileSync(path, "utf-8")));

@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-
-import { chapters } from "../../assets/js/chapters.js";
-import { laneClock } from "../../assets/js/clock.js";
-import { narrate } from "../../assets/js/narrator.js";
-import { Trace } from "../../assets/js/trace.js";
-import { small } from "./small.js";
+import { laneClock } from "../../assets/js/stage/clock.js";
+import { narrate } from "../../assets/js/stage/narrator.js";
+import { chapters } from "../../assets/js/trace/chapters.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { decoder, raceOf, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
   const document = small();
   Object.assign(document.pieces, { 13: "t", 14: "s" });
-  for (const record of document.records) if (record.contestant === "b") record.seconds = seconds[record.step];
+  for (const record of document.records) if (record.lane === "b") record.seconds = seconds[record.step];
   const trace = Trace.parse(document);
   trace.byClock = true;
   return trace;
@@ -67,7 +66,7 @@ test("totals by the clock are of a lane's own step beside as many of the referen
   const [, lane] = trace.lanes;
   const now = trace.totals(lane, 0); // two steps done in the first second
   assert.equal(now.steps, 2);
-  assert.ok(Math.abs(now.speed - 2 / 0.8) < 1e-9);
+  assert.deepEqual([now.seconds, now.against], [0.8, 2]);
   assert.equal(now.flopsShare, (100 + 80) / 200);
 });
 
@@ -120,6 +119,21 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
     found.find(({ name }) => name === "Slowest to lock").text,
     "of the words that lock, “=a” took longest: 2 steps after it was written.",
   );
-  assert.match(narrate(trace, 1, found), /^Step 2: the texts part here: “=Locks” has “=as” where “All” has “=at”\.$/);
+  assert.match(
+    narrate(trace, 1, found),
+    /^Step 2 of “=Locks”: the texts part here: “=Locks” has “=as” where “All” has “=at”\.$/,
+  );
   assert.match(narrate(trace, 2, found), /^“=Locks” did/); // the verdict is the end's own
+});
+
+test("of several who are through the first is the one with the shortest time, and none where two share it", () => {
+  const firsts = (...seconds) => {
+    const lane = (own, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), [{ seconds: own }, { seconds: own }]];
+    const trace = Object.assign(Trace.parse(raceOf(seconds.map(lane))), { byClock: true });
+    return trace.lanes.map((each) => laneClock(trace, each, 1)[0].startsWith("first: "));
+  };
+  assert.deepEqual(firsts(3, 1, 2), [false, true, false]);
+  assert.deepEqual(firsts(3, 2, 1), [false, false, true]);
+  assert.deepEqual(firsts(3, 1, 1), [false, false, false]);
+  assert.deepEqual(firsts(3), [false]);
 });

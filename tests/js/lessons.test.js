@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
-import { AnswerBook } from "../../assets/js/answerbook.js";
-import { ANSWERS, answer, holds, misfit, stepOf } from "../../assets/js/answers.js";
-import { GLOSSARY } from "../../assets/js/glossary.js";
-import { inWords, judge } from "../../assets/js/questions.js";
-import { Tab } from "../../assets/js/tab.js";
-import { Trace } from "../../assets/js/trace.js";
-import { small } from "./small.js";
+import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
+import { ANSWERS, answer, holds, misfit, named, stepOf } from "../../assets/js/lessons/answers.js";
+import { because } from "../../assets/js/lessons/because.js";
+import { inWords, judge } from "../../assets/js/lessons/questions.js";
+import { GLOSSARY } from "../../assets/js/panels/glossary.js";
+import { Tab } from "../../assets/js/run/tab.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { decoder, raceOf, small } from "./small.js";
 
 const assets = new URL("../../assets/", import.meta.url);
 const read = (path) => JSON.parse(readFileSync(new URL(path, assets), "utf-8"));
@@ -24,7 +25,7 @@ test("a lesson is not about a run for which its sentences are false", () => {
   const [unmasking] = lessons;
   const made = (change) => {
     const document = read("runs/stories.json");
-    for (const each of document.header.contestants) change(each);
+    for (const each of document.header.lanes) change(each);
     return misfit(Trace.parse(document), unmasking.run);
   };
   assert.equal(
@@ -59,6 +60,125 @@ test("the answers of a run of three steps", () => {
   assert.ok(!holds(trace, { answer: { is: "saved_more", lane: "b", tie: 0 }, equals: "flops" }));
 });
 
+/** A lane of six positions, two of them prompt; 20 is a word, 0 the end. */
+const laneOf = (id, steps, kind = "lock") => [decoder(id, id, { kind, epsilon: 1 }), steps];
+const asked = (lanes, is, more) =>
+  answer(Trace.parse(raceOf(lanes, { length: 6, pieces: { 20: "a" } })), { is, ...more });
+
+test("the answers count what they say", () => {
+  const write = (...positions) => positions.map((p) => [p, 20]);
+  const steps = [
+    { unmasked: write(3), kl: [9, 9, 9, 9, 9, 9] },
+    { unmasked: write(2, 5), locked: [3], kl: [0, 0.25, 0.5, 1, 2, 3] },
+    { kl: [0.5, 0.5, 0.5, 0.5, 0.5, 0.5] },
+    { unmasked: [[4, 0]], locked: [5, 2], kl: [1, 1, 1, 1, 1, 1] },
+    { locked: [4], kl: [1, 1, 1, 1, 1, 1] },
+  ];
+  const own = (is, more, list = steps) => asked([laneOf("b", list)], is, { lane: "b", ...more });
+  assert.deepEqual(own("written_next", { at: 0.2, count: 1 }), [2]);
+  assert.deepEqual(own("written_next", { at: 0.4, count: 9 }), [4]);
+  assert.equal(own("leftmost_share"), 2 / 3, "3, then 2 and 5, then 4");
+  assert.equal(own("still_share", { below: 0.5 }), 9 / 30);
+  assert.deepEqual(own("first_locked", { count: 1 }), [3]);
+  assert.deepEqual(own("first_locked", { count: 2 }), [3, 2, 5], "whatever locks in the same step comes too");
+  assert.deepEqual(own("first_locked", { count: 4 }), [3, 2, 5, 4]);
+  assert.deepEqual(own("first_locked", { count: 9 }), [3, 2, 5, 4]);
+  assert.deepEqual(own("first_locked", { count: 1 }, [{ unmasked: write(2), locked: [2] }]), [2]);
+  assert.equal(own("rest_steps"), 1.5, "of 1, 1, 2 and 2");
+  assert.equal(own("rest_steps", {}, steps.slice(0, 4)), 2, "of 1, 2 and 2");
+  assert.equal(own("rest_steps", {}, [{ unmasked: write(2), locked: [2] }]), 0);
+  assert.equal(own("rest_steps", {}, [{ unmasked: write(2) }]), 0, "where nothing locks");
+  const long = [
+    { unmasked: write(2, 3, 4) },
+    { locked: [4] },
+    {},
+    {},
+    {},
+    {},
+    {},
+    {},
+    {},
+    {},
+    { locked: [2] },
+    { locked: [3] },
+  ];
+  assert.equal(own("rest_steps", {}, long), 10, "of 10, 11 and 1");
+  assert.equal(own("after_end_share"), 0.5);
+  assert.equal(own("after_end_share", {}, [{ unmasked: [[2, 0]] }]), 1);
+  assert.equal(own("after_end_share", {}, [{ unmasked: write(2, 3, 4, 5) }]), 0);
+  assert.equal(
+    asked([laneOf("a", steps, "everything"), laneOf("b", steps.slice(0, 2))], "rest_steps", { lane: "subject" }),
+    1,
+  );
+});
+
+test("commit errors, FLOPs and times of lanes are ranked and compared, those within a tie as the same", () => {
+  const lane = (id, nats, { flops = 100, seconds = 1, changed = [] } = {}) =>
+    laneOf(id, [
+      { unmasked: [[2, 20]], commit_error: [0], seconds: 0, flops: 0 },
+      { seconds: 0, flops: 0, commit_error: [] },
+      { unmasked: [[3, 20]], commit_error: [nats], changed, flops, seconds },
+    ]);
+  const lanes = [
+    lane("a", 1),
+    lane("b", 2, { flops: 80, seconds: 0.5, changed: [3] }),
+    lane("c", 4, { flops: 60, seconds: 1.5 }),
+  ];
+  const ask = (is, more) => asked(lanes, is, more);
+  const rank = (want, tie = 0, ids = ["b", "a", "c"]) => ask("error_rank", { lanes: ids, want, tie });
+  assert.deepEqual([rank("most"), rank("least")], ["c", "a"]);
+  assert.deepEqual([rank("most", 0.5), rank("most", 0.49), rank("least", 0.5)], ["same", "c", "same"]);
+  assert.deepEqual([rank("most", 0, ["a", "b"]), rank("least", 0, ["b", "a"])], ["b", "a"]);
+  assert.equal(ask("error_ratio", { lane: "c", beside: "a" }), 4);
+  assert.equal(ask("changed_share", { lane: "b" }), 0.5);
+  assert.ok(Math.abs(ask("flops_saved", { lane: "b" }) - 0.2) < 1e-12);
+  assert.deepEqual([ask("time_saved", { lane: "b" }), ask("time_saved", { lane: "c" })], [0.5, -0.5]);
+  const saved = (lane, tie) => ask("saved_more", { lane, tie });
+  assert.deepEqual([saved("b", 0), saved("c", 0), saved("a", 0), saved("b", 1)], ["time", "flops", "same", "same"]);
+  assert.ok(Math.abs(ask("cost_spread", { lanes: ["a", "c", "b"] }) - 2 / 3) < 1e-12);
+  const trace = Trace.parse(raceOf(lanes, { length: 6 }));
+  const claim = (more) => holds(trace, { answer: { is: "time_saved", lane: "b" }, ...more });
+  const bounds = [
+    {},
+    { at_least: 0.5 },
+    { at_least: 0.51 },
+    { at_most: 0.5 },
+    { at_most: 0.49 },
+    { at_least: 0, at_most: 0.4 },
+    { at_least: 0.6, at_most: 1 },
+  ];
+  assert.deepEqual(bounds.map(claim), [true, true, false, true, false, false, false]);
+  assert.deepEqual([claim({ equals: 0.5 }), claim({ equals: 0.4 })], [true, false]);
+});
+
+test("a run that is not finished, or was not measured, is no lesson's", () => {
+  const needs = [{ lane: "reference", compute: "everything" }];
+  const steps = (more) => [
+    { unmasked: [[2, 20]], ...more },
+    { unmasked: [[4, 20]], ...more },
+    { unmasked: [[3, 20]], ...more },
+  ];
+  const made = (measured, count = 3, needed = needs, own = undefined) => {
+    const list = steps({ commit_error: [0] });
+    const document = raceOf([laneOf("a", list, "everything"), laneOf("b", measured ? list : steps())], { length: 6 });
+    document.records = document.records.filter(({ step }) => step < count);
+    return misfit(Trace.parse(document), { needs: needed, own });
+  };
+  assert.equal(made(true), "");
+  assert.equal(made(true, 2), "The run on show is not finished.");
+  assert.equal(made(false), "The commit errors of the run on show were not measured.");
+  const other = "This lesson is about other contestants than those of the run on show.";
+  const unlike = [
+    [{ lane: "c", compute: "lock" }],
+    [{ lane: "b", compute: "age" }],
+    [{ lane: "b", compute: "lock", unmask: ["random"] }],
+    [...needs, { lane: "subject", compute: "everything" }],
+  ];
+  for (const needed of unlike) assert.equal(made(true, 3, needed), other);
+  assert.equal(made(true, 3, [{ lane: "subject", compute: "lock", unmask: ["random", "low_confidence"] }]), "");
+  assert.deepEqual([made(true, 3, needs, { lane: "c" }), made(true, 3, needs, { lane: "b" })], [other, ""]);
+});
+
 test("a prediction beside the answer, in words", () => {
   const share = { kind: "value", unit: "%", low: 0, high: 100 };
   assert.deepEqual(judge(share, 0.4, 0.633, nameOf), {
@@ -66,11 +186,22 @@ test("a prediction beside the answer, in words", () => {
     text: "You predicted: 40 %. On this run: 63 %. You were 23 points too low.",
   });
   assert.ok(judge(share, 0.6, 0.633, nameOf).right);
+  for (const none of [NaN, Infinity, -Infinity])
+    assert.deepEqual(judge(share, 0.6, none, nameOf), {
+      right: false,
+      text: "This run has nothing to measure the answer by.",
+    });
   assert.equal(judge({ kind: "value", unit: "steps" }, 1, 2.5, nameOf).text.split(". ")[1], "On this run: 2.5 steps");
   const cells = { kind: "cells", count: 3 };
   assert.equal(
     judge(cells, [1, 2, 3], [2, 7], nameOf).text,
     "You predicted: cell 1, cell 2 and cell 3. On this run: cell 2 and cell 7. 1 of your 3 is right.",
+  );
+  const blanks = judge(cells, [1, 2], [2], nameOf, { nameThen: (p) => `position ${p}` });
+  assert.match(
+    blanks.text,
+    /^You predicted: position 1 and position 2\. On this run: cell 2\./,
+    "what was pinned blank",
   );
   assert.equal(inWords(cells, [1, 2, 3, 4, 5, 6, 7], nameOf).split(", ").length, 6);
   const choose = { kind: "choose", options: [{ id: "a", text: "this" }] };
@@ -79,6 +210,88 @@ test("a prediction beside the answer, in words", () => {
     text: "You predicted: this. On this run: this. You were right.",
   });
   assert.equal(judge(choose, undefined, "a", nameOf).text, "You made no prediction. On this run: this.");
+});
+
+test("predictions are counted in words, and judged to the number that is close enough", () => {
+  const share = { kind: "value", unit: "%" };
+  const steps = { kind: "value", unit: "steps" };
+  const gap = (question, a, b) => {
+    const { right, text } = judge(question, a, b, nameOf);
+    return [right, text.split(". ").at(-1)];
+  };
+  assert.deepEqual(gap(share, 0.45, 0.4), [true, "You were 5 points too high."]);
+  assert.deepEqual(gap(share, 0.46, 0.4), [false, "You were 6 points too high."]);
+  assert.deepEqual(gap(share, 0.39, 0.4), [true, "You were 1 point too low."]);
+  assert.deepEqual(gap(share, 0.4, 0.4), [true, "You were right."]);
+  assert.deepEqual(gap(steps, 3, 2), [true, "You were 1 step too high."]);
+  assert.deepEqual(gap(steps, 3, 5), [false, "You were 2 steps too low."]);
+  assert.equal(inWords(steps, 1, nameOf), "1 step");
+  assert.equal(inWords(share, 0.01, nameOf), "1 %");
+  const cells = { kind: "cells", count: 2 };
+  assert.deepEqual(gap(cells, [1, 2], [2, 1, 3]), [true, "2 of your 2 are right."]);
+  assert.deepEqual(gap(cells, [1, 2], [2]), [false, "1 of your 2 is right."]);
+  assert.deepEqual(gap(cells, [1, 2], []), [false, "0 of your 2 are right."]);
+  assert.deepEqual(
+    [[], [1], [1, 2], [1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7]].map((list) => inWords(cells, list, String)),
+    ["none", "1", "1 and 2", "1, 2, 3, 4, 5 and 6", "1, 2, 3, 4, 5, 6 and more"],
+  );
+  const choose = {
+    kind: "choose",
+    options: [
+      { id: "a", text: "this" },
+      { id: "b", text: "that" },
+    ],
+  };
+  assert.deepEqual(judge(choose, "b", "a", nameOf), {
+    right: false,
+    text: "You predicted: that. On this run: this. You were wrong.",
+  });
+  assert.equal(inWords(choose, "c", nameOf), "something else");
+  assert.equal(judge(choose, undefined, "a", nameOf).right, false);
+});
+
+test("what was predicted is called as it was called then, and an answer says why", () => {
+  const cells = { kind: "cells", count: 1 };
+  const nameThen = (p) => `the blank at ${p}`;
+  assert.equal(
+    judge(cells, [43], [43], (p) => `“to” (${p})`, { nameThen, why: "So it is." }).text,
+    "You predicted: the blank at 43. On this run: “to” (43). 1 of your 1 is right. So it is.",
+  );
+});
+
+test("the reason of an answer is the numbers that it follows from", () => {
+  const stories = runs.get("stories");
+  const why = (run, is, more, predicted) => because(runs.get(run), { is, lane: "subject", ...more }, predicted, nameOf);
+  assert.equal(why("stories", "leftmost_share", { lane: "reference" }), "It was so in 103 of 128 steps.");
+  assert.match(why("stories", "still_share", { below: 0.0005 }), /^[\d,]+ of [\d,]+ rows moved by at most 0.0005\.$/);
+  assert.equal(why("stories", "flops_saved"), "“SureLock” did 55 % of the FLOPs of “Every word”.");
+  assert.equal(why("stories", "saved_more"), "“SureLock” saved 45 % of the FLOPs and 22 % of the time.");
+  assert.equal(why("stories", "time_saved"), "“SureLock” took 1.52 s and “Every word” took 1.96 s.");
+  assert.equal(why("stories", "rest_steps"), "Of 110 words that locked the first waited 2 steps, the last 89 steps.");
+  assert.match(why("stories", "after_end_share"), /does not end/);
+  assert.equal(why("too-early", "changed_share", { lane: "letter" }), "It was so at 27 of 32 choices.");
+  assert.match(why("too-early", "error_ratio", { lane: "letter", beside: "seen" }), /are 1.8 and 0.064 nats/);
+  assert.equal(
+    why("too-early", "error_rank", { lanes: ["surelock", "seen", "letter"] }),
+    "The commit errors are 0.0089 nats for “SureLock”, 0.064 nats for “Loose, waits until seen” and 1.8 nats for “Loose, locks at once”.",
+  );
+  assert.match(
+    why("rules", "cost_spread", { lanes: ["surelock", "age"] }),
+    /59.4 % by “SureLock” and 63.5 % by “Lock by age”/,
+  );
+  const next = { lane: "reference", at: 0.15, count: 3 };
+  const told = "The model gave its likeliest word there 30 %, 29 % and 45 % when it wrote it";
+  assert.equal(why("stories", "written_next", next, [24, 35, 36]), `${told}.`);
+  assert.match(
+    why("stories", "written_next", next, [24, 37]),
+    /; in the first of these steps it gave \d+ % at cell 37\.$/,
+  );
+  assert.equal(why("stories", "written_next", next, [140]), `${told}. A later block waits for its turn: cell 140.`);
+  const first = why("stories", "first_locked", { count: 5 }, [15, stories.n - 1, 30]);
+  assert.match(first, /^They locked in steps 5 to 11; cell 141 (never|in step \d+) and cell 30 in step \d+\.$/);
+  for (const { run, pages } of lessons)
+    for (const { question } of pages)
+      if (question) assert.match(because(runs.get(run.recorded), question.answer, [], nameOf), /^[A-Z“\d][^{}]*\.$/);
 });
 
 test("the six lessons are there, and fit in three minutes of reading aloud", () => {
@@ -101,9 +314,13 @@ test("the six lessons are there, and fit in three minutes of reading aloud", () 
 test("no term is used before the page that explains it", () => {
   const forms = { locked: /\block(s|ed|ing)?\b/i, ε: /ε|\bepsilon\b/i, reference: /\breference\b/i };
   const known = new Set();
-  for (const { name, pages } of lessons)
+  for (const { name, pages, run } of lessons)
     for (const { text, explains = [], question } of pages) {
-      const page = [text, question?.ask ?? "", ...(question?.options ?? []).map((option) => option.text)].join(" ");
+      const page = [
+        named(text, runs.get(run.recorded)),
+        question?.ask ?? "",
+        ...(question?.options ?? []).map((option) => option.text),
+      ].join(" ");
       for (const term of explains) {
         assert.ok(GLOSSARY[term], `${name}: ${term} is in the glossary`);
         assert.ok(page.includes(term), `${name}: ${term} is on the page that explains it`);
@@ -143,7 +360,11 @@ test("the schema names the answers that there are", () => {
 
 test("predictions are kept, counted, saved and forgotten", () => {
   const kept = new Map();
-  const storage = { getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value) };
+  const storage = {
+    getItem: (key) => kept.get(key) ?? null,
+    setItem: (key, value) => kept.set(key, value),
+    removeItem: (key) => kept.delete(key),
+  };
   const book = new AnswerBook(new Tab(storage));
   assert.ok(book.empty);
   book.see("work", 2);
@@ -155,6 +376,11 @@ test("predictions are kept, counted, saved and forgotten", () => {
   assert.deepEqual(again.toDocument().lessons, [
     { name: "work", seen: [3], answers: [{ page: 3, question: "?", predicted: 0.4, answer: 0.6, right: false }] },
   ]);
+  assert.equal(again.predictions("sure"), 0);
+  book.write("work", 3, { question: "!" });
+  assert.equal(book.predictions("work"), 1, "a question without a prediction is none");
+  assert.equal(book.toDocument().format, "surelock-answers");
+  assert.equal([...kept.keys()].join(), "surelock:lessons");
   again.forget();
   assert.ok(new AnswerBook(new Tab(storage)).empty);
   kept.set("surelock:lessons", "{torn");

@@ -8,7 +8,7 @@ import Ajv from "ajv/dist/2020.js";
 import standalone from "ajv/dist/standalone/index.js";
 
 const root = new URL("../../", import.meta.url);
-export const CHECK = new URL("assets/js/check_trace.js", root);
+export const CHECK = new URL("assets/js/trace/check_trace.js", root);
 
 /** The module's text. */
 export function make() {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-
-import { Pieces, visible } from "../../assets/js/pieces.js";
+import { wordsApart } from "../../assets/js/cause/whatif.js";
+import { Pieces, visible } from "../../assets/js/trace/pieces.js";
 
 const pieces = new Pieces();
 pieces.add({ 0: "<end>", 1: "Once", 2: " upon", 3: "\n", 9: [1, 0xff], 10: [0xc3], 11: [0xa9] });
@@ -11,6 +11,37 @@ test("white space, control and direction characters are made visible", () => {
   const shown = ["", " ", "a b", "\n\t\r", "\0", "\u202e", "\u00ad", " the"].map((text) => visible(text));
   assert.deepEqual(shown, ["∅", "␣", "a b", "⏎⇥␍", "␀", "‹202E›", "‹00AD›", " the"]);
   assert.deepEqual([visible(" the", { trim: true }), visible("  ", { trim: true })], ["the", "␣␣"]);
+});
+
+test("control and direction characters are made visible from the first to the last of their kind, and no others", () => {
+  const hidden = "7f 9f ad 61c 200b 200f 2028 202e 2060 206f feff fff0 fffb".split(" ");
+  const plain = "21 7e a0 a1 ac ae 61b 61d 200a 2010 2027 202f 205f 2070 fefe ffef fffc".split(" ");
+  const shown = (hex) => visible(`a${String.fromCodePoint(Number.parseInt(hex, 16))}b`);
+  assert.deepEqual(
+    hidden.map(shown),
+    hidden.map((hex) => `a‹${hex.toUpperCase().padStart(4, "0")}›b`),
+  );
+  assert.deepEqual(
+    plain.map(shown),
+    plain.map((hex) => `a${String.fromCodePoint(Number.parseInt(hex, 16))}b`),
+  );
+  assert.deepEqual(
+    ["a\nb", "a\tb", "a\rb", "a\x01b", "a\x1fb", "a b"].map((text) => visible(text)),
+    ["a⏎b", "a⇥b", "a␍b", "a␁b", "a␟b", "a b"],
+  );
+  assert.deepEqual(
+    ["\u00a0", " "].map((text) => visible(text, { trim: true })),
+    ["⍽", "␣"],
+  );
+});
+
+test("bytes of a byte-order mark, of a character at the end, and beside token 0", () => {
+  const own = new Pieces();
+  own.add({ 0: [0xc3], 1: [0xa9], 2: [0xef, 0xbb, 0xbf], 3: [1, 0xff], 4: "a" });
+  assert.deepEqual(own.labels([0, 1], null), ["é", "‥"]);
+  assert.deepEqual(own.labels([4, 1, 0, 1], null), ["a", "A9", "é", "‥"]);
+  assert.deepEqual(own.labels([3, 0], null), ["01 FF", "C3"]);
+  assert.equal(own.text([4, 2, 4]), "a\ufeffa");
 });
 
 test("a name is text, bytes or a number", () => {
@@ -27,4 +58,13 @@ test("neighbouring bytes show as the character that they make, others as bytes",
 test("running text joins bytes, shows a stretch of masks once and stops at the end", () => {
   assert.equal(pieces.text([1, -1, -1, 10, 11, 99, -1]), "Once▁é#99▁");
   assert.equal(pieces.text([1, 2, 0, 1], "▁", 0), "Once upon");
+});
+
+test("no two buttons write the same word", () => {
+  const pieces = new Pieces();
+  pieces.add({ 1: " Her", 2: "Her", 3: " dog", 4: "Her", 5: " ", 6: "\u00a0" });
+  assert.deepEqual(wordsApart([1, 3], pieces), ["Her", "dog"]);
+  assert.deepEqual(wordsApart([1, 2, 3], pieces), ["␣Her", "Her", "dog"]);
+  assert.deepEqual(wordsApart([1, 2, 4], pieces), ["␣Her", "Her #2", "Her #4"]);
+  assert.deepEqual(wordsApart([5, 6], pieces), ["␣", "⍽"]);
 });

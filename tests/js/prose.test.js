@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { align, prose, words } from "../../assets/js/prose.js";
-import { Trace } from "../../assets/js/trace.js";
+import { align, forkOf, prose, words } from "../../assets/js/trace/prose.js";
+import { Trace } from "../../assets/js/trace/trace.js";
 import { small } from "./small.js";
 
-const PIECES = { 0: "end", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog", 6: " ran", 7: "\n" };
+const PIECES = { 0: "end", 8: "x y", 1: " a", 2: " cat", 3: "s", 4: ",", 5: " dog", 6: " ran", 7: "\n" };
 
 /** A trace of these generated tokens, the reference's first; -1 is masked. */
 function texts(...lists) {
@@ -43,6 +43,24 @@ test("a longest common subsequence", () => {
   assert.deepEqual(flags("abcd", "abd"), ["1101", "111"]);
   assert.deepEqual(flags("xaby", "abz"), ["0110", "110"]);
   assert.deepEqual(flags("", "ab"), ["", "00"]);
+  assert.deepEqual(flags("ab", "ba"), ["01", "10"], "of two that are as long, the one that begins later here");
+});
+
+test("of any two lists the same words are marked in both, and as many as can be", () => {
+  const list = (text) => [...text].map((letter) => ({ text: letter }));
+  const all = [""];
+  for (const each of all) if (each.length < 4) all.push(`${each}a`, `${each}b`, `${each}c`);
+  const longest = (a, b) => {
+    if (!a || !b) return 0;
+    if (a[0] === b[0]) return 1 + longest(a.slice(1), b.slice(1));
+    return Math.max(longest(a.slice(1), b), longest(a, b.slice(1)));
+  };
+  for (const a of all)
+    for (const b of all) {
+      const flags = align(list(a), list(b));
+      const marked = [a, b].map((text, i) => [...text].filter((_, at) => flags[i][at]).join(""));
+      assert.deepEqual([marked[0], marked[0].length], [marked[1], longest(a, b)], `${a} beside ${b}`);
+    }
 });
 
 test("the fork is the first word that differs, what comes back is calm again", () => {
@@ -67,4 +85,22 @@ test("nothing parts after what is still to be written: it may become any number 
   assert.deepEqual(forks([1, 2, -1, 6], [1, 5, -1, 6]), ["fork: dog"]);
   assert.deepEqual(forks([1, 0, 0], [1, 2, -1]), ["fork: cat"], "the other text is at its end");
   assert.deepEqual(forks([1, 2, 0], [1, 0, 0]), [], "and nothing of this one stands there");
+});
+
+test("white space inside a piece parts no words, and any token may be one", () => {
+  const texted = (trace) => words(trace, trace.lanes[0], 0).map(({ text }) => text);
+  assert.deepEqual(texted(texts([1, 8, 2])), [" ax y", " cat"]);
+  const trace = Object.assign(texts([1, 0, 2]), { eosId: null });
+  assert.deepEqual(texted(trace), [" aend", " cat"]);
+});
+
+test("a fork has the first token that differs, and both words", () => {
+  const found = (...lists) => {
+    const trace = texts(...lists);
+    return forkOf(trace, trace.lanes[1], 0);
+  };
+  assert.deepEqual(found([1, 2, 0], [1, 5, 0]), { position: 2, words: ["dog", "cat"] });
+  assert.deepEqual(found([1, 2, 3, 6], [1, 2, 4, 6]), { position: 3, words: ["cat,", "cats"] });
+  assert.deepEqual(found([1, 0, 0], [1, 2, 0]), { position: 2, words: ["cat", "nothing more"] });
+  assert.equal(found([1, 2], [1, 2]), null);
 });

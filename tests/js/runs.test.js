@@ -1,20 +1,27 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { moments } from "../../assets/js/export/handout.js";
+import { stepsAfter } from "../../assets/js/export/poster.js";
+import { webm } from "../../assets/js/export/webm.js";
+import { inOrder, told, usual } from "../../assets/js/panels/runs.js";
+import {
+  leftOut,
+  readAddress,
+  sameSettings,
+  settingsOf,
+  settingsOfForm,
+  writeAddress,
+} from "../../assets/js/run/address.js";
+import { embeddedLanes } from "../../assets/js/run/embed.js";
+import { everything, promptOf, results, textOf } from "../../assets/js/trace/results.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { decoder, longer, pairs, raceOf, small } from "./small.js";
 
-import { readAddress, sameSettings, settingsOf, settingsOfForm, writeAddress } from "../../assets/js/address.js";
-import { embeddedLanes } from "../../assets/js/embed.js";
-import { moments } from "../../assets/js/handout.js";
-import { stepsAfter } from "../../assets/js/poster.js";
-import { inOrder, told, usual } from "../../assets/js/runs.js";
-import { Trace } from "../../assets/js/trace.js";
-import { webm } from "../../assets/js/webm.js";
-import { contestant, small } from "./small.js";
+const lock = (id, epsilon, more) => decoder(id, id, { kind: "lock", epsilon, percentile: 20 }, more);
 
-const lock = (id, epsilon, more) => contestant(id, id, { kind: "lock", epsilon, percentile: 20 }, more);
-
-test("what differs from most stands out; what all share is told only of a contestant's own rules", () => {
+test("what differs from most stands out; what all share is told only of a lane's own rules", () => {
   const longer = { settings: { gen_length: 4, steps: 3 } };
-  const all = [contestant("x", "x", { kind: "everything" }), lock("a", 0.5), lock("b", 0.5), lock("c", 0.1, longer)];
+  const all = [decoder("x", "x", { kind: "everything" }), lock("a", 0.5), lock("b", 0.5), lock("c", 0.1, longer)];
   const common = usual(all);
   assert.deepEqual(told(all[0], common), [["gen_length 2", false]]);
   assert.deepEqual(told(all[3], common), [
@@ -25,7 +32,7 @@ test("what differs from most stands out; what all share is told only of a contes
 });
 
 test("rows stand in the order of a column, those without a value last in both directions", () => {
-  const trace = Trace.parse(small());
+  const trace = Trace.parse(longer(small(), { b: { seconds: 0.5 } }));
   const rows = trace.lanes.map((lane) => ({ entry: { trace, number: 1 }, lane }));
   const ids = (name, falling) => inOrder(rows, name, falling).map(({ lane }) => lane.id);
   assert.deepEqual(ids("Time", false), ["b", "a"]);
@@ -59,6 +66,8 @@ test("an embedded page shows the lanes that are asked for", () => {
   assert.equal(shown("embed"), trace);
   const one = shown("embed&lanes=1");
   assert.deepEqual([one.lanes, one.reference, trace.lanes.length], [[trace.lanes[1]], trace.lanes[1], 2]);
+  assert.equal(embeddedLanes(one, new URLSearchParams("lanes=1")), one);
+  assert.equal(embeddedLanes(trace), trace);
 });
 
 test("an address says what is looked at, and what of it cannot be read", () => {
@@ -98,18 +107,224 @@ test("a run's link asks for its chat template as the form does", () => {
   }
 });
 
+test("a link says what was done by hand, which it leaves out", () => {
+  const document = small();
+  assert.equal(leftOut(Trace.parse(document)), "");
+  document.header.lanes[1].events = [{ step: 1, kind: "lock", position: 0 }];
+  const trace = Trace.parse(document);
+  const without = "What was done by hand is not in this link, but in an exported trace: “=Locks”.";
+  assert.equal(leftOut(trace), without);
+  const alone = trace.withLanes([trace.lanes[1]]);
+  assert.ok(!new URLSearchParams(settingsOf(alone)).has("contestants")); // an empty list would be damage
+});
+
+test("an address holds what differs from the page as it opens, and what it said of the page itself", () => {
+  const here = "?embed=1&lanes=1&present=1&lesson=work&page=2&__theme=dark&prompt=old&step=9";
+  const written = writeAddress("prompt=a&model=m", { step: 0, pins: [3, 5], byClock: false, colour: "kl" }, here);
+  const kept = "present=1&embed=1&lanes=1&lesson=work&page=2&__theme=dark".split("&");
+  const told = new URLSearchParams(written);
+  assert.deepEqual(
+    [...told].map((each) => each.join("=")).sort(),
+    ["prompt=a", "model=m", ...kept, "step=1", "pins=3,5", "race=steps", "colour=kl"].sort(),
+  );
+  assert.deepEqual(readAddress(written), {
+    settings: "prompt=a&model=m",
+    view: { step: 0, pins: [3, 5], byClock: false, colour: "kl" },
+    problem: "",
+  });
+  assert.equal(writeAddress("prompt=a", {}), "prompt=a");
+  assert.equal(writeAddress("prompt=a", { step: -1, pins: [], byClock: true, colour: "state" }, ""), "prompt=a");
+  assert.equal(writeAddress(`a=${"x".repeat(6998)}`, {}).length, 7000, "as long as it may be");
+  assert.equal(writeAddress(`a=${"x".repeat(6999)}`, {}), "");
+  assert.deepEqual(readAddress("?race=clock&step=123456&pins=10,123456&colour=").view, {
+    step: 123455,
+    pins: [10, 123456],
+    byClock: true,
+    colour: "",
+  });
+  assert.deepEqual(
+    readAddress("?step=1234567&pins=1a").problem,
+    "The link is damaged at step and pins; the rest of it holds.",
+  );
+});
+
+test("a link has the settings that are set, and the lanes as they were made", () => {
+  const by = { kind: "everything" };
+  const own = (id, more) =>
+    decoder(id, id.toUpperCase(), by, { settings: { gen_length: 2, steps: null, seed: 0, note: "" }, ...more });
+  const header = {
+    model: { name: "m" },
+    lanes: [own("a"), own("b", { events: [] }), own("c", { events: [{ step: 1 }] }), own("d", { events: undefined })],
+  };
+  const told = new URLSearchParams(settingsOf({ header, reference: { decoder: own("a") } }));
+  assert.deepEqual([...told.keys()], ["model", "prompt", "gen_length", "seed", "contestants"]);
+  assert.deepEqual([told.get("prompt"), told.get("seed")], ["", "0"]);
+  const made = (name) => ({ name, compute: by, unmask: { kind: "low_confidence" } });
+  assert.deepEqual(JSON.parse(told.get("contestants")), ["A", "B", "D"].map(made));
+  const form = settingsOfForm({
+    model: "m",
+    prompt: "p",
+    lanes: JSON.stringify({ lanes: [{ id: "x", ...made("A") }] }),
+    seed: 1,
+    steps: undefined,
+  });
+  const asked = { model: "m", prompt: "p", seed: "1", contestants: JSON.stringify([made("A")]) };
+  assert.deepEqual(Object.fromEntries(new URLSearchParams(form)), asked);
+  assert.equal(
+    new URLSearchParams(settingsOf({ header: { ...header, prompt: "Once" }, reference: { decoder: own("a") } })).get(
+      "prompt",
+    ),
+    "Once",
+  );
+});
+
+test("what came of a lane is told in numbers, and of those beside the reference", () => {
+  const document = { ...small(), scores: { j: { b: { bits_per_character: 1 } } } };
+  const trace = Trace.parse(document);
+  const [all, locks] = trace.lanes;
+  const rest = (lane) => results(trace, lane).filter(([name]) => name !== "Speed");
+  assert.deepEqual(rest(locks), [
+    ["Steps", "3", 3],
+    ["FLOPs of its steps", "80.0 %", 0.8],
+    ["Active ratio", "75.0 %", 0.75],
+    ["Time", "2.00 s", 2],
+    ["Top words changed", "–", NaN],
+    ["Beside the reference", "the same text for the first word", 1],
+  ]);
+  assert.deepEqual(rest(all).slice(4), [
+    ["Top words changed", "–", NaN],
+    ["Beside the reference", "–", Infinity],
+  ]);
+  locks.steps[2].damage = { changed: 1, commits: 2, mean: 0.25 };
+  assert.deepEqual(rest(locks)[4], ["Top words changed", "1 / 2 (0.25 nats)", 1]);
+  assert.deepEqual(
+    [promptOf(trace), promptOf({ header: { prompt: "" } }), textOf(trace, all, 1)],
+    ["2 token ids", "", "=a\ufffd"],
+  );
+  const rows = new Map(everything({ trace, lane: locks }));
+  assert.deepEqual(
+    ["Model", "Prompt", "Computes", "Time", "Bits per character by j"].map((name) => rows.get(name)),
+    ["m", "2 token ids", "lock", "2.00 s", "1.000"],
+  );
+  assert.deepEqual(results(new Trace(small()), all), []);
+  const spaced = Trace.parse(
+    raceOf([[decoder("a", "a", { kind: "everything" }), [{ unmasked: pairs(2, 11, 3, 10) }]]]),
+  );
+  assert.equal(textOf(spaced, spaced.lanes[0], 0), "uponOnce");
+  const alike = Trace.parse(
+    raceOf(["a", "b"].map((id) => [decoder(id, id, { kind: "everything" }), [{ unmasked: pairs(2, 12, 3, 12) }]])),
+  );
+  assert.deepEqual(results(alike, alike.lanes[1]).at(-1), ["Beside the reference", "the same text", Infinity]);
+});
+
+test("the usual is what most have, among equals the first seen; a column sorts numbers and names", () => {
+  const lengths = [2, 4, 4, 2, 8].map((gen_length, i) =>
+    decoder(`${i}`, "x", { kind: "everything" }, { settings: { gen_length } }),
+  );
+  assert.deepEqual(usual(lengths).get("gen_length"), { value: "2", varied: true });
+  assert.deepEqual(usual(lengths.slice(1, 4)).get("gen_length"), { value: "4", varied: true });
+  assert.deepEqual(usual(lengths.slice(1, 3)).get("gen_length"), { value: "4", varied: false });
+  assert.equal(usual([...lengths.slice(0, 3)]).get("gen_length").value, "4");
+  assert.deepEqual(told(lengths[4], new Map()), []);
+  assert.deepEqual(told(lock("a", 0.5), new Map()), [
+    ["epsilon 0.5", true],
+    ["percentile 20", true],
+  ]);
+  const trace = Trace.parse(small());
+  const rows = [2, 1].flatMap((number) => trace.lanes.map((lane) => ({ entry: { trace, number }, lane })));
+  const order = (name, falling) =>
+    inOrder(rows, name, falling)
+      .map(({ entry, lane }) => `${entry.number}${lane.id}`)
+      .join(" ");
+  assert.deepEqual([order("Run", false), order("Run", true)], ["1a 1b 2a 2b", "2a 2b 1a 1b"]);
+  for (const name of ["Steps", "FLOPs of its steps", "Active ratio", "Time"])
+    assert.equal(order(name, true), name === "Steps" ? "2a 2b 1a 1b" : "2a 1a 2b 1b", name);
+  assert.equal(order("Beside the reference", false), "2b 1b 2a 1a");
+  assert.equal(order("Beside the reference", true), "2a 1a 2b 1b", "what has no number of words is the same text");
+  const begun = new Trace(small());
+  const late = { entry: { trace: begun, number: 3 }, lane: begun.lanes[0] };
+  for (const falling of [true, false]) assert.equal(inOrder([late, ...rows], "Time", falling).at(-1), late);
+  trace.lane("b").steps[2].damage = { changed: 1, commits: 2, mean: 0 };
+  assert.equal(order("Top words changed", true), "2b 1b 2a 1a");
+});
+
 test("two queries ask for the same run whatever their order", () => {
   assert.ok(sameSettings("a=1&b=2", "b=2&a=1"));
   for (const other of ["a=1", "a=1&b=3", "a=1&b=2&c=3"]) assert.ok(!sameSettings("a=1&b=2", other));
 });
 
-test("a video file says its length, and each frame its time", () => {
-  const frames = [0, 83, 4000].map((ms) => ({ ms, key: ms !== 83, data: new Uint8Array([ms % 256]) }));
-  const file = Buffer.concat(webm(frames, { width: 1280, height: 720, ms: 4083 }));
-  assert.equal(file.subarray(0, 4).toString("hex"), "1a45dfa3");
-  assert.equal(file.readDoubleBE(file.indexOf("4489", "hex") + 10), 4083);
-  const blocks = [];
-  for (let at = file.indexOf("1f43b675", "hex"); at >= 0; at = file.indexOf("1f43b675", at + 1, "hex")) blocks.push(at);
-  assert.equal(blocks.length, 2); // one cluster a key frame
-  assert.equal(file.readBigUInt64BE(blocks[0] + 4) & 0xffn, 13n + 2n * 14n); // its time, and two blocks of one byte each
+/** The elements of a Matroska file: [[id, content], ...], containers as lists again. */
+function elements(file) {
+  const found = [];
+  for (let at = 0; at < file.length; ) {
+    const size = Math.clz32(file[at]) - 23; // the id's own length is in its first bits
+    const id = file.subarray(at, at + size).toString("hex");
+    const end = at + size + 8 + Number(file.readBigUInt64BE(at + size) & 0xffffffffffffffn);
+    assert.equal(file[at + size], 1);
+    const content = file.subarray(at + size + 8, end);
+    const holds = ["1a45dfa3", "18538067", "1549a966", "1654ae6b", "ae", "e0", "1f43b675"].includes(id);
+    found.push([id, holds ? elements(content) : content.toString("hex")]);
+    at = end;
+  }
+  return found;
+}
+
+test("a video file says what it is, its length, and each frame its time", () => {
+  const frames = [0, 83, 4000, 4010].map((ms) => ({ ms, key: ms % 1000 === 0, data: new Uint8Array([ms % 256, 7]) }));
+  const text = (words) => Buffer.from(words).toString("hex");
+  const number = (x) => x.toString(16).padStart(8, "0");
+  const length = Buffer.alloc(8);
+  length.writeDoubleBE(4083);
+  const block = (ms, key, first) => ["a3", `81${ms}${key ? "80" : "00"}${first}07`];
+  assert.deepEqual(elements(Buffer.concat(webm(frames, { width: 1280, height: 720, ms: 4083 }))), [
+    [
+      "1a45dfa3",
+      [
+        ["4286", 1],
+        ["42f7", 1],
+        ["42f2", 4],
+        ["42f3", 8],
+        ["4282", "webm"],
+        ["4287", 2],
+        ["4285", 2],
+      ].map(([id, x]) => [id, typeof x === "number" ? number(x) : text(x)]),
+    ],
+    [
+      "18538067",
+      [
+        [
+          "1549a966",
+          [
+            ["2ad7b1", number(1e6)],
+            ["4489", length.toString("hex")],
+            ["4d80", text("SureLock")],
+            ["5741", text("SureLock")],
+          ],
+        ],
+        [
+          "1654ae6b",
+          [
+            [
+              "ae",
+              [
+                ["d7", number(1)],
+                ["73c5", number(1)],
+                ["83", number(1)],
+                ["86", text("V_VP8")],
+                [
+                  "e0",
+                  [
+                    ["b0", number(1280)],
+                    ["ba", number(720)],
+                  ],
+                ],
+              ],
+            ],
+          ],
+        ],
+        ["1f43b675", [["e7", number(0)], block("0000", true, "00"), block("0053", false, "53")]],
+        ["1f43b675", [["e7", number(4000)], block("0000", true, "a0"), block("000a", false, "aa")]],
+      ],
+    ],
+  ]);
 });

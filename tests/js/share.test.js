@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { fillReplay, parseTrace, toCsv } from "../../assets/js/share.js";
-import { TraceError } from "../../assets/js/trace.js";
-import { byHand, small } from "./small.js";
+import { fillReplay, parseTrace, toCsv } from "../../assets/js/export/share.js";
+import { TraceError } from "../../assets/js/trace/trace.js";
+import { byHand, pairs, small } from "./small.js";
 
 const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");
 
-test("the table has a row per contestant, step and position, under the names shown", () => {
+test("the table has a row per lane, step and position, under the names shown", () => {
   const lines = table(small()).split("\n");
   assert.equal(lines.length, 1 + 2 * 3 * 4 + 1); // the head, and what follows the last line's end
   const rows = lines.filter((line) => line.startsWith(`"'=Locks",1,`) || line.startsWith(`"All",0,3`));
@@ -24,6 +24,15 @@ test("the table has a row per contestant, step and position, under the names sho
   assert.equal(resting, `"By hand",1,2,masked not computed,,,0,,,,0.5,60,100`);
 });
 
+test("the table's columns are named, and any token has its name", () => {
+  const columns =
+    "lane,step,position,state,token,piece,computed,kl,confidence,commit_error,step_seconds,step_flops,step_baseline_flops";
+  assert.equal(table(small()).split("\n")[0], columns);
+  const document = { ...small(), pieces: { 0: "nul", 10: "a" } };
+  document.records[0].unmasked = [[2, 0]];
+  assert.match(table(document), /^"All",0,2,active,0,"nul",1/m);
+});
+
 test("a commit error stands in the row of its commit", () => {
   const document = small();
   for (const record of document.records) record.commit_error = record.unmasked.map(() => 0.125);
@@ -33,10 +42,36 @@ test("a commit error stands in the row of its commit", () => {
   assert.equal(filled.length, document.records.flatMap(({ unmasked }) => unmasked).length);
 });
 
+test("of several commits in a step each has its own error", () => {
+  const document = small();
+  const [, first] = document.records;
+  Object.assign(first, {
+    unmasked: pairs(3, 13, 2, 12),
+    commit_error: [0.75, null],
+  });
+  const errors = (name) =>
+    table(document)
+      .split("\n")
+      .filter((line) => line.startsWith(`"${name}",0,`))
+      .map((line) => line.split(",").at(-4));
+  assert.deepEqual(errors("'=Locks"), ["", "", "", "0.75"]);
+  first.commit_error = [0.75, 0.5];
+  assert.deepEqual(errors("'=Locks"), ["", "", "0.5", "0.75"]);
+  assert.deepEqual(errors("All"), ["", "", "", ""]);
+  const second = document.records[3];
+  Object.assign(second, { unmasked: [[3, 14]], commit_error: [0.125] });
+  assert.match(table(document), /^"'=Locks",1,3,.*,0\.125,0\.5,80,100$/m);
+});
+
 test("no cell is a formula, and quotes are doubled", () => {
   const cell = (piece) => table({ ...small(), pieces: { 10: piece } }).match(/0,0,\w+,10,([^,]*)/)[1];
   const cells = ["=1", "+1", "-1", "@a", '"b"', "1=1"].map(cell);
   assert.deepEqual(cells, [`"'=1"`, `"'+1"`, `"'-1"`, `"'@a"`, `"""b"""`, `"1=1"`]);
+  for (const name of ["\n=cmd()", "＝1+1", " \u200b+1", "\ufeff=1", "－2", "\tx"]) {
+    const document = small();
+    document.header.lanes[1].name = name;
+    assert.ok(table(document).includes(`"'${name}"`), JSON.stringify(name));
+  }
 });
 
 test("the replay holds the document, whatever it says", () => {
@@ -48,17 +83,26 @@ test("the replay holds the document, whatever it says", () => {
 });
 
 test("a file that is no trace is refused in one sentence", () => {
+  const whole = JSON.stringify(small());
   for (const text of [
     "",
     "{",
     "null",
     "[]",
-    '{"format":"surelock-trace","version":1}',
     '{"format":"surelock-trace","version":2}',
+    '{"format":"surelock-trace","version":3}',
+    whole.replace('"flops":100', `"flops":1${"0".repeat(400)}`),
+    whole.replace('"seconds":1', '"seconds":1e400'),
+    whole.replace('"gen_length":2', `"gen_length":2,"x":${"[".repeat(20_000)}${"]".repeat(20_000)}`),
   ])
     assert.throws(
       () => parseTrace(text),
       (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message),
       text,
     );
+  assert.throws(
+    () => parseTrace("{"),
+    /^TraceError: This file is not JSON, so it is not a trace\.$|^Error: This file is not JSON/,
+  );
+  assert.throws(() => parseTrace('{"format":"x"}'), /This file is not a SureLock trace\.$/);
 });

@@ -2,11 +2,14 @@
 
 export const base64 = (...bytes) => btoa(String.fromCharCode(...bytes));
 
+/** A step's [[position, token], ...], from position, token, position, token ... */
+export const pairs = (...flat) => Array.from({ length: flat.length / 2 }, (_, i) => flat.slice(2 * i, 2 * i + 2));
+
 /** A step that computes every position and changes none, but for what `more` says. */
-export function record(contestant, step, more = {}) {
+export function record(lane, step, more = {}) {
   const values = { computed: [0, 4], kl: [0, 1, 2, 3], confidence: [1, 0.5, 0.25, 0] };
   return {
-    contestant,
+    lane,
     step,
     unmasked: [],
     locked: [],
@@ -18,7 +21,7 @@ export function record(contestant, step, more = {}) {
   };
 }
 
-export const contestant = (id, name, compute, more = {}) => ({
+export const decoder = (id, name, compute, more = {}) => ({
   id,
   name,
   compute,
@@ -34,20 +37,35 @@ const two = { computed: [0, 1, 3, 1], kl: [0, 0], confidence: [1, 1], seconds: 0
 const three = { computed: [1, 3], kl: [0.5, 0.5, 0.5], confidence: [0.5, 0.5, 0.5], seconds: 0.5, flops: 80 };
 const bytes = { kl: base64(0, 1, 254, 255), confidence: base64(0, 51, 102, 255) };
 
-const document = (contestants, records) => ({
+const document = (lanes, records) => ({
   format: "surelock-trace",
-  version: 2,
-  header: { model: { name: "m" }, length: 4, steps: 3, prompt_tokens: [10, 11], mask_id: 1, eos_id: 0, contestants },
+  version: 3,
+  header: { model: { name: "m" }, length: 4, steps: 3, prompt_tokens: [10, 11], mask_id: 1, eos_id: 0, lanes },
   pieces: { 0: "", 10: "Once", 11: " upon", 12: "=a", 13: [0xc3], 14: [0xa9] },
   records,
 });
 
-/** Every position beside locks. */
-export const small = () =>
-  document(
+/** A document of lanes and their steps: [[decoder, [what a step says beside computing everything, ...]], ...]; timed together. */
+export function raceOf(sides, { length = 4, prompt = [10, 11], pieces = {} } = {}) {
+  const most = Math.max(...sides.map(([, list]) => list.length));
+  const values = { computed: [0, length], kl: new Array(length).fill(0), confidence: new Array(length).fill(1) };
+  const records = Array.from({ length: most }, (_, t) =>
+    sides.flatMap(([{ id }, list]) => (list[t] ? [record(id, t, { ...values, ...list[t] })] : [])),
+  );
+  const lanes = sides.map(([own, list]) => ({ ...own, settings: { ...own.settings, steps: list.length } }));
+  const made = document(lanes, records.flat());
+  const together = [{ lanes: sides.map(([{ id }]) => id) }];
+  Object.assign(made.header, { length, steps: most, prompt_tokens: prompt, timed_together: together });
+  Object.assign(made.pieces, pieces);
+  return made;
+}
+
+/** Every position beside locks, timed together. */
+export const small = () => {
+  const made = document(
     [
-      contestant("a", "All", { kind: "everything" }),
-      contestant("b", "=Locks", { kind: "lock", epsilon: 0.01, percentile: 20 }),
+      decoder("a", "All", { kind: "everything" }),
+      decoder("b", "=Locks", { kind: "lock", epsilon: 0.01, percentile: 20 }),
     ],
     [
       record("a", 0, { unmasked: [[2, 12]], kl: [null, null, null, null] }),
@@ -58,13 +76,27 @@ export const small = () =>
       record("b", 2, { locked: [0, 2], ...two }),
     ],
   );
+  made.header.timed_together = [{ lanes: ["a", "b"] }];
+  return made;
+};
+
+/** The document's run with 17 steps more, in which nothing happens: enough to tell a ratio of times. */
+export function longer(document, more = {}) {
+  const { header, records } = document;
+  header.steps += 17;
+  for (const { id, settings } of header.lanes) {
+    settings.steps += 17;
+    for (let step = settings.steps - 17; step < settings.steps; step++) records.push(record(id, step, more[id]));
+  }
+  return document;
+}
 
 const rows = (computed) => ({ ...two, computed, kl: [1, 1], confidence: [1, 1] });
 
 /** One lane that rests, and that a person wrote into, masked and unlocked. */
 export const byHand = () =>
   document(
-    [contestant("c", "By hand", { kind: "block_cache", dual: true })],
+    [decoder("c", "By hand", { kind: "block_cache", dual: true })],
     [
       record("c", 0, { ...rows([2, 2]), unmasked: [[2, 12]], locked: [0] }),
       record("c", 1, { ...rows([0, 1, 3, 1]), masked: [2], unlocked: [0], locked: [0], written: [[3, 13]] }),

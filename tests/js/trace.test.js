@@ -3,9 +3,10 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { sameText } from "../../assets/js/dom.js";
-import { Trace, TraceError } from "../../assets/js/trace.js";
+import { isMasked, STATES, Trace, TraceError } from "../../assets/js/trace/trace.js";
+import { fromVersion2 } from "../../assets/js/trace/version2.js";
 import { CHECK, make } from "./make-check.js";
-import { base64, byHand, contestant, record, small } from "./small.js";
+import { base64, byHand, decoder, pairs, raceOf, record, small } from "./small.js";
 
 const trace = Trace.parse(small());
 const [all, locks] = trace.lanes;
@@ -75,16 +76,36 @@ test("totals are beside the reference", () => {
     everyShare: 0.8,
     ...shared,
     against: 3,
-    speed: 1.5,
+    timed: true,
+    speed: null, // of three steps nothing is told
     damage: null,
     same: { words: 1, whole: false, open: false },
   };
   assert.deepEqual([trace.totals(locks, 2), trace.totals(locks, -1)], [end, null]);
   trace.reference = locks;
-  const { flopsShare, everyShare, speed } = trace.totals(all, 2);
-  assert.deepEqual([flopsShare, everyShare, speed, trace.totals(locks, 2).flopsShare], [300 / 240, 1, 2 / 3, 0.8]);
+  const { flopsShare, everyShare } = trace.totals(all, 2);
+  assert.deepEqual([flopsShare, everyShare, trace.totals(locks, 2).flopsShare], [300 / 240, 1, 0.8]);
   assert.equal(trace.toDocument().header.reference, "b");
   trace.reference = all;
+});
+
+test("by the clock a lane that has ended is beside all of the reference, before that beside as many steps", () => {
+  const quick = decoder("b", "Quick", { kind: "everything" }, { settings: { steps: 2 } });
+  const records = small().records.filter(({ lane: id, step }) => id === "a" || step < 2);
+  for (const each of records) if (each.lane === "b") Object.assign(each, { seconds: 0.75, flops: 30 });
+  const header = { ...small().header, lanes: [small().header.lanes[0], quick] };
+  const raced = Object.assign(Trace.parse({ ...small(), header, records }), { byClock: true });
+  const told = (lane, step) => {
+    const { flopsShare, against, steps, seconds } = raced.totals(raced.lane(lane), step);
+    return { flopsShare, against, steps, seconds };
+  };
+  assert.deepEqual(told("b", 0), { flopsShare: 0.3, against: 1, steps: 1, seconds: 0.75 });
+  const end = { flopsShare: 60 / 300, against: 3, steps: 2, seconds: 1.5 };
+  assert.deepEqual([told("b", 1), told("b", 2)], [end, end]);
+  assert.deepEqual(told("a", 1), { flopsShare: 1, against: 2, steps: 2, seconds: 2 });
+  raced.byClock = false;
+  assert.deepEqual(told("b", 1), { ...end, flopsShare: 60 / 200, against: 2 });
+  assert.deepEqual(told("b", 2), end);
 });
 
 test("what two texts share is counted in words", () => {
@@ -140,14 +161,12 @@ test("what two texts share is counted in words", () => {
 test("commit errors come with the records or after them, and add up from step to step", () => {
   const document = small();
   const errors = (lane) =>
-    document.records.filter(({ contestant: own }) => own === lane).map(({ unmasked }) => unmasked.map(() => 0.25));
+    document.records.filter(({ lane: own }) => own === lane).map(({ unmasked }) => unmasked.map(() => 0.25));
   const later = Trace.parse(document);
   assert.equal(later.totals(later.lane("b"), 2).damage, null);
   later.lane("b").score(errors("b"), [[2], [], []]);
   const told = [0, 2].map((t) => later.totals(later.lane("b"), t).damage);
-  const count = document.records
-    .filter(({ contestant: own }) => own === "b")
-    .flatMap(({ unmasked }) => unmasked).length;
+  const count = document.records.filter(({ lane: own }) => own === "b").flatMap(({ unmasked }) => unmasked).length;
   assert.deepEqual(told[1], { commits: count, nats: count / 4, mean: 0.25, changed: 1 });
   assert.equal(told[0].changed, 1);
   const again = Trace.parse(later.toDocument());
@@ -176,7 +195,7 @@ test("what judges said stays with the lanes, also in a document", () => {
 test("rules and events have all that the page speaks of", () => {
   const spoilt = (change) => {
     const document = small();
-    Object.assign(document.header.contestants[1], change);
+    Object.assign(document.header.lanes[1], change);
     return () => Trace.parse(document);
   };
   const lock = { kind: "lock" };
@@ -201,7 +220,7 @@ test("a trace knows its document, its sizes and what locks", () => {
 
 test("a branch has its parent's first steps, in every way", () => {
   const whole = Trace.parse(small());
-  const child = contestant(
+  const child = decoder(
     "c",
     "Child",
     { kind: "age", steps: 3 },
@@ -229,19 +248,19 @@ test("a branch has its parent's first steps, in every way", () => {
 
 test("a branch shows no likely tokens from before it as those of a later step: it leaves all to the server", () => {
   const whole = Trace.parse(small());
-  const lane = whole.branch(contestant("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
+  const lane = whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
   whole.append(record("c", 2));
   assert.deepEqual([whole.lane("b").top(1, 2).length, lane.top(1, 1), lane.top(1, 2)], [5, null, null]);
 });
 
 test("a document names the parents that are in it", () => {
   const whole = Trace.parse(small());
-  whole.branch(contestant("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
-  const parents = (trace) => Trace.parse(trace.toDocument()).lanes.map((lane) => lane.contestant.parent);
+  whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
+  const parents = (trace) => Trace.parse(trace.toDocument()).lanes.map((lane) => lane.decoder.parent);
   assert.deepEqual(parents(whole), [null, null, "b"]);
   const alone = whole.withLanes([whole.lane("a"), whole.lane("c")]);
   assert.deepEqual(parents(alone), [null, null]);
-  assert.equal(whole.lane("c").contestant.parent, "b");
+  assert.equal(whole.lane("c").decoder.parent, "b");
 });
 
 test("lanes of several traces stand beside each other under their own names", () => {
@@ -252,9 +271,9 @@ test("lanes of several traces stand beside each other under their own names", ()
     { trace, lane: locks, name: "Locks, run 1" },
   ];
   const beside = Trace.of(sides);
-  const { contestants } = beside.toDocument().header;
+  const { lanes } = beside.toDocument().header;
   assert.deepEqual(
-    contestants.map(({ id, name }) => [id, name]),
+    lanes.map(({ id, name }) => [id, name]),
     [
       ["lane-1", "By hand, run 2"],
       ["lane-2", "Locks, run 1"],
@@ -269,19 +288,78 @@ test("lanes of several traces stand beside each other under their own names", ()
   assert.ok(!trace.like(Trace.parse({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
 });
 
-test("a trace of version 1 opens", () => {
-  const first = JSON.parse(readFileSync(new URL("../traces/version-1.json", import.meta.url), "utf-8"));
-  const opened = Trace.parse(first);
+test("a trace of version 2 opens, and is exported as one of version 3", () => {
+  const second = JSON.parse(readFileSync(new URL("../traces/version-2.json", import.meta.url), "utf-8"));
+  const opened = Trace.parse(structuredClone(second));
   assert.deepEqual(
-    opened.lanes.map(({ name, epsilon, count }) => [name, epsilon, count]),
-    [
-      ["Selection", NaN, 12],
-      ["SureLock and selection", 0.05, 12],
-    ],
+    opened.lanes.map(({ name, count, decoder: { compute, parent } }) => [name, count, compute.kind, parent]),
+    second.header.contestants.map(({ id, name, compute, parent }) => [
+      name,
+      second.records.filter(({ contestant }) => contestant === id).length,
+      compute.kind,
+      parent,
+    ]),
   );
-  const { compute, unmask, settings } = opened.lanes[1].contestant;
-  assert.deepEqual([compute.select.fraction, compute.lock.unlock.period, unmask.p], [0.7, 2, 0.8]);
-  assert.deepEqual(Object.keys(settings).includes("remasking"), false);
+  assert.deepEqual(
+    opened.clocked.map(({ id }) => id),
+    second.header.timed_together[0],
+  );
+  assert.equal(opened.lanes[1].steps.at(-1).damage.commits, 12);
+  const { version, header, records } = opened.toDocument();
+  const [{ contestant, ...rest }] = second.records;
+  assert.deepEqual([version, records[0]], [3, { ...rest, lane: contestant }]);
+  assert.deepEqual(header.timed_together, [{ lanes: second.header.timed_together[0] }]);
+  assert.deepEqual(Trace.parse({ ...second, header: { ...second.header, timed_together: undefined } }).clocked, []);
+});
+
+test("what is damaged in a trace of version 2 stays so", () => {
+  for (const torn of [
+    {},
+    { header: null, records: [] },
+    { header: [], records: {} },
+    { header: {}, records: [5, null, []] },
+    { header: { timed_together: 5 } },
+  ])
+    assert.deepEqual(fromVersion2({ version: 2, records: 1, ...torn }), {
+      records: 1,
+      header: undefined,
+      ...torn,
+      version: 3,
+    });
+  assert.deepEqual(fromVersion2({ header: { timed_together: [5] }, records: [{ contestant: 7 }] }), {
+    version: 3,
+    header: { timed_together: [{ lanes: 5 }] },
+    records: [{ lane: 7 }],
+  });
+});
+
+test("a trace says which engine computed its lanes and where they were timed; lanes of other engines bring their own", () => {
+  const by = (engine, machine) => {
+    const document = small();
+    Object.assign(document.header, { engine, timed_together: [{ lanes: ["a", "b"], machine }] });
+    return Trace.parse(document);
+  };
+  const [one, other, silent] = [by("torch 2.13.0", "A"), by("onnxruntime 1.32.0", "B"), Trace.parse(small())];
+  const written = one.toDocument().header;
+  assert.deepEqual([written.engine, written.timed_together], ["torch 2.13.0", [{ machine: "A", lanes: ["a", "b"] }]]);
+  const enginesOf = (...traces) => {
+    const sides = traces.flatMap((trace) => trace.lanes.map((lane) => ({ trace, lane, name: lane.name })));
+    const { header } = Trace.parse(JSON.parse(JSON.stringify(Trace.of(sides).toDocument())));
+    return [
+      header.engine,
+      ...header.lanes.map(({ engine }) => engine),
+      header.timed_together.map(({ machine }) => machine),
+    ];
+  };
+  const none = undefined;
+  assert.deepEqual(enginesOf(one, one), ["torch 2.13.0", none, none, none, none, ["A"]]);
+  assert.deepEqual(enginesOf(one, other).slice(0, 4), [none, "torch 2.13.0", "torch 2.13.0", "onnxruntime 1.32.0"]);
+  assert.deepEqual(enginesOf(one, silent).slice(0, 4), [none, "torch 2.13.0", "torch 2.13.0", none]);
+  const child = one.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 1);
+  one.computed(child, "onnxruntime 1.32.0");
+  assert.equal(one.toDocument().header.lanes[2].engine, "onnxruntime 1.32.0");
+  one.computed(child, "torch 2.13.0");
+  assert.equal(one.toDocument().header.lanes[2].engine, undefined);
 });
 
 test("the check of the structure is the one made from the schema", () => {
@@ -290,26 +368,27 @@ test("the check of the structure is the one made from the schema", () => {
 
 const first = (more) => ({ records: [record("b", 0, more)] });
 const headed = (more) => ({ header: { ...small().header, ...more } });
-const five = ["v", "w", "x", "y", "z"].map((id) => contestant(id, id, { kind: "everything" }));
+const five = ["v", "w", "x", "y", "z"].map((id) => decoder(id, id, { kind: "everything" }));
 const damages = [
   ["is not a SureLock trace", { format: "x" }],
-  ["version 3", { version: 3 }],
+  ["version 4", { version: 4 }],
+  ["version 1", { version: 1 }],
   ["must have required property 'header'", { header: undefined }],
   ["at header/length", headed({ length: 0 })],
   ["too large", headed({ length: 8192, steps: 8192 })],
   ["prompt is longer", headed({ prompt_tokens: [1, 2, 3, 4, 5] })],
-  ["at header/contestants: it must NOT have more than 4 items", headed({ contestants: five })],
-  ["NOT have fewer than 1 items", headed({ contestants: [] })],
-  ["required property 'name'", headed({ contestants: [{ ...five[0], name: undefined }] })],
-  ["at header/contestants/0/name", headed({ contestants: [{ ...five[0], name: "" }] })],
-  ["same id", headed({ contestants: [five[0], five[0]] })],
+  ["at header/lanes: it must NOT have more than 4 items", headed({ lanes: five })],
+  ["NOT have fewer than 1 items", headed({ lanes: [] })],
+  ["required property 'name'", headed({ lanes: [{ ...five[0], name: undefined }] })],
+  ["at header/lanes/0/name", headed({ lanes: [{ ...five[0], name: "" }] })],
+  ["same id", headed({ lanes: [five[0], five[0]] })],
   ["is not there", headed({ reference: "nobody" })],
-  ["is not there", headed({ contestants: [{ ...five[0], parent: "nobody" }] })],
+  ["is not there", headed({ lanes: [{ ...five[0], parent: "nobody" }] })],
   ["at pieces/1", { pieces: { 1: 2 } }],
   ["at pieces/1", { pieces: { 1: [256] } }],
   ["required property 'records'", { records: undefined }],
   ["no steps", { records: [] }],
-  ["no contestant", { records: [record("other", 0)] }],
+  ["no lane", { records: [record("other", 0)] }],
   ["in order", { records: [record("b", 1)] }],
   ["in order", { records: [0, 1, 2, 3].map((t) => record("b", t)) }],
   ["outside the sequence", first({ locked: [4] })],
@@ -318,11 +397,15 @@ const damages = [
   ["outside the sequence", first({ computed: [2, 2, 0, 2] })],
   ["positions is incomplete", first({ computed: [0] })],
   ["number of KL values", first({ kl: [1] })],
+  ["number of confidence values", first({ confidence: [1] })],
   ["not base64", first({ confidence: "%" })],
   ["at records/0/unmasked/0", first({ unmasked: [7] })],
   ["at records/0/locked", first({ locked: null })],
   ["at records/0/seconds", first({ seconds: -1 })],
   ["number of likely tokens", first({ top: { at: [0, 1], ids: [1], p: base64(1) } })],
+  ["number of likely tokens", first({ top: { at: [0, 1], ids: [1, 2, 3, 4, 5], p: base64(1) } })],
+  ["version 01234567890123456789;", { version: "0123456789".repeat(9) }],
+  ["damaged at its top: it", { records: undefined }],
 ];
 
 test("a damaged trace is refused in one sentence", () => {
@@ -334,10 +417,209 @@ test("a damaged trace is refused in one sentence", () => {
     );
 });
 
+const everything = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
+const made = (sides, more) => Trace.parse(raceOf(sides, more));
+/** Lanes whose steps take so long, shown by the clock. */
+const timed = (...lists) =>
+  Object.assign(
+    made(
+      lists.map((list, i) =>
+        everything(
+          "abc"[i],
+          list.map((seconds) => ({ seconds })),
+        ),
+      ),
+    ),
+    { byClock: true },
+  );
+
+test("nothing, and another kind of thing, is no trace", () => {
+  for (const none of [null, undefined, 5]) assert.throws(() => Trace.parse(none), TraceError);
+  assert.deepEqual(
+    STATES.map((_, state) => isMasked(state)),
+    [true, false, false, false, true],
+  );
+  assert.equal(made([everything("a", [{}])], { prompt: [1, 2, 3, 4] }).promptLength, 4);
+});
+
+test("token 0 is a token like others", () => {
+  const document = raceOf([
+    everything("a", [{ unmasked: [[2, 0]] }, { written: [[2, 12]] }, { masked: [2] }]),
+    everything("b", [{ unmasked: [[2, 0]] }]),
+  ]);
+  document.header.eos_id = 2;
+  const whole = Trace.parse(document);
+  const [lane, other] = whole.lanes;
+  assert.deepEqual(
+    [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]),
+    [
+      [0, 0, 1],
+      [12, 0, 1],
+      [-1, NaN, 0],
+    ],
+  );
+  assert.equal(whole.eosId, 2);
+  assert.deepEqual(whole.sameText(lane, other, 0), { words: 0, whole: false, open: true });
+  assert.deepEqual(
+    whole.sameText(lane, other, 1),
+    { words: 0, whole: false, open: false },
+    "of the step, not of the end",
+  );
+  whole.pieces.add({ 0: " x" });
+  assert.equal(whole.sameText(lane, other, 0).words, 1);
+});
+
+test("a text of which nothing was to be written is open", () => {
+  const whole = made([everything("a", [{}]), everything("b", [{}])], { prompt: [1, 2, 3, 4] });
+  assert.deepEqual(whole.sameText(...whole.lanes, 0), { words: 0, whole: false, open: true });
+});
+
+test("what was not computed in the first step was never computed", () => {
+  const [lane] = Trace.parse(byHand()).lanes;
+  assert.deepEqual(
+    [0, 1, 2, 3].map((p) => lane.lastComputed(p, 0)),
+    [-1, -1, 0, 0],
+  );
+  const [own] = made([everything("a", [{ kl: [0, 3, 1, 2] }])]).lanes;
+  assert.equal(own.steps[0].median, 1.5);
+});
+
+test("the likely tokens are those of the position", () => {
+  const ids = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+  const top = { at: [1, 2], ids, p: base64(...ids) };
+  const [lane] = made([everything("a", [{ top }, {}])]).lanes;
+  assert.deepEqual(
+    [1, 2].map((p) => lane.top(p, 1).map(([id]) => id)),
+    [ids.slice(0, 5), ids.slice(5)],
+  );
+  assert.equal(lane.top(2, 0)[4][1], 10 / 255);
+});
+
+test("an epsilon without bounds is infinite, and a pair's is its lock's", () => {
+  const epsilon = (compute) => made([[decoder("a", "a", compute), [{}]]]).lanes[0].epsilon;
+  const lock = { kind: "lock", epsilon: "inf" };
+  assert.deepEqual([epsilon(lock), epsilon({ kind: "both", lock, select: { kind: "select" } })], [Infinity, Infinity]);
+});
+
+test("a lane ends with its last step, or where nothing is masked any more", () => {
+  const wrote = { unmasked: pairs(2, 12, 3, 13) };
+  const ends = (steps, asked, more) => {
+    const document = raceOf([everything("a", steps)], more);
+    document.header.steps = document.header.lanes[0].settings.steps = asked;
+    const [lane] = Trace.parse(document).lanes;
+    return [-1, 0, 1, 2].map((t) => lane.endsAt(t));
+  };
+  assert.deepEqual(ends([{}, {}, {}], 3), [false, false, false, true]);
+  assert.deepEqual(ends([wrote, {}], 9), [false, false, true, true]);
+  assert.deepEqual(ends([wrote], 9), [false, true, true, true]);
+  assert.deepEqual(ends([{}, {}], 9), [false, false, false, false]);
+  const fresh = new Trace(raceOf([everything("a", [{}])], { prompt: [1, 2, 3, 4] })).lanes[0];
+  assert.deepEqual([fresh.seconds, fresh.decoder.settings.steps, fresh.endsAt(-1)], [0, 1, false]);
+  const two = made([everything("a", [{}, {}]), everything("b", [{}, {}])]);
+  assert.ok(two.complete);
+  two.lanes[0].decoder.settings.steps = 5;
+  assert.ok(!two.complete);
+});
+
+test("a step without commit errors leaves those after it without a sum, and one without changes has none", () => {
+  const wrote = { unmasked: [[2, 12]] };
+  const damage = (first) =>
+    made([
+      everything("a", [
+        { ...wrote, ...first },
+        { unmasked: [[3, 13]], commit_error: [0.5] },
+      ]),
+    ]).lanes[0].steps[1].damage;
+  assert.equal(damage({}), undefined);
+  assert.deepEqual(damage({ commit_error: [null] }), { commits: 2, nats: 0.5, mean: 0.25, changed: 0 });
+});
+
+test("totals beside a reference that has no step yet say nothing of it", () => {
+  const whole = new Trace(small());
+  whole.append(record("b", 0));
+  const { flopsShare, against } = whole.totals(whole.lane("b"), 0);
+  assert.deepEqual([flopsShare, against], [NaN, NaN]);
+});
+
+test("by the clock steps that took no time count, too", () => {
+  const none = timed([0, 0], [0, 0, 0]);
+  assert.deepEqual(
+    [none.last, none.front, none.reached(none.lanes[1], 0), none.cursorAt(none.lanes[1], 1)],
+    [2, 2, 0, 1],
+  );
+  const pause = timed([1, 0, 1], [0, 0.5, 0.5]);
+  assert.deepEqual(
+    [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.reached(lane, step))),
+    [
+      [-1, -1],
+      [0, 2],
+      [1, 2],
+      [2, 2],
+    ],
+  );
+  assert.deepEqual(
+    [0, 1, 2].map((t) => pause.cursorAt(pause.lanes[0], t)),
+    [0, 1, 2],
+  );
+  assert.equal(timed([1, 1], [1, 1]).pacemaker.id, "a");
+  const slow = timed([0.1, 0.1, 0.1], [2]);
+  assert.deepEqual([slow.pacemaker.id, slow.last], ["b", 0]);
+  slow.byClock = false;
+  assert.deepEqual([slow.last, slow.front], [2, 2]);
+  const begun = Object.assign(new Trace(small()), { byClock: true });
+  begun.append(record("a", 0));
+  assert.equal(begun.cursorAt(begun.lanes[1], 0), 0);
+});
+
+test("the front is of the lanes that still grow", () => {
+  const whole = timed([1, 1, 1], [1]);
+  whole.byClock = false;
+  whole.growing = [whole.lanes[1]];
+  assert.equal(whole.front, 2);
+  whole.live = true;
+  assert.equal(whole.front, 0);
+  const part = Object.assign(new Trace(small()), { byClock: true, live: true });
+  part.append(record("a", 0, { seconds: 0 }));
+  assert.equal(part.front, 0, "where nothing took time, all that there is");
+});
+
+test("a document has its view, its judges and its lanes, and whatever it was made of", () => {
+  const view = { step: 2, pins: [3], byClock: true };
+  const document = trace.toDocument(undefined, undefined, view);
+  assert.deepEqual(document.view, { step: 2, pins: [3], by_clock: true });
+  assert.deepEqual([Trace.parse(document).view, Trace.parse(small()).view], [view, null]);
+  assert.ok(!("view" in trace.toDocument()));
+  const score = { bits_per_character: 1 };
+  assert.deepEqual(Trace.parse({ ...small(), scores: { j: { gone: score, b: score } } }).lane("b").judged, {
+    j: score,
+  });
+  const parsed = small();
+  assert.deepEqual(
+    Trace.parse(parsed).lanes.map(({ source }) => source),
+    ["a", "b"].map((id) => ({ document: parsed, id })),
+  );
+  const names = ({ header }) => header.lanes.map(({ id }) => id);
+  assert.deepEqual(names(trace.withLanes([locks])), ["b"]);
+  const whole = Trace.parse(small());
+  whole.branch(decoder("c", "Child", { kind: "everything" }), 0);
+  assert.deepEqual(names(whole), ["a", "b", "c"]);
+  const longer = made([everything("a", [{}, {}, {}, {}])]);
+  for (const sides of [
+    [longer, whole],
+    [whole, longer],
+  ]) {
+    const beside = Trace.of(sides.map((one) => ({ trace: one, lane: one.lanes[0], name: "n" })));
+    assert.deepEqual([beside.steps, beside.header.steps, names(beside)], [4, 4, ["lane-1", "lane-2"]]);
+  }
+  const like = (change) => trace.like(Trace.parse({ ...small(), header: { ...small().header, ...change } }));
+  assert.deepEqual([like({}), like({ model: { name: "n" } })], [true, false]);
+  assert.ok(!made([everything("a", [{}])], { length: 4 }).like(made([everything("a", [{}])], { length: 5 })));
+});
+
 test("what a page reads of a header is of its kind", () => {
   const spoilt = (change) => {
     const whole = JSON.parse(JSON.stringify(small()));
-    change(whole.header, whole.header.contestants[0]);
+    change(whole.header, whole.header.lanes[0]);
     return whole;
   };
   const changes = [

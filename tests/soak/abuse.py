@@ -39,7 +39,6 @@ PARAMETERS: dict[str, tuple[Any, ...]] = {
     "block_length": (7, -1, "x", 10**12),
     "temperature": (-1, "hot", []),
     "cfg_scale": (-1, "x", [], 1e308),
-    "remasking": ("<b>", ["a"], 3),
     "compute": ("lock+age", "select+block_cache", "best", "lock+select+select", "+", ["lock"], {"kind": "lock"}, 3),
     "unmask": ("replay", "<b>", {}, 3),
     "refresh": (0, 4, "x"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 import threading
 import time
 from collections import Counter
@@ -16,6 +17,8 @@ import httpx
 
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
+from tests.soak import attack_doors
+from tests.soak.attack_inputs import attack_inputs
 
 KEEP_MB = 300
 CALLS, DIRECT, HONEST = 300, 60, 10
@@ -23,6 +26,7 @@ BIG = b'{"data": "' + b"x" * 20_000_000 + b'"}'
 ANSWERED, MOST_SECONDS = ("pause", "stop"), 1.0  # what the page asks beside the queue, and for how long it may wait
 FREED_SECONDS = 5.0  # what was dropped goes back to the system within so many
 TOLD = "The server has dropped this run, to make room for newer ones; press Run to make it again."
+LIMITED = ("sh", "-c", f'ulimit -n {attack_doors.FILES}; exec "$0" "$@"', sys.executable, "app.py")
 JSON = {"content-type": "application/json"}
 SMALL = {"Generated_length": 32, "Steps": 32, "Block_length": 32}
 LARGE = {"Generated_length": 224, "Steps": 224, "Block_length": 224}
@@ -33,13 +37,13 @@ def attack(visitors: int, log: Path) -> dict[str, Any]:
 
     ok: honest runs ended, the page answered in time, memory stayed within the budget and the oldest runs went first.
     """
-    with serve("--max-length", "256", "--keep-mb", str(KEEP_MB), log=log) as app:
+    with serve("--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app:
         wait_for_model(app)
         ended = _honest_visit(app, _waits(), **LARGE | {"Steps": 28})  # fills caches and thread stacks once
         assert ended == "finished", f"the server does not work before it is attacked: {ended}"
         time.sleep(FREED_SECONDS)
         before, seconds = app.memory(), {}
-        with _most_memory(app) as memory:
+        with most_memory(app) as memory:
             with _timed(seconds, "hashes"):
                 hashes = _many_hashes(app, visitors)
             with _timed(seconds, "bodies"):
@@ -47,7 +51,10 @@ def attack(visitors: int, log: Path) -> dict[str, Any]:
             with _timed(seconds, "crowd"):
                 calls, ends, slowest = _crowded(app)
             unknown = _unknown_events(app, log)
+            inputs = attack_inputs(app, log)
             time.sleep(FREED_SECONDS)
+        with _timed(seconds, "doors"):
+            doors = attack_doors.attacks(app, log, KEEP_MB)
         after, alive = app.memory(), app.process.poll() is None
     within = {name: (each - before) / 1e6 <= KEEP_MB for name, each in (("most", memory[0]), ("end", after))}
     return {
@@ -57,13 +64,18 @@ def attack(visitors: int, log: Path) -> dict[str, Any]:
         and all(within.values())
         and hashes["oldest_went_first"]
         and set(bodies) <= {413, 0}
-        and not unknown,
+        and not unknown
+        and inputs["ok"]
+        and all(each["ok"] for each in doors.values()),
+        "inputs": inputs,
         "honest_runs": dict(Counter(ends)),
         "slowest_seconds": {name: round(each, 3) for name, each in slowest.items()},
         "statuses_of_calls": dict(calls),
         "chosen_hashes": hashes,
         "statuses_of_big_bodies": dict(bodies),
         "log_bytes_of_unknown_events": unknown,
+        "doors": doors,
+        "log_bytes": log.stat().st_size,
         "memory_mb": {
             name: round(each / 1e6) for name, each in (("start", before), ("most", memory[0]), ("end", after))
         },
@@ -81,7 +93,7 @@ def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _most_memory(app: App) -> Iterator[list[int]]:
+def most_memory(app: App) -> Iterator[list[int]]:
     """The most bytes that the server held meanwhile, as the one element of a list."""
     most, over = [app.memory()], threading.Event()
 
@@ -113,8 +125,7 @@ def _honest_visit(app: App, waits: dict[str, list[float]], **changes: Any) -> st
                 waits["pause"].append(time.monotonic() - asked)
         waits["until a run rests"].append(time.monotonic() - asked)
         last = messages[-1]
-        event = visitor.event("sl-stage-host", "play")
-        rest = list(visitor.follow(event, [], {"run": last["run"], "after": last["seq"]}))
+        rest = list(visitor.ask("follow", last["run"], last["seq"], None))
         return str((rest or messages)[-1].get("end"))
     except (httpx.HTTPError, RuntimeError) as error:
         return f"{type(error).__name__}: {error}"[:80]
@@ -136,10 +147,9 @@ def _many_hashes(app: App, times: int) -> dict[str, Any]:
             if "open" in message:
                 runs.append(message["run"])
                 visitor.call("pause", message["run"])
-    play = visitor.event("sl-stage-host", "play")
     kept = [visitor.call("state", run) is not None for run in runs]
     gone = [run for run, here in zip(runs, kept, strict=True) if not here]
-    told = {next(visitor.follow(play, [], {"run": run, "after": 0})).get("refused") for run in gone}
+    told = {next(visitor.ask("follow", run, 0, None)).get("refused") for run in gone}
     visitor.close()
     return {
         "runs": len(runs),
@@ -192,7 +202,8 @@ async def _flood(app: App) -> list[int]:
     async with httpx.AsyncClient(timeout=300, limits=httpx.Limits(max_connections=None)) as http:
         posts = [http.post(f"{app.url}/gradio_api/call/v2/decode", json=call) for _ in range(CALLS)]
         posts += [http.post(f"{app.url}/gradio_api/run/decode", json=direct) for _ in range(DIRECT)]
-        return [answer.status_code for answer in await asyncio.gather(*posts)]
+        answers = await asyncio.gather(*posts, return_exceptions=True)
+        return [answer.status_code if isinstance(answer, httpx.Response) else 0 for answer in answers]
 
 
 def _unknown_events(app: App, log: Path) -> int:

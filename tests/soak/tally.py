@@ -19,6 +19,7 @@ class Tally:
         self.problems: Counter[str] = Counter()
         self.examples: list[str] = []
         self.runs: set[str] = set()
+        self.told: set[str] = set()  # of a computation its first step's times, which no other has
 
     def count(self, what: str, number: int = 1) -> None:
         with self._lock:

@@ -103,8 +103,8 @@ class Visit:
         self.tally.took("likely tokens", time.monotonic() - begun)
         time.sleep(self.rng.uniform(0, 1))
         try:
-            stepped = self.go_on("tick", run, after)
-            rest = self.go_on("play", run, stepped[-1]["seq"] if stepped else after)
+            stepped = list(self.visitor.ask("follow", run, after, 1))
+            rest = list(self.visitor.ask("follow", run, stepped[-1]["seq"] if stepped else after, None))
         except httpx.HTTPStatusError as error:
             return self.refused(error)
         self.tally.count("runs paused and resumed")
@@ -112,9 +112,6 @@ class Visit:
             self.tally.problem("a resumed run did not finish", str((rest or stepped)[-1:])[:100])
         if self.visitor.call("export", run) is None:
             self.tally.problem("an own run could not be exported", run)
-
-    def go_on(self, event: str, run: str, after: int) -> list[dict[str, Any]]:
-        return list(self.visitor.follow(self.visitor.event("sl-stage-host", event), [], {"run": run, "after": after}))
 
     def leave(self) -> None:
         """Close the tab in the middle of a run."""
@@ -139,7 +136,7 @@ class Visit:
 
     def misbehave(self) -> None:
         """A handful of bad requests; every one must be answered, with a reason."""
-        stage = self.visitor.event("sl-stage-host", "play")["targets"][0][0]
+        stage = self.visitor.part("sl-stage-host")
         url = self.visitor.url
         for _ in range(self.rng.randint(2, 6)):
             abuse = self.rng.choice((*ABUSES, None))

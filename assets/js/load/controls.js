@@ -1,3 +1,1 @@
-import(new URL("surelock/js/all.js", document.baseURI).href).then(({ modules }) =>
-  modules["controls.js"].connect({ element }),
-);
+import(new URL("surelock/scripts/page.js", document.baseURI).href).then((page) => page.controls({ element }));

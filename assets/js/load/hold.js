@@ -2,6 +2,7 @@
 // before that is kept, and pressed again when js/ready.js says so, or after a while: a press is never lost.
 {
   const PATIENCE_MS = 6000;
+  const AGAIN_MS = 500;
   const find = () => document.getElementById("sl-run");
   const label = (run) => {
     const texts = document.createTreeWalker(run, NodeFilter.SHOW_TEXT, (text) => (text.data.trim() ? 1 : 2));
@@ -22,6 +23,7 @@
   };
   const release = () => {
     if (ready) return;
+    if (!window.surelock) return setTimeout(release, AGAIN_MS); // nobody would take it yet
     ready = true;
     removeEventListener("click", hold, true);
     const run = find();

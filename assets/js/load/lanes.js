@@ -1,3 +1,3 @@
-import(new URL("surelock/js/all.js", document.baseURI).href).then(({ modules }) =>
-  modules["lanes.js"].connect({ element, props, watch }),
+import(new URL("surelock/scripts/page.js", document.baseURI).href).then((page) =>
+  page.lanes({ element, props, watch }),
 );

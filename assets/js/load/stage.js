@@ -1,4 +1,4 @@
 const base = new URL("surelock/", document.baseURI);
-import(new URL("js/all.js", base).href).then(({ modules }) =>
-  modules["live.js"].connect({ element, props, trigger, server, watch, base }),
+import(new URL("scripts/page.js", base).href).then((page) =>
+  page.stage({ element, props, trigger, server, watch, base }),
 );

@@ -1,0 +1,108 @@
+// One position's KL in every lane, step by step, with a diamond where it locks and a line where each lane stands. It is
+// small, so the page draws it itself; its scale is the same for all positions, so that ε keeps its place.
+
+import { h } from "../dom.js";
+
+const [WIDTH, HEIGHT] = [320, 132];
+const [LEFT, RIGHT, TOP, BOTTOM] = [34, 314, 8, 114];
+const [LOW, HIGH] = [-9, 1.5]; // powers of ten, in nats; what is lower lies on the floor
+const DASHES = ["7 4", "", "2 3", "7 3 2 3"];
+
+const svg = (tag, attributes = {}, ...children) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+};
+
+/** Where a value lies, from the top of the picture. */
+function y(nats) {
+  const power = Math.max(LOW, Math.min(HIGH, Math.log10(nats)));
+  return TOP + ((HIGH - power) / (HIGH - LOW)) * (BOTTOM - TOP);
+}
+
+/** The line of a position's KL as a path, broken where it was not computed; with the points of its locks. */
+export function lineOf(lane, cell, x) {
+  let path = "";
+  let pen = "M";
+  let last = [x(0), BOTTOM];
+  const locks = [];
+  for (let t = 0; t < lane.count; t++) {
+    const nats = lane.kl[t * lane.n + cell];
+    if (Number.isFinite(nats)) {
+      last = [x(t), y(nats)];
+      path += `${pen}${last.map((at) => at.toFixed(1))}`;
+      pen = "L";
+    } else pen = "M";
+    if (lane.steps[t].locked.includes(cell)) locks.push([x(t), last[1]]);
+  }
+  return { path, locks };
+}
+
+export class CellCurve {
+  constructor() {
+    this.lines = svg("g");
+    this.cursors = svg("g");
+    this.axis = svg("g", { class: "sl-cell-axis" });
+    this.picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, this.axis, this.cursors, this.lines);
+    this.box = h("div", { class: "sl-cell-box" }, this.picture);
+    this.node = h("figure", { class: "sl-cell-curve" }, h("figcaption", {}, "KL in nats, step by step"), this.box);
+  }
+
+  load(trace) {
+    this.trace = trace;
+    this.drawn = "";
+    this.steps = Math.max(trace.count, trace.live ? trace.steps : 1, 2);
+    this.cursors.replaceChildren(
+      ...trace.lanes.map((_, i) => svg("line", { class: `sl-cell-cursor sl-lane-${i + 1}`, y1: TOP, y2: BOTTOM })),
+    );
+    this.axis.replaceChildren(
+      ...[-8, -4, 0].flatMap((power) => [
+        svg("line", { x1: LEFT, x2: RIGHT, y1: y(10 ** power), y2: y(10 ** power) }),
+        svg("text", { x: LEFT - 4, y: y(10 ** power) + 4, "text-anchor": "end" }, power ? `1e${power}` : "1"),
+      ]),
+      svg("text", { x: LEFT, y: HEIGHT - 5 }, "step 1"),
+      svg("text", { x: RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, `step ${this.steps}`),
+    );
+  }
+
+  #x = (t) => LEFT + (t / (this.steps - 1)) * (RIGHT - LEFT);
+
+  /** A position at the cursor's step. */
+  draw(cell, step) {
+    const { trace } = this;
+    const key = [cell, ...trace.lanes.map(({ count }) => count)].join();
+    if (this.drawn !== key) this.#lines(cell);
+    this.drawn = key;
+    trace.lanes.forEach((lane, i) => {
+      const t = trace.reached(lane, step);
+      const cursor = this.cursors.children[i];
+      cursor.style.visibility = t < 0 ? "hidden" : "";
+      cursor.style.transform = `translateX(${this.#x(Math.max(0, t))}px)`;
+    });
+  }
+
+  #lines(cell) {
+    const { lanes } = this.trace;
+    this.picture.setAttribute("aria-label", `KL of position ${cell}: ${lanes.map(({ name }) => name).join(", ")}`);
+    const drawn = lanes.map((lane, i) => {
+      const { path, locks } = lineOf(lane, cell, this.#x);
+      const mark = ([x, at]) => svg("path", { class: "sl-cell-lock", d: `M${x},${at - 6}l6,6l-6,6l-6,-6z` });
+      const line = svg("path", { class: "sl-cell-line", d: path, "stroke-dasharray": DASHES[i] });
+      return svg("g", { class: `sl-lane-${i + 1}` }, line, ...locks.map(mark));
+    });
+    this.lines.replaceChildren(...drawn);
+  }
+
+  /** Where a value lies, as a share of the picture's height from its top. */
+  place(nats) {
+    return y(nats) / HEIGHT;
+  }
+
+  /** The power of ten at a height of the window. */
+  power(clientY) {
+    const { top, height } = this.picture.getBoundingClientRect();
+    const at = ((clientY - top) / height) * HEIGHT;
+    return HIGH - ((at - TOP) / (BOTTOM - TOP)) * (HIGH - LOW);
+  }
+}

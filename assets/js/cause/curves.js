@@ -1,0 +1,336 @@
+// The four figures, by Plotly, redrawn a few times a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
+
+import { h, inView, throttle, watchView } from "../dom.js";
+import { explained } from "../panels/glossary.js";
+import { number } from "../trace/described.js";
+import { restingMedians } from "../trace/values.js";
+import { tameToolbar } from "./charttools.js";
+import { pinName } from "./pins.js";
+
+const REDRAW_MS = 1000;
+const KL_FLOOR = 1e-12;
+const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned word locks.";
+const FIGURES = [
+  { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
+  { key: "flops", title: "FLOPs of the step, of computing every position", terms: ["FLOPs"], y: "share" },
+  { key: "saved", title: "Saved so far, of computing every position", y: "share saved" },
+  { key: "time", title: "Time per step", y: "ms" },
+];
+
+/** Loads plotly.min.js once. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
+export function loadPlotly(url) {
+  if (window.Plotly) return Promise.resolve(window.Plotly);
+  return new Promise((resolve) => {
+    document.head.append(
+      h("script", { src: url, onload: () => resolve(window.Plotly ?? null), onerror: () => resolve(null) }),
+    );
+  });
+}
+
+const TOOLBAR = {
+  responsive: false,
+  displaylogo: false,
+  showSendToCloud: false, // nothing leaves the browser
+  displayModeBar: "hover",
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+};
+const MOST_BLOCK_NAMES = 6;
+
+/** Lanes are told apart by their dashes, too. */
+const DASHES = ["dash", "solid", "dot", "dashdot"];
+
+/** A contestant's name as text that Plotly neither marks up nor fills in. */
+const plain = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
+
+const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
+const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
+
+export class Curves {
+  constructor() {
+    this.plots = FIGURES.map((figure) => {
+      const plot = h("div", { class: "sl-plot" });
+      const cursor = h("div", { class: "sl-plot-cursor", hidden: true });
+      const box = h("div", { class: "sl-plot-box" }, plot, cursor);
+      return {
+        ...figure,
+        plot,
+        box,
+        cursor,
+        node: h(
+          "figure",
+          { class: "sl-figure" },
+          h("figcaption", {}, explained(figure.title, figure.terms ?? [])),
+          figure.hint ? h("p", { class: "sl-hint sl-figure-hint" }, figure.hint) : null,
+          box,
+        ),
+      };
+    });
+    this.note = h("p", { class: "sl-hint", hidden: true }, "The curves could not be loaded.");
+    this.node = h(
+      "section",
+      { class: "sl-curves", "aria-label": "Curves" },
+      this.note,
+      this.plots.map(({ node }) => node),
+    );
+    this.redraw = throttle(() => this.draw(), REDRAW_MS);
+    this.pins = new Map();
+    new ResizeObserver(() => this.redraw()).observe(this.node);
+    watchView(this.node, () => this.redraw());
+  }
+
+  /** The lanes that are drawn: all, or those that a lesson speaks of. only: their ids, or null. */
+  get lanes() {
+    return this.trace.lanes.filter(({ id }) => this.only?.includes(id) ?? true);
+  }
+  show(only) {
+    this.only = only;
+    this.redraw();
+  }
+
+  use(plotly) {
+    this.plotly = plotly;
+    this.note.hidden = Boolean(plotly);
+    this.redraw();
+  }
+  load(trace) {
+    this.trace = trace;
+    this.redraw();
+  }
+  theme(colours) {
+    this.colours = colours;
+    this.redraw();
+  }
+
+  /** Moves the cursors; draws nothing. */
+  moveTo(step) {
+    this.step = step;
+    if (!inView(this.node)) return;
+    for (const { plot, cursor } of this.plots) {
+      const axis = plot._fullLayout?.xaxis;
+      const size = plot._fullLayout?._size;
+      if (!axis || !size || step < 0) {
+        cursor.hidden = true;
+        continue;
+      }
+      const x = axis.d2p(step + 1);
+      cursor.hidden = x < -1 || x > size.w + 1;
+      cursor.style.cssText = `height:${size.h}px;transform:translate(${size.l + x}px,${size.t}px)`; // no layout
+    }
+  }
+
+  draw() {
+    if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
+    for (const figure of this.plots)
+      this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), TOOLBAR).then(() => {
+        tameToolbar(figure.plot, `Tools of the chart “${figure.title}”`);
+        this.#makeRoom(figure);
+      });
+    this.moveTo(this.step);
+  }
+
+  /** The legend takes no height from the lines. */
+  #makeRoom(figure) {
+    const tall = Math.ceil(figure.plot._fullLayout.legend?._height ?? 0);
+    if (figure.tall === tall) return;
+    figure.tall = tall;
+    this.plotly.relayout(figure.plot, { height: this.#layout(figure).height });
+  }
+
+  #data(key) {
+    const each = (f) => this.lanes.map((lane) => this.#line(lane, this.#place(lane), (s, t) => f(s, t, lane)));
+    if (key === "flops") return each((s) => s.flops / s.baselineFlops);
+    if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
+    if (key === "time")
+      return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.clocked.includes(this.lanes[i]));
+    const medians = each((s) => level(s.median)).map((line) => ({
+      ...line,
+      name: `${line.name}, median of the computed`,
+    }));
+    return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
+  }
+
+  /** Of lanes that leave positions out: the median of all that is written, at its last value. */
+  #resting() {
+    const leaving = this.lanes.filter((lane) => lane.steps.some(({ computed }) => computed < lane.n));
+    return leaving.map((lane) => {
+      const medians = restingMedians(lane);
+      const line = this.#line(lane, this.#place(lane), (_, t) => level(medians[t]));
+      return { ...line, name: `${line.name}, median of all written`, line: { ...line.line, width: 1 } };
+    });
+  }
+
+  #place(lane) {
+    return this.trace.lanes.indexOf(lane);
+  }
+
+  #line(lane, i, f) {
+    return {
+      x: range(lane.count, (t) => t + 1),
+      y: range(lane.count, (t) => f(lane.steps[t], t)),
+      mode: "lines",
+      name: plain(lane.name),
+      line: { color: this.colours.lanes[i], dash: DASHES[i], width: 2 },
+      hovertemplate: "step %{x}: %{y:.3~g}",
+    };
+  }
+
+  /** Where the middle 80 % of the positions lie, of the last lane: one band can be read, four cannot. */
+  #band() {
+    const lane = this.lanes.at(-1);
+    const i = this.#place(lane);
+    const edge = (side, fill) => ({
+      ...this.#line(lane, i, (s) => level(s[side])),
+      line: { color: "transparent" },
+      name: `${plain(lane.name)}, 10–90 %`,
+      hoverinfo: "skip",
+      hovertemplate: undefined,
+      showlegend: Boolean(fill),
+      fill,
+      fillcolor: `${this.colours.lanes[i]}2e`,
+    });
+    return [edge("low"), edge("high", "tonexty")];
+  }
+
+  /** A pinned position's KL in each lane, with a mark at each of its locks. */
+  #pinLines() {
+    const lines = [];
+    for (const [cell, pin] of this.pins) {
+      const name = plain(pinName(this.trace, cell));
+      const colour = this.colours.pins[pin];
+      this.lanes.forEach((lane, at) => {
+        if (cell >= lane.n) return;
+        const i = this.#place(lane);
+        const line = this.#line(lane, i, (_, t) => level(lane.kl[t * lane.n + cell]));
+        const whose = `${name}, ${plain(lane.name)}`;
+        lines.push({
+          ...line,
+          name,
+          showlegend: at === this.lanes.length - 1,
+          line: { color: colour, dash: DASHES[i], width: 1.8 },
+          hovertemplate: `${whose}, step %{x}: %{y:.1e}<extra></extra>`,
+        });
+        const locks = range(lane.count, (t) => t).filter((t) => lane.steps[t].locked.includes(cell));
+        if (!locks.length) return;
+        lines.push({
+          x: locks.map((t) => t + 1),
+          y: locks.map((t) => line.y[t] ?? KL_FLOOR),
+          mode: "markers",
+          name: `${name} locks`,
+          showlegend: false,
+          marker: { symbol: "diamond", size: 11, color: colour, line: { color: this.colours.panel, width: 1.5 } },
+          hovertemplate: `${whose} locks at step %{x}<extra></extra>`,
+        });
+      });
+    }
+    return lines;
+  }
+
+  /** The steps in which the reference begins to write each block after the first, where it writes in blocks at all. */
+  #blocks() {
+    const { reference, promptLength } = this.trace;
+    const { block_length: block, gen_length: length } = reference.decoder.settings;
+    if (!block || !length || block >= length || length % block) return [];
+    const begins = new Map();
+    for (let t = 0; t < reference.count; t++)
+      for (const p of reference.steps[t].unmasked) {
+        const number = Math.floor((p - promptLength) / block);
+        if (number > 0 && !begins.has(number)) begins.set(number, t);
+      }
+    return [...begins].map(([number, step]) => ({ number: number + 1, x: step + 0.5 }));
+  }
+
+  /** The lines under which positions may lock: each epsilon once, said whose it is where lanes have different ones. */
+  #epsilons() {
+    const having = this.lanes.filter(({ epsilon }) => Number.isFinite(epsilon) && epsilon > 0);
+    const values = [...new Set(having.map(({ epsilon }) => epsilon))];
+    return values.map((value) => {
+      const own = having.filter(({ epsilon }) => epsilon === value);
+      const whose = values.length > 1 ? ` (${plain(own.map(({ name }) => name).join(", "))})` : "";
+      const colour = values.length > 1 ? this.colours.lanes[this.#place(own[0])] : this.colours.activeRing;
+      return { value, colour, text: `ε = ${number(value)}${whose}` };
+    });
+  }
+
+  #layout({ key, y, log, tall = 0 }) {
+    const { colours, trace } = this;
+    const narrow = this.plots[0].plot.clientWidth < 420;
+    const axis = { color: colours.muted, gridcolor: colours.line, zeroline: false, tickfont: { size: 11 } };
+    const epsilons = key === "kl" ? this.#epsilons() : [];
+    const blocks = key === "kl" ? this.#blocks() : [];
+    const named = narrow || blocks.length > MOST_BLOCK_NAMES ? [] : blocks;
+    const note = { showarrow: false, bgcolor: colours.panel, borderpad: 1, font: { size: 11, color: colours.ink } };
+    return {
+      height: key === "kl" ? 270 + tall : 190,
+      margin: { l: 54, r: 10, t: 6, b: 34 },
+      paper_bgcolor: "transparent",
+      plot_bgcolor: "transparent",
+      font: { color: colours.ink, size: 12, family: "system-ui, sans-serif" },
+      xaxis: {
+        ...axis,
+        title: { text: "step", font: { size: 11 }, standoff: 4 },
+        range: [0.5, Math.max(trace.count, trace.live ? trace.steps : 1) + 0.5],
+      },
+      yaxis: {
+        ...axis,
+        title: { text: y, font: { size: 11 } },
+        type: log ? "log" : "linear",
+        exponentformat: "e",
+        nticks: 5,
+        rangemode: log ? "normal" : "tozero",
+        tickformat: y.startsWith("share") ? ".0%" : undefined,
+      },
+      legend: {
+        orientation: "h",
+        traceorder: "normal",
+        x: 0,
+        y: 1.02,
+        yanchor: "bottom",
+        font: { size: narrow ? 10 : 11 },
+      },
+      showlegend: key === "kl",
+      hovermode: "closest",
+      modebar: { bgcolor: colours.panel, color: colours.muted, activecolor: colours.ink },
+      uirevision: trace.lanes.map(({ id }) => id).join(),
+      shapes: [
+        ...epsilons.map(({ value, colour }) => ({
+          type: "line",
+          xref: "paper",
+          x0: 0,
+          x1: 1,
+          y0: value,
+          y1: value,
+          line: { color: colour, width: 1.5, dash: "dashdot" },
+        })),
+        ...blocks.map(({ x }) => ({
+          type: "line",
+          yref: "paper",
+          x0: x,
+          x1: x,
+          y0: 0,
+          y1: 1,
+          line: { color: colours.muted, width: 1, dash: "dot" },
+        })),
+      ],
+      annotations: [
+        ...epsilons.map(({ value, text }) => ({
+          ...note,
+          xref: "paper",
+          x: 1,
+          y: Math.log10(value),
+          yanchor: "bottom",
+          xanchor: "right",
+          text,
+        })),
+        ...named.map(({ x, number: block }) => ({
+          ...note,
+          yref: "paper",
+          x,
+          y: 0,
+          yanchor: "bottom",
+          xanchor: "left",
+          text: `block ${block}`,
+        })),
+      ],
+    };
+  }
+}

@@ -1,0 +1,176 @@
+// The drawer beside the grids: one position's KL curve with ε on it, What if, and its history and
+// likely words in every lane. On a narrow screen it is a sheet above the player.
+
+import { h, setText } from "../dom.js";
+import { isNarrow } from "../stage/phone.js";
+import { CellCurve } from "./cellcurve.js";
+import { Epsilon } from "./epsilon.js";
+import { Inspector } from "./inspector.js";
+import { WhatIf } from "./whatif.js";
+
+const EDGE = 8; // pixels to the edge of the window
+const LEAST = 360;
+
+export class Drawer {
+  /** fetchTop(trace, lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
+  constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onLayout, onChange, onClose }) {
+    Object.assign(this, { player, onLayout, onClose, cell: -1, child: null });
+    const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
+    this.curve = new CellCurve();
+    this.epsilon = new Epsilon({ curve: this.curve, onChange, race: begins(whatIf?.race) ?? null });
+    this.whatIf = whatIf && new WhatIf({ ...whatIf, branch: begins(whatIf.branch) });
+    const asks = fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step));
+    this.inspector = new Inspector({ onPin, fetchTop: asks, fetchAttended });
+    this.progress = h("p", { class: "sl-drawer-progress", role: "status" });
+    const { title, pinButton, note, pinList, body } = this.inspector;
+    const close = h("button", { type: "button", class: "sl-small", onclick: () => this.close() }, "Close");
+    const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
+    this.node = h(
+      "aside",
+      { class: "sl-drawer", "aria-label": "Position", hidden: true },
+      h("header", { class: "sl-drawer-head" }, title, pinButton, close, this.progress, note, pinList),
+      parts,
+    );
+    this.stop = this.#listen();
+  }
+
+  #listen() {
+    const own = ".sl-drawer, .sl-timeline, canvas.sl-grid";
+    const outside = ({ target }) => isNarrow() && !target.closest?.(own) && this.close();
+    const onKey = ({ key, target }) => {
+      if (key === "Escape" && this.isShown && !target.closest?.("dialog")) this.close();
+    };
+    document.addEventListener("click", outside, true); // before what is pressed opens it again
+    document.addEventListener("keydown", onKey);
+    return () => {
+      document.removeEventListener("click", outside, true);
+      document.removeEventListener("keydown", onKey);
+    };
+  }
+
+  /** Another trace, or other lanes. sideOf(lane): its node beside the others. */
+  load(trace, sideOf) {
+    Object.assign(this, { trace, sideOf });
+    if (!this.child) setText(this.progress, "");
+    if (this.cell >= trace.n) this.close();
+    this.inspector.load(trace);
+    this.whatIf?.load(trace);
+    this.curve.load(trace);
+    this.epsilon.load(trace, sideOf);
+    if (this.isOpen) this.#fit();
+  }
+
+  get isOpen() {
+    return !this.node.hidden;
+  }
+
+  /** Whether it can be seen: presenter mode and a page that embeds the stage show none. */
+  get isShown() {
+    return this.node.checkVisibility();
+  }
+
+  shows(cell) {
+    return this.isOpen && this.cell === cell;
+  }
+
+  /** Opens at a position of a side's lane; the focus goes to its grid when it closes. */
+  open(cell, side) {
+    const opens = !this.isOpen;
+    Object.assign(this, { cell, from: side.canvas });
+    this.turnTo(side.lane);
+    if (opens) {
+      this.node.hidden = false;
+      this.#fit();
+      this.onLayout();
+    }
+    if (isNarrow()) this.#lift(side.place(cell));
+  }
+
+  /** As tall as what is free between its top and the player. */
+  #fit() {
+    const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
+    const room = Math.max(LEAST, innerHeight - top - this.player.offsetHeight - 2 * EDGE);
+    this.node.style.setProperty("--sl-drawer-room", `${room}px`);
+  }
+
+  /** A sheet stands above the player, and not over the cell that it speaks of. at: {top, bottom} in the window. */
+  #lift(at) {
+    this.node.style.setProperty("--sl-player", `${innerHeight - this.player.getBoundingClientRect().top + 6}px`);
+    const edge = this.node.getBoundingClientRect().top - 12;
+    if (at.top < EDGE || at.bottom > edge) scrollBy({ top: at.bottom - edge });
+  }
+
+  close() {
+    if (!this.isOpen) return;
+    const focused = this.node.contains(document.activeElement);
+    this.node.hidden = true;
+    if (focused) this.from.focus({ preventScroll: true });
+    this.onClose();
+    this.onLayout();
+  }
+
+  /** The cell that the keys have led to. */
+  follow(cell, side) {
+    if (this.isOpen) this.open(cell, side);
+  }
+
+  turnTo(lane) {
+    this.whatIf?.turnTo(lane);
+    this.epsilon.turnTo(lane);
+  }
+
+  draw(step, pins) {
+    const { trace, epsilon, cell } = this;
+    if (epsilon.lane) epsilon.moveTo(trace.reached(epsilon.lane, step));
+    if (!this.isOpen) return;
+    this.curve.draw(cell, step);
+    this.inspector.draw(cell, step, pins);
+    this.whatIf?.draw(cell, step);
+  }
+
+  /** Starts a lane. Its progress is told here, where it was asked for. */
+  #begin(start) {
+    this.child = true; // what is said meanwhile is of it
+    const why = start();
+    this.child = why ? null : this.trace.lanes.at(-1);
+    return why;
+  }
+
+  /** Whether a sentence of the page is told here. */
+  tells(text) {
+    if (!this.child || !this.isShown) return false;
+    setText(this.progress, text);
+    if (this.child !== true && !this.trace.lanes.includes(this.child)) this.child = null; // it does not come
+    return true;
+  }
+
+  /** Records came. */
+  grew() {
+    const { child, epsilon } = this;
+    if (epsilon.lane) epsilon.load(this.trace, this.sideOf); // it waits for all of them
+    if (!child?.count) return;
+    setText(
+      this.progress,
+      `“${child.name}”: step ${child.count} of ${child.decoder.settings.steps ?? this.trace.steps}.`,
+    );
+  }
+
+  /** No more records come. */
+  finished() {
+    const { child, trace } = this;
+    this.child = null;
+    this.curve.load(trace);
+    this.epsilon.load(trace, this.sideOf);
+    if (!child) return;
+    const parent = trace.lane(child.decoder.parent);
+    const where = parent ? `beside “${parent.name}”` : "beside the others";
+    setText(this.progress, `“${child.name}” stands ${where}, after its step ${child.count}.`);
+  }
+
+  async #fetchTop(fetchTop, lane, cell, step) {
+    const found = await fetchTop(this.trace, lane, cell, step);
+    const list = (found ?? []).map(([id, , p]) => [id, p]);
+    this.whatIf?.offer(lane, cell, step, list);
+    return found;
+  }
+}

@@ -1,0 +1,183 @@
+// Epsilon by hand: a handle on a position's KL curve. While it is moved, the grid of the lane that it belongs to shows
+// what would have locked by now; one click makes the value a lane.
+
+import { count, h, setText } from "../dom.js";
+import { explained } from "../panels/glossary.js";
+import { described, number } from "../trace/described.js";
+import { lockRule, locksAt } from "../trace/estimate.js";
+import { ACTIVE, LOCKED } from "../trace/trace.js";
+import { MakeRoom } from "./makeroom.js";
+import { stops } from "./slider.js";
+
+const OFFERED = { offered: [1e-8, 1, 0], log: true };
+export class Epsilon {
+  /** curve: see CellCurve. onChange() when the grids are to be drawn anew; race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
+  constructor({ curve, onChange, race }) {
+    Object.assign(this, { curve, onChange, lane: null, value: null, step: -1 });
+    this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
+    this.handle = h(
+      "div",
+      {
+        class: "sl-epsilon",
+        role: "slider",
+        tabindex: 0,
+        "aria-orientation": "vertical",
+        "aria-label": "ε of the estimate",
+        hidden: true,
+      },
+      h("span", { class: "sl-epsilon-grip", "aria-hidden": "true" }, "ε"),
+    );
+    this.said = h("p", { class: "sl-hint", role: "status" });
+    const act = (text, onclick) => h("button", { type: "button", class: "sl-small", onclick }, text);
+    this.room = new MakeRoom();
+    const told = (why) => why && setText(this.said, why); // until the estimate is another
+    const start = (gone) => race(this.lane, this.value, gone);
+    this.race = race && act("Race it", () => told(this.room.ask(this.trace, this.lane, start, told)));
+    this.back = act("Put it back", () => this.put(null));
+    this.actions = h("span", { class: "sl-epsilon-actions", hidden: true }, this.race, this.back);
+    this.node = h("div", { class: "sl-epsilon-row", hidden: true }, this.said, this.actions, this.room.node);
+    this.badge = h("span", { class: "sl-estimate", title: "Later steps would change", hidden: true }, "Estimate");
+    curve.box.append(this.handle);
+    this.#listen();
+  }
+
+  /** A trace whose records are all there; `side` gives the article of a lane. */
+  load(trace, sideOf) {
+    const first = trace.lanes.find((lane) => lane !== trace.reference && lockRule(lane)) ?? trace.lanes.find(lockRule);
+    this.trace = trace;
+    this.lane = trace.live ? null : (first ?? null);
+    this.value = null;
+    this.when = null;
+    this.sideOf = sideOf;
+    this.room.close();
+    this.#belongs();
+  }
+
+  /** To the lane that a person points at, where it can be estimated and no other is being. */
+  turnTo(lane) {
+    if (!this.lane || this.value !== null || lane === this.lane || !lockRule(lane)) return;
+    this.lane = lane;
+    this.#belongs();
+  }
+
+  #belongs() {
+    const { trace } = this;
+    if (this.lane) {
+      this.full = trace.lanes.find((lane) => lane.steps.every(({ computed }) => computed === lane.n)) ?? null;
+      this.sideOf(this.lane).querySelector("h2").after(this.badge);
+      this.handle.setAttribute("aria-valuemin", Math.log10(this.stops[0]));
+      this.handle.setAttribute("aria-valuemax", Math.log10(this.stops.at(-1)));
+    }
+    this.node.hidden = !this.lane;
+    this.#tell();
+    this.place();
+  }
+
+  get own() {
+    return lockRule(this.lane).epsilon;
+  }
+
+  /** Another epsilon, or null for the run's own. */
+  put(value) {
+    if (!this.lane) return;
+    const wanted = value === null || value === this.own ? null : value;
+    const focused = this.actions.contains(document.activeElement);
+    this.room.close();
+    if (wanted !== this.value) this.when = wanted === null ? null : locksAt(this.lane, wanted, this.full);
+    this.value = wanted;
+    this.#tell();
+    this.place();
+    this.onChange();
+    if (focused && wanted === null) this.handle.focus();
+  }
+
+  /** What the grid of a lane shows at a step instead of its states, or undefined. */
+  states(lane, step) {
+    if (!this.when || lane !== this.lane) return undefined;
+    const t = lane.clamp(step);
+    return lane.row(t).map((state, p) => {
+      if (this.when[p] <= t) return LOCKED;
+      return state === LOCKED ? ACTIVE : state;
+    });
+  }
+
+  moveTo(step) {
+    this.step = step;
+    if (this.lane) this.#tell();
+  }
+
+  #tell() {
+    const { lane, value } = this;
+    this.badge.hidden = value === null;
+    this.actions.hidden = value === null;
+    if (!lane) return;
+    const t = lane.clamp(this.step);
+    const was = lane.at(t)?.lockedCount ?? 0;
+    const would = this.when?.filter((when) => when <= t).length;
+    const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
+    const told =
+      value === null
+        ? `Drag ε or use the arrow keys: ${whose} shows what would have locked ${by}.`
+        : `ε ${number(value)}: ${whose} would have locked ${count(would, "position")} ${by}, not ${was}.`;
+    if (this.told !== told) {
+      this.told = told;
+      this.said.replaceChildren(...(value === null ? explained(told, ["ε"], { stop: false }) : [told]));
+    }
+    const shown = value ?? this.own;
+    this.handle.setAttribute("aria-valuenow", Math.log10(shown).toFixed(2));
+    const locked = value === null ? `${was} locked` : `${would} locked, not ${was},`;
+    this.handle.setAttribute("aria-valuetext", `ε ${number(shown)}, ${whose}: ${locked} ${by}`);
+    setText(this.handle.firstChild, value === null ? "ε" : `ε ${number(value)}`);
+  }
+
+  /** Over the line of its value. */
+  place() {
+    this.handle.hidden = !this.lane;
+    if (!this.lane) return;
+    this.handle.style.top = `${100 * this.curve.place(this.value ?? this.own)}%`;
+    this.handle.classList.toggle("sl-epsilon-moved", this.value !== null);
+  }
+
+  #listen() {
+    const { handle } = this;
+    const grip = handle.firstChild;
+    grip.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      handle.focus({ preventScroll: true });
+      grip.setPointerCapture(event.pointerId);
+    });
+    grip.addEventListener("pointermove", ({ pointerId, clientY }) => {
+      if (grip.hasPointerCapture(pointerId)) this.put(this.#nearest(clientY));
+    });
+    handle.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 3, PageDown: -3 }[event.key];
+      if (by) this.put(this.#beside(by));
+      else if (event.key === "Home") this.put(this.stops[0]);
+      else if (event.key === "End") this.put(this.stops.at(-1));
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    for (const node of [handle, this.node])
+      node.addEventListener("keydown", (event) => {
+        if (event.key !== "Escape" || this.value === null) return;
+        this.put(null);
+        event.preventDefault();
+        event.stopPropagation();
+      });
+  }
+
+  /** The stop so many further on from the present value. */
+  #beside(by) {
+    const now = this.value ?? this.own;
+    const past = this.stops.filter((x) => (by > 0 ? x > now * 1.001 : x < now / 1.001));
+    const at = by > 0 ? by - 1 : past.length + by;
+    return past[Math.max(0, Math.min(past.length - 1, at))] ?? now;
+  }
+
+  #nearest(clientY) {
+    const wanted = this.curve.power(clientY);
+    const far = (x) => Math.abs(Math.log10(x) - wanted);
+    return this.stops.reduce((best, x) => (far(x) < far(best) ? x : best));
+  }
+}

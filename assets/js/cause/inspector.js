@@ -1,0 +1,182 @@
+// One position at one step, in every lane: what it is, when it changed, and its five most likely tokens. The parts stand
+// in the drawer.
+
+import { h, percent, scientific, setText } from "../dom.js";
+import { Attended } from "../trace/attended.js";
+import { eventText } from "../trace/described.js";
+import { isMasked, LOCKED, STATES } from "../trace/trace.js";
+import { pinName } from "./pins.js";
+
+const UNSEEN = "not computed yet";
+
+/** What a person did to a position up to step t. */
+function byHand(lane, cell, t) {
+  const own = (lane.decoder.events ?? []).filter(({ position, step }) => position === cell && step <= t);
+  return own.map((event) => `${eventText(event).replace(/^position \d+ /, "")} at step ${event.step + 1}`).join(", ");
+}
+
+export class Inspector {
+  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended: see Attended. */
+  constructor({ onPin, fetchTop, fetchAttended }) {
+    this.attended = new Attended(fetchAttended);
+    Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, step: -1, columns: [], pinned: [] });
+    this.title = h("h3", { class: "sl-inspector-title" });
+    this.pinButton = h("button", { type: "button", class: "sl-small", onclick: () => this.onPin(this.cell) }, "Pin");
+    this.note = h("p", { class: "sl-note", role: "status" });
+    this.pinList = h("div", { class: "sl-pins" });
+    this.body = h("div", { class: "sl-inspector-columns" });
+  }
+
+  load(trace) {
+    Object.assign(this, { trace, asked: "" });
+    this.columns = trace.lanes.map((lane, i) => {
+      const facts = h("dl", { class: "sl-facts" });
+      const bars = h("ol", { class: "sl-top" });
+      const attended = this.attended.line();
+      const stands = h("span", { class: "sl-inspector-step" });
+      const head = h("h4", {}, lane.name, stands);
+      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, head, facts, bars, attended);
+      return { lane, stands, facts, bars, attended, node };
+    });
+    this.body.replaceChildren(...this.columns.map(({ node }) => node));
+  }
+
+  /** A sentence about what was just asked of this cell; it goes with the cell. */
+  say(text) {
+    setText(this.note, text);
+  }
+
+  /** A position at the cursor's step: each lane's own step is said beside its name. */
+  draw(cell, step, pins) {
+    if (cell !== this.cell) this.say("");
+    this.cell = cell;
+    setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
+    this.#namePins(step);
+    setText(this.pinButton, pins.has(cell) ? "Unpin" : "Pin");
+    for (const column of this.columns) {
+      const t = this.trace.reached(column.lane, step);
+      setText(column.stands, t < 0 ? "before its first step" : `after its step ${t + 1}`);
+      this.#facts(column, cell, step);
+      this.attended.draw(this.trace, column, cell, step);
+    }
+    this.#tops(cell, step);
+  }
+
+  /** One line about a cell, for the tooltip and screen readers. */
+  describe(lane, cell, step) {
+    const t = this.trace.reached(lane, step);
+    const state = lane.row(t)[cell];
+    const lock = lane.lockStep(cell, t);
+    const since = lock >= 0 ? ` since step ${lock + 1}` : "";
+    if (isMasked(state)) return `Position ${cell}: ${STATES[state]}`;
+    return `Position ${cell}: ${this.trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
+  }
+
+  #facts({ lane, facts }, cell, step) {
+    const t = this.trace.reached(lane, step);
+    const seen = lane.lastComputed(cell, t);
+    const unmasked = lane.unmaskStep(cell, t);
+    const lock = lane.lockStep(cell, t);
+    const id = lane.token(cell, t);
+    const token = id < 0 ? "masked" : this.trace.pieces.name(id);
+    const at = seen * lane.n + cell;
+    const state = lane.row(t)[cell];
+    const rows = [
+      ["Token", token],
+      ["State", STATES[state]],
+      ["Unmasked", whenUnmasked(unmasked)],
+      ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
+      ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : UNSEEN],
+      ["KL", seen >= 0 ? scientific(lane.kl[at]) : UNSEEN],
+    ];
+    const hand = byHand(lane, cell, t);
+    if (hand) rows.push(["By hand", hand]);
+    if (facts.childElementCount !== 2 * rows.length)
+      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
+    rows.forEach(([, value], i) => {
+      setText(facts.children[2 * i + 1], value);
+    });
+    facts.children[1].title = token;
+    facts.classList.toggle("sl-is-locked", state === LOCKED);
+  }
+
+  /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */
+  #tops(cell, step) {
+    const { pieces } = this.trace;
+    const missing = this.columns.filter(({ lane, bars }) => {
+      const own = lane.top(cell, this.trace.reached(lane, step));
+      if (own !== null || !this.fetchTop)
+        this.#bars(
+          bars,
+          own?.map(([id, p]) => [pieces.name(id), p]),
+        );
+      return own === null;
+    });
+    const wanted = `${cell}/${step}/${this.trace.byClock}`;
+    if (!missing.length || !this.fetchTop || this.asked === wanted) return;
+    this.asked = wanted;
+    clearTimeout(this.timer);
+    // a sweep of the pointer asks for nothing on its way
+    this.timer = setTimeout(async () => {
+      const found = await Promise.all(
+        missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step))),
+      );
+      if (this.asked !== wanted) return;
+      missing.forEach(({ bars }, i) => {
+        for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
+        this.#bars(
+          bars,
+          found[i]?.map(([id, , p]) => [pieces.name(id), p]),
+        );
+      });
+    }, 120);
+  }
+
+  #bars(bars, list) {
+    const rows = list?.length ? list : [];
+    if (!rows.length) {
+      const why = list ? UNSEEN : "likely tokens are not kept for this run";
+      return bars.replaceChildren(h("li", { class: "sl-top-none" }, why));
+    }
+    bars.replaceChildren(
+      ...rows.map(([name, p]) => {
+        const fill = h("span", { class: "sl-top-bar" });
+        fill.style.width = `${(100 * p).toFixed(1)}%`;
+        return h(
+          "li",
+          {},
+          fill,
+          h("bdi", { class: "sl-top-name", dir: "ltr", title: name }, name),
+          h("span", { class: "sl-top-p" }, percent(p, p < 0.1 ? 1 : 0)),
+        );
+      }),
+    );
+  }
+
+  drawPins(pins) {
+    this.say("");
+    this.pinned = [...pins].map(([cell, pin]) => {
+      const onclick = () => this.onPin(cell);
+      const button = h("button", { type: "button", class: `sl-pin sl-pin-${pin + 1}`, title: "Unpin", onclick });
+      return { cell, pin, button };
+    });
+    this.pinList.replaceChildren(...this.pinned.map(({ button }) => button));
+    this.#namePins(this.step);
+  }
+
+  /** Pins are called by what stands there now: a blank's word is not given away. */
+  #namePins(step) {
+    this.step = step;
+    for (const { cell, pin, button } of this.pinned) {
+      const name = pinName(this.trace, cell, { at: (lane) => this.trace.reached(lane, step) });
+      setText(button, `${pin + 1}: ${name} ✕`);
+      button.setAttribute("aria-label", `Unpin ${name}`);
+    }
+  }
+}
+
+/** When what stands at a position was unmasked. */
+function whenUnmasked(step) {
+  if (Number.isNaN(step)) return "not yet";
+  return step < 0 ? "prompt" : `step ${step + 1}`;
+}

@@ -1,0 +1,35 @@
+// Four lanes race at most: whoever asks for a fifth chooses which of them it replaces.
+
+import { h } from "../dom.js";
+import { replaceable } from "../run/branching.js";
+
+export class MakeRoom {
+  constructor() {
+    this.node = h("div", { class: "sl-room", role: "group", "aria-label": "Which lane makes room", hidden: true });
+  }
+
+  /** start(gone) -> "" or a sentence why not; gone: the lane that makes room, null where none has to. Gives the
+   * sentence where it starts at once, else "": told(why) comes after the choice. */
+  ask(trace, parent, start, told) {
+    const lanes = replaceable(trace, parent);
+    this.node.hidden = !lanes.length;
+    if (!lanes.length) return start(null);
+    const choose = (gone) => {
+      this.node.hidden = true;
+      if (gone) told(start(gone));
+    };
+    const button = (text, gone) =>
+      h("button", { type: "button", class: "sl-small", onclick: () => choose(gone) }, text);
+    this.node.replaceChildren(
+      h("p", { role: "status" }, "Four lanes race already. Which one makes room?"),
+      ...lanes.map((lane) => button(`Replace “${lane.name}”`, lane)),
+      button("Keep them", null),
+    );
+    this.node.querySelector("button").focus();
+    return "";
+  }
+
+  close() {
+    this.node.hidden = true;
+  }
+}

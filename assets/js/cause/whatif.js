@@ -1,0 +1,161 @@
+// What if? At the step on show, a position of one lane can be locked, unlocked, written or masked again, or the lane
+// given another rule from here on: a new lane with the same settings and one event more runs on beside its parent.
+
+import { h, setText } from "../dom.js";
+import { doneAt } from "../run/branching.js";
+import { isMasked, LOCKED } from "../trace/trace.js";
+import { MakeRoom } from "./makeroom.js";
+
+/** From when on a lane that has done its step t would be another, in a sentence. */
+export function from(lane, t) {
+  const { name } = lane;
+  if (lane.endsAt(t)) return `“${name}” is at its end, where nothing is decided any more: go back a few steps first.`;
+  const done = t < 0 ? "has done no step yet" : `has done its step ${t + 1}`;
+  return `“${name}” ${done}. From its step ${t + 2} on, the same run with one thing changed:`;
+}
+
+/** What tokens are called on buttons, each another: by their words, a space before them where that tells them apart, else by their numbers, too. */
+export function wordsApart(ids, pieces) {
+  const plain = ids.map((id) => pieces.name(id));
+  const alone = (names, i) => names.filter((name) => name === names[i]).length === 1;
+  const bare = plain.map((name) => name.trim());
+  const spaced = plain.map((name) => name.replace(/^ (?=\S)/, "␣"));
+  return ids.map((id, i) => {
+    if (alone(bare, i)) return bare[i];
+    return alone(spaced, i) ? spaced[i] : `${spaced[i]} #${id}`;
+  });
+}
+
+export class WhatIf {
+  /** options: {branch(lane, event, name, gone) starts the lane, token(text) -> Promise of {id} or {problem}, presets() -> [{id, name, compute}, ...]}. */
+  constructor({ branch, token, presets }) {
+    Object.assign(this, { branch, token, presets, cell: -1, step: -1 });
+    this.lanes = h("select", { class: "sl-speed", "aria-label": "Whose run", onchange: () => this.#buttons() });
+    this.actions = h("div", { class: "sl-whatif-actions" });
+    this.likely = h("div", { class: "sl-whatif-actions", "aria-label": "Likely words" });
+    this.word = h("input", { type: "text", class: "sl-whatif-word", "aria-label": "Another word", maxlength: 40 });
+    this.rule = h("select", { class: "sl-speed", "aria-label": "Another rule" });
+    this.said = h("p", { class: "sl-hint", role: "status" });
+    this.room = new MakeRoom();
+    this.from = h("span", {});
+    this.asked = "";
+    const write = h(
+      "form",
+      { class: "sl-whatif-actions", onsubmit: (event) => this.#writeWord(event) },
+      this.word,
+      h("button", { type: "submit", class: "sl-small" }, "Write it"),
+    );
+    const change = h(
+      "button",
+      { type: "button", class: "sl-small", onclick: () => this.#changeRule() },
+      "Change the rule",
+    );
+    this.write = h("div", { class: "sl-whatif-write" }, this.likely, write);
+    this.node = h(
+      "details",
+      { class: "sl-whatif", ontoggle: () => this.#buttons() },
+      h("summary", {}, "What if …"),
+      h("p", { class: "sl-hint" }, this.from),
+      this.lanes,
+      this.actions,
+      this.write,
+      h("div", { class: "sl-whatif-actions" }, this.rule, change),
+      this.said,
+      this.room.node,
+    );
+  }
+
+  load(trace) {
+    Object.assign(this, { trace, asked: "", fetched: {} });
+    const chosen = trace.lanes.at(-1).id;
+    this.lanes.replaceChildren(
+      ...trace.lanes.map(({ id, name }) => h("option", { value: id, selected: id === chosen }, name)),
+    );
+    setText(this.said, "");
+    this.room.close();
+  }
+
+  /** The cell and the step on show; tops(lane) -> the likely tokens that the inspector shows of a lane. */
+  draw(cell, step) {
+    Object.assign(this, { cell, step });
+    if (this.node.open) this.#buttons();
+  }
+
+  /** The lane that the visitor points at. */
+  turnTo(lane) {
+    if (this.lanes.value !== lane.id) this.lanes.value = lane.id;
+  }
+
+  get lane() {
+    return this.trace.lane(this.lanes.value);
+  }
+
+  #buttons() {
+    if (!this.node.open || !this.trace || this.cell < 0) return;
+    const { lane, cell } = this;
+    const t = this.trace.reached(lane, this.step);
+    const ended = lane.endsAt(t);
+    setText(this.from, from(lane, t));
+    const key = `${lane.id}/${cell}/${t}/${ended}`;
+    if (this.asked === key) return;
+    this.asked = key;
+    const state = lane.row(t)[cell];
+    const masked = isMasked(state);
+    const prompt = cell < this.trace.promptLength;
+    const button = (text, allowed, event, name) =>
+      h(
+        "button",
+        { type: "button", class: "sl-small", disabled: ended || !allowed, onclick: () => this.#do(event, name) },
+        text,
+      );
+    this.actions.replaceChildren(
+      button("Lock it", !masked && state !== LOCKED, { kind: "lock", position: cell }),
+      button("Unlock it", state === LOCKED, { kind: "unlock", position: cell }),
+      button("Mask it again", !masked && !prompt, { kind: "mask", position: cell }),
+    );
+    this.write.hidden = prompt;
+    const present = lane.token(cell, t);
+    const words = (lane.top(cell, t) ?? this.fetched[key] ?? []).filter(([id]) => id !== present);
+    const names = wordsApart(
+      words.map(([id]) => id),
+      this.trace.pieces,
+    );
+    this.likely.replaceChildren(
+      ...words.map(([id], i) =>
+        button(`Write “${names[i]}”`, true, { kind: "write", position: cell, token: id }, names[i]),
+      ),
+    );
+    if (!this.rule.length) this.rule.append(...this.presets().map(({ id, name }) => h("option", { value: id }, name)));
+  }
+
+  /** Likely tokens that came from the server: [[id, p], ...]. */
+  offer(lane, cell, step, list) {
+    this.fetched[`${lane.id}/${cell}/${lane.clamp(step)}/false`] = list;
+    if (lane.id === this.lanes.value) {
+      this.asked = "";
+      this.#buttons();
+    }
+  }
+
+  async #writeWord(event) {
+    event.preventDefault();
+    const text = this.word.value;
+    const { cell } = this;
+    const found = await this.token(text);
+    if (!found || found.problem) return setText(this.said, found?.problem ?? "The server did not answer; try again.");
+    if (found.piece !== null) this.trace.pieces.add({ [found.id]: found.piece });
+    this.#do({ kind: "write", position: cell, token: found.id }, text.trim());
+  }
+
+  #changeRule() {
+    const preset = this.presets().find(({ id }) => id === this.rule.value);
+    if (preset) this.#do({ kind: "rule", compute: preset.compute }, preset.name);
+  }
+
+  #do(change, word) {
+    const { lane } = this;
+    const { event, name } = doneAt(this.trace, lane, this.step, change, word);
+    const told = (why) => setText(this.said, why);
+    told(this.room.ask(this.trace, lane, (gone) => this.branch(lane, event, name, gone), told));
+  }
+}

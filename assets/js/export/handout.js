@@ -1,0 +1,88 @@
+// The page on paper: three moments of the race on show, both texts, the numbers, the settings, the link. It stands beside
+// everything else in the body while the page is printed, and nothing else is printed then (see print.css).
+
+import { h } from "../dom.js";
+import { comparison } from "../panels/runs.js";
+import { leftOut } from "../run/address.js";
+import { verdict } from "../stage/narrator.js";
+import { palette } from "../stage/theme.js";
+import { prose } from "../trace/prose.js";
+import { promptOf } from "../trace/results.js";
+import { Field, WIDTH } from "./poster.js";
+
+const MOMENT_HEIGHT = 380;
+const SHARPNESS = 2; // pixels to one of the poster's
+
+/** The steps shown, without repetition. */
+export const moments = (count) => [
+  ...new Set([count / 3, (2 * count) / 3, count].map((after) => Math.max(1, Math.round(after)) - 1)),
+];
+
+function moment(trace, colours, step) {
+  const canvas = h("canvas", { width: WIDTH * SHARPNESS, height: MOMENT_HEIGHT * SHARPNESS });
+  const pen = canvas.getContext("2d");
+  pen.scale(SHARPNESS, SHARPNESS);
+  const box = { x: 0, y: 0, width: WIDTH, height: MOMENT_HEIGHT };
+  new Field(trace, colours, box, SHARPNESS).draw(
+    pen,
+    trace.lanes.map((lane) => lane.clamp(step)),
+  );
+  return h("figure", {}, h("figcaption", {}, `After step ${step + 1} of ${trace.count}`), canvas);
+}
+
+function text(trace, lane) {
+  const parts = prose(trace, lane, trace.count - 1);
+  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", {}, own)));
+  return h("section", {}, h("h2", {}, lane.name), h("p", { dir: "auto" }, words));
+}
+
+export class Handout {
+  /** trace(): what is on show, if anything; link(trace): its address, where it has one. */
+  constructor({ root, trace, link = null }) {
+    Object.assign(this, { root, trace, link });
+    this.listeners = { beforeprint: () => this.#show(), afterprint: () => this.#hide() };
+    for (const [type, f] of Object.entries(this.listeners)) addEventListener(type, f);
+  }
+
+  stop() {
+    for (const [type, f] of Object.entries(this.listeners)) removeEventListener(type, f);
+  }
+
+  #show() {
+    this.#hide();
+    const trace = this.trace();
+    if (!trace?.count) return;
+    this.dark = document.body.classList.contains("dark");
+    document.body.classList.remove("dark"); // paper is light
+    this.node = this.#made(trace, palette(this.root));
+    document.body.append(this.node);
+  }
+
+  #hide() {
+    this.node?.remove();
+    this.node = null;
+    if (this.dark) document.body.classList.add("dark");
+    this.dark = false;
+  }
+
+  #made(trace, colours) {
+    const link = this.link?.(trace);
+    const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
+    return h(
+      "article",
+      { class: "sl-handout" },
+      h("h1", {}, "SureLock: decoders race"),
+      h("p", {}, trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
+      h("p", {}, h("b", {}, "Prompt: "), promptOf(trace)),
+      moments(trace.count).map((step) => moment(trace, colours, step)),
+      h("p", {}, "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
+      h(
+        "div",
+        { class: "sl-handout-texts" },
+        trace.lanes.map((lane) => text(trace, lane)),
+      ),
+      comparison(sides),
+      link ? h("p", { class: "sl-handout-link" }, h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
+    );
+  }
+}

@@ -1,0 +1,201 @@
+// A race as one picture on a canvas: names, clocks, grids and what is said of them. The video, the picture of the end and
+// the printed handout are made of it. Measures are those of a picture 1280 wide; `scale` makes it larger.
+
+import { count, percent, seconds } from "../dom.js";
+import { Grid, layout } from "../stage/grid.js";
+import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
+import { cut, fillBox, type } from "../stage/pens.js";
+import { textOf } from "../trace/results.js";
+import { LOCKED, STATES } from "../trace/trace.js";
+
+export const WIDTH = 1280;
+export const HEIGHT = 720;
+const MARGIN = 28;
+const GAP = 24;
+const HEAD = 66; // above each grid: name, clock, numbers, a bar
+const TEXT = 118; // below each grid, where the texts are shown
+const SHOWN = ["masked", "active", "resting", "locked"];
+
+/** Seconds that a race takes; 1 where no lane has a clock. */
+export const lasts = ({ pacemaker }) => pacemaker?.seconds || 1;
+
+/** The step that each lane has reached after so many seconds of its own clock, -1 before its first. One that was not timed with the others has done as large a part of its steps. */
+export function stepsAfter(trace, elapsed) {
+  const share = Math.min(1, elapsed / lasts(trace));
+  const byStep = (lane) => Math.floor(share * lane.count) - 1;
+  return trace.lanes.map((lane) => (trace.clocked.includes(lane) ? lane.doneBy(elapsed) : byStep(lane)));
+}
+
+/** The width to lay out a grid of n cells in, and the scale at which that fills a box best. */
+function fit(n, width, height) {
+  let best = { scale: 0 };
+  for (let wide = 280; wide <= 1400; wide += 20) {
+    const { rows, h } = layout(n, wide);
+    const scale = Math.min(width / wide, height / (rows * h));
+    if (scale > best.scale) best = { wide, scale, high: rows * h };
+  }
+  return best;
+}
+
+/** The lanes side by side in a box: {x, y, width, height}. */
+export class Field {
+  constructor(trace, colours, box, scale, { texts = false } = {}) {
+    Object.assign(this, { trace, colours, scale, texts });
+    const { lanes } = trace;
+    const width = (box.width - GAP * (lanes.length - 1)) / lanes.length;
+    this.below = texts ? TEXT : 0;
+    this.sides = lanes.map((lane, i) => this.#side(lane, { ...box, x: box.x + i * (width + GAP), width }));
+  }
+
+  #side(lane, box) {
+    const grid = new Grid(document.createElement("canvas"));
+    const room = fit(lane.n, box.width, box.height - HEAD - this.below);
+    grid.resize(lane.n, room.wide, this.colours, { ratio: room.scale * this.scale });
+    return { lane, box, grid, size: [room.wide * room.scale, room.high * room.scale] };
+  }
+
+  /** steps: one per lane. */
+  draw(pen, steps) {
+    const { trace, colours } = this;
+    const tokens = trace.lanes.map((lane, i) => lane.tokens(lane.clamp(steps[i])));
+    const base = trace.lanes.indexOf(trace.reference);
+    this.sides.forEach(({ lane, box, grid, size }, i) => {
+      const colour = colours.lanes[i];
+      this.#head(pen, lane, steps[i], box, colour);
+      grid.draw({
+        lane,
+        step: steps[i],
+        tokens: tokens[i],
+        other: i === base ? null : tokens[base],
+        promptLength: trace.promptLength,
+        labels: trace.pieces.labels(tokens[i], trace.eosId),
+        fresh: true,
+        hover: -1,
+        pins: new Map(),
+      });
+      pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);
+      if (!this.texts) return;
+      pen.fillStyle = colours.ink;
+      pen.textBaseline = "top";
+      const below = { x: box.x, y: box.y + HEAD + size[1] + 12, width: box.width, height: this.below - 14 };
+      fillBox(pen, textOf(trace, lane, steps[i]), below, [16, 14, 12]);
+    });
+  }
+
+  #head(pen, lane, step, { x, y, width }, colour) {
+    const { trace, colours } = this;
+    const { clock, told, done } = heading(trace, lane, step);
+    pen.textBaseline = "alphabetic";
+    type(pen, 20, 700);
+    pen.fillStyle = colours.ink;
+    pen.textAlign = "right";
+    pen.fillText(clock, x + width, y + 20);
+    pen.textAlign = "left";
+    pen.fillText(cut(pen, lane.name, width - pen.measureText(clock).width - 14), x, y + 20);
+    type(pen, 14);
+    pen.fillStyle = colours.muted;
+    pen.fillText(cut(pen, told, width), x, y + 41);
+    pen.fillStyle = colours.line;
+    pen.fillRect(x, y + 50, width, 4);
+    pen.fillStyle = colour;
+    pen.fillRect(x, y + 50, width * done, 4);
+  }
+}
+
+/** What stands over a lane after a step of its own: its clock, what it has done, and the share of its steps. */
+export function heading(trace, lane, step) {
+  const now = lane.at(step);
+  const steps = lane.endsAt(lane.count - 1) ? lane.count : (lane.decoder.settings.steps ?? trace.steps);
+  const taken = lane.clamp(step) + 1;
+  const at = `step ${taken} / ${steps}`;
+  const share = now && percent(now.totalFlops / now.totalBaseline);
+  const time = trace.clocked.includes(lane) ? seconds(now?.totalSeconds ?? 0) : "";
+  return {
+    clock: `${time}${lane.endsAt(step) ? " ✓" : ""}`.trim(),
+    told: now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
+    done: taken / Math.max(1, steps),
+  };
+}
+
+/** What is said while the lanes stand at these steps of their own. */
+export function told(trace, steps) {
+  const over = trace.lanes.map((lane, i) => lane.endsAt(steps[i]));
+  if (over.every(Boolean)) return verdict(trace);
+  const [done, rest] = [true, false].map((wanted) => trace.lanes.filter((_, i) => over[i] === wanted));
+  if (done.length) return stillWorking(done, rest);
+  const at = steps[trace.lanes.indexOf(subject(trace))];
+  return steps.every((step) => step < 0)
+    ? narrate(trace, -1)
+    : happens(trace, subject(trace), at, new Set(steps).size > 1);
+}
+
+export class Poster {
+  /** canvas becomes WIDTH * scale by HEIGHT * scale. texts: show what the lanes have written, too. */
+  constructor(canvas, trace, colours, { scale = 1, texts = false } = {}) {
+    Object.assign(this, { canvas, trace, colours, scale });
+    Object.assign(canvas, { width: WIDTH * scale, height: HEIGHT * scale });
+    this.pen = canvas.getContext("2d");
+    const box = { x: MARGIN, y: 134, width: WIDTH - 2 * MARGIN, height: HEIGHT - 134 - 48 };
+    this.field = new Field(trace, colours, box, scale, { texts });
+  }
+
+  draw(steps) {
+    const { pen, trace, colours, scale } = this;
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.fillStyle = colours.panel;
+    pen.fillRect(0, 0, WIDTH, HEIGHT);
+    pen.textBaseline = "alphabetic";
+    pen.textAlign = "right";
+    type(pen, 15);
+    pen.fillStyle = colours.muted;
+    const { model } = trace.header;
+    const about = cut(pen, `${model.name}, ${count(trace.n - trace.promptLength, "token")} to write`, 600);
+    pen.fillText(about, WIDTH - MARGIN, 38);
+    pen.textAlign = "left";
+    type(pen, 24, 700);
+    pen.fillStyle = colours.ink;
+    pen.fillText("SureLock: decoders race", MARGIN, 38);
+    pen.textBaseline = "top";
+    fillBox(pen, told(trace, steps), { x: MARGIN, y: 54, width: WIDTH - 2 * MARGIN, height: 68 }, [19, 16, 13]);
+    this.field.draw(pen, steps);
+    this.#legend();
+  }
+
+  #legend() {
+    const { pen, colours } = this;
+    const y = HEIGHT - 32;
+    let x = MARGIN;
+    type(pen, 14);
+    pen.textBaseline = "middle";
+    const entry = (text, swatch) => {
+      swatch(x, y);
+      pen.fillStyle = colours.muted;
+      pen.fillText(text, x + 32, y + 9);
+      x += 32 + pen.measureText(text).width + 24;
+    };
+    for (const name of SHOWN) entry(name, (left, top) => this.#swatch(name, left, top));
+    entry("differs from the reference", (left, top) => {
+      this.#swatch("active", left, top);
+      pen.fillStyle = colours.differs;
+      pen.fillRect(left + 4, top + 13, 16, 2);
+    });
+  }
+
+  #swatch(name, x, y) {
+    const { pen, colours } = this;
+    pen.fillStyle = colours[name];
+    pen.fillRect(x, y, 24, 17);
+    pen.lineWidth = 1.5;
+    pen.strokeStyle = colours[`${name}Ring`] ?? colours.lockedHatch;
+    pen.setLineDash(name === "resting" ? [2, 2] : []);
+    if (colours[`${name}Ring`]) pen.strokeRect(x + 0.75, y + 0.75, 22.5, 15.5);
+    pen.setLineDash([]);
+    if (name !== STATES[LOCKED]) return;
+    pen.beginPath();
+    for (const left of [2, 8]) {
+      pen.moveTo(x + left, y + 17);
+      pen.lineTo(x + left + 16, y);
+    }
+    pen.stroke();
+  }
+}

@@ -1,0 +1,251 @@
+// Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
+
+import { download, h, setText } from "../dom.js";
+import { leftOut } from "../run/address.js";
+import { STATES, Trace, TraceError } from "../trace/trace.js";
+import { Pictures } from "./pictures.js";
+
+const MOST_BYTES = 200 * 2 ** 20;
+const HOLE = "__SURELOCK_TRACE__"; // where surelock/trace/replay.py leaves room for the trace
+
+const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+
+/** Text that a spreadsheet would run as a formula begins with an apostrophe: also behind blanks, and in full width. */
+const FORMULA = /^(?:[\s\p{C}]*[=+\-@＝＋－＠]|[\t\r\n])/u;
+const harmless = (text) => quoted(FORMULA.test(text) ? `'${text}` : text);
+
+const COLUMNS =
+  "lane,step,position,state,token,piece,computed,kl,confidence,commit_error,step_seconds,step_flops,step_baseline_flops";
+
+/** One row per lane, step and position, as a list of texts (a long run is too much for one). */
+export function toCsv(trace) {
+  const parts = [`${COLUMNS}\n`];
+  for (const lane of trace.lanes) {
+    const names = new Map();
+    for (let t = 0; t < lane.count; t++) parts.push(`${csvRows(trace, lane, t, names).join("\n")}\n`);
+  }
+  return parts;
+}
+
+function csvRows(trace, lane, t, names) {
+  const states = lane.row(t);
+  const tokens = lane.tokens(t);
+  const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
+  const errors = lane.records[t].commit_error ?? [];
+  const own = harmless(lane.name);
+  return Array.from({ length: lane.n }, (_, p) => {
+    const id = tokens[p];
+    if (id >= 0 && !names.has(id)) names.set(id, harmless(trace.pieces.name(id)));
+    const token = id >= 0 ? [id, names.get(id)] : ["", ""];
+    const at = t * lane.n + p;
+    const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
+    const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
+    const error = errors[unmasked.indexOf(p)] ?? "";
+    return [
+      own,
+      t,
+      p,
+      STATES[states[p]].replace(",", ""),
+      ...token,
+      ...values,
+      error,
+      seconds,
+      flops,
+      baselineFlops,
+    ].join(",");
+  });
+}
+
+/** The replay page with this document inside. "<" is escaped so that no token can end the script element that holds it. */
+export function fillReplay(shell, document) {
+  const json = JSON.stringify(document)
+    .replaceAll("<", "\\u003c")
+    .replaceAll("\u2028", "\\u2028")
+    .replaceAll("\u2029", "\\u2029");
+  return shell.replace(HOLE, () => json);
+}
+
+/** Parses the text of an imported file. Throws TraceError. */
+export function parseTrace(text) {
+  let document;
+  try {
+    document = JSON.parse(text);
+  } catch {
+    throw new TraceError("This file is not JSON, so it is not a trace.");
+  }
+  return traceOf(document);
+}
+
+/** The trace of a document from a file or from this tab. Throws TraceError. */
+export function traceOf(document) {
+  try {
+    return Trace.parse(document);
+  } catch (error) {
+    if (error instanceof TraceError) throw error;
+    throw new TraceError("The trace is damaged: a record has not the parts it should have.");
+  }
+}
+
+export class Share {
+  /** source.document(run), source.shell(), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
+  constructor({ source, view, onImport }) {
+    Object.assign(this, { source, view, onImport, pictures: new Pictures() });
+    this.said = h("p", { class: "sl-hint", role: "status" });
+    this.quick = this.#quick();
+    const button = (label, action, hint) =>
+      h(
+        "button",
+        { type: "button", class: "sl-wide", onclick: () => this.#run(action) },
+        h("strong", {}, label),
+        h("span", {}, hint),
+      );
+    this.file = h("input", {
+      type: "file",
+      accept: ".json,application/json",
+      class: "sl-file",
+      id: "sl-import",
+      onchange: () => this.#run(() => this.#import()),
+    });
+    this.node = h(
+      "div",
+      { class: "sl-share" },
+      h(
+        "div",
+        { class: "sl-share-buttons" },
+        button(
+          "Trace (JSON)",
+          () => this.#json(),
+          "Everything, at full precision. Opens here again, and in surelock.read_trace.",
+        ),
+        button(
+          "Steps (CSV)",
+          () => download(`${this.#name()}.csv`, "text/csv", toCsv(this.trace)),
+          "One row per lane, step and position.",
+        ),
+        source.shell &&
+          button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
+        button(
+          "Race (video)",
+          () => this.pictures.video(this.trace, this.#name()),
+          "The race by the clock and its verdict, made in this browser (WebM).",
+        ),
+        button(
+          "Picture (PNG)",
+          () => this.pictures.png(this.trace, this.#name()),
+          "The end of the race, with both texts.",
+        ),
+        source.link &&
+          button(
+            "Link to this run",
+            () => this.#link(),
+            "Reopens this page with the same prompt, settings, step and pins.",
+          ),
+      ),
+      this.pictures.node,
+      onImport && h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
+      this.said,
+    );
+  }
+
+  /** What the end of a race offers at once, folded. */
+  #quick() {
+    this.saidThere = h("span", { role: "status" });
+    const button = (label, action) =>
+      h("button", { type: "button", class: "sl-small", onclick: () => this.#run(action) }, label);
+    return h(
+      "details",
+      { class: "sl-quick" },
+      h("summary", { class: "sl-small" }, "Share"),
+      h(
+        "div",
+        {},
+        button("Picture", () => this.pictures.png(this.trace, this.#name())),
+        button("Video", () => this.pictures.video(this.trace, this.#name())),
+        this.source.link ? button("Link", () => this.#link()) : null,
+        this.saidThere,
+      ),
+    );
+  }
+
+  load(trace) {
+    this.trace = trace;
+    this.quick.open = false;
+  }
+
+  #say(text) {
+    for (const node of [this.said, this.saidThere]) setText(node, text);
+  }
+
+  #name() {
+    return `surelock-${(this.trace.header.created ?? "run").replace(/[^0-9A-Za-z]+/g, "-").slice(0, 24)}`;
+  }
+
+  async #run(action) {
+    if (!this.trace && action !== undefined && !this.file.files?.length)
+      return this.#say("There is no run to export yet.");
+    try {
+      this.#say("Working …");
+      this.#say((await action()) || "Done.");
+    } catch (error) {
+      this.#say(error instanceof TraceError ? error.message : "This did not work; the trace may be damaged.");
+      if (!(error instanceof TraceError)) throw error;
+    }
+  }
+
+  /** Each lane's records at full precision where its source still has them, else as they were streamed. */
+  async #document() {
+    const { lanes } = this.trace;
+    const asked = new Map();
+    for (const { source } of lanes)
+      if (source?.run && !asked.has(source.run)) asked.set(source.run, this.source.document?.(source.run) ?? null);
+    const [exact, pieces] = [new Map(), {}];
+    for (const { id, source } of lanes) {
+      const document = source?.document ?? (await asked.get(source?.run));
+      if (!document) continue;
+      exact.set(
+        id,
+        document.records.filter(({ lane }) => lane === source.id),
+      );
+      Object.assign(pieces, document.pieces);
+    }
+    const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
+    this.rough = missing.length
+      ? `The server no longer keeps this run: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      : "";
+    return this.trace.toDocument(exact, pieces, this.view());
+  }
+
+  async #json() {
+    download(`${this.#name()}.json`, "application/json", JSON.stringify(await this.#document()));
+    return this.rough;
+  }
+
+  async #replay() {
+    const [shell, document] = await Promise.all([this.source.shell(), this.#document()]);
+    if (!shell) throw new TraceError("The server could not make the replay page just now.");
+    download(`${this.#name()}.html`, "text/html", fillReplay(shell, document));
+    return this.rough;
+  }
+
+  async #link() {
+    const link = this.source.link(this.trace, this.view());
+    this.said.replaceChildren(h("a", { href: link }, link));
+    const without = leftOut(this.trace);
+    try {
+      await navigator.clipboard.writeText(link);
+      return `Copied: ${link} ${without}`.trim();
+    } catch {
+      return `${link} ${without}`.trim();
+    }
+  }
+
+  async #import() {
+    const [file] = this.file.files;
+    if (!file) return "";
+    if (file.size > MOST_BYTES) throw new TraceError("This file is too large to be a trace (over 200 MB).");
+    const text = await file.text();
+    this.file.value = "";
+    this.onImport(parseTrace(text));
+    return "Opened.";
+  }
+}

@@ -1,0 +1,77 @@
+// Pause / Resume, Step and Stop beside the Run button.
+
+import { h, setText } from "../dom.js";
+import { page } from "../run/state.js";
+
+const FOCUS_MS = 50;
+const NARROW = "(max-width: 768px)";
+
+/** Gradio's own toggle of the sidebar: on a narrow screen the sidebar lies over the stage. */
+export function closeSidebarIfNarrow() {
+  if (!matchMedia(NARROW).matches) return;
+  const sidebar = document.querySelector(".sidebar.open");
+  sidebar?.querySelector(".toggle-button")?.click();
+}
+
+/** Opens the sidebar where it is closed, and leads the focus to it, or to the prompt in it. */
+export function openSidebar(toPrompt = false) {
+  const toggle = document.querySelector(".sidebar .toggle-button");
+  if (!document.querySelector(".sidebar.open")) toggle?.click();
+  const prompt = toPrompt && document.querySelector("#sl-prompt textarea");
+  setTimeout(() => (prompt || toggle)?.focus(), FOCUS_MS); // once it can be reached
+}
+
+/** What cannot be seen cannot be reached by Tab: Gradio only moves the closed sidebar out of sight. */
+function keepInert() {
+  const sidebar = document.querySelector(".sidebar");
+  if (!sidebar) return;
+  const follow = () => {
+    for (const part of sidebar.children)
+      if (!part.matches(".toggle-button")) part.inert = !sidebar.classList.contains("open");
+  };
+  new MutationObserver(follow).observe(sidebar, { attributeFilter: ["class"] });
+  follow();
+}
+
+/** Gradio 6.31 opens a list at every key, also at the Tab that leaves it: then nothing closes it any more. */
+function leaveListsByTab() {
+  document.querySelector(".sidebar")?.addEventListener(
+    "keydown",
+    (event) => {
+      if (event.key === "Tab" && event.target.matches("[role=combobox]")) event.stopPropagation();
+    },
+    true,
+  );
+}
+
+/** Presses the form's Run; where the form holds it back, it is the form that says why. */
+export function pressRun() {
+  const run = document.getElementById("sl-run");
+  if (!run || run.disabled) openSidebar();
+  else run.click();
+}
+
+/** Whether something waits that can be taken back; of a paused run, where there is a queue. */
+export const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
+
+export function connect({ element }) {
+  const button = (name, action) =>
+    h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action });
+  const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
+  const step = button("step", () => page.now.live.stage.timeline.move(1));
+  const stop = button("stop", () => page.now.live.stop());
+  element.querySelector(".sl-controls").replaceChildren(pause, step, stop);
+  setText(step, "Step");
+  keepInert();
+  leaveListsByTab();
+  page.follow(["live", "phase", "wish", "waits", "place"], ({ live, phase, wish }) => {
+    const waiting = canCancel(page.now);
+    const [pauses, stops] = [phase === "paused" ? "Resume" : "Pause", waiting ? "Cancel" : "Stop"];
+    setText(pause, wish === "pause" ? "Pausing …" : pauses);
+    setText(stop, wish === "stop" ? "Stopping …" : stops);
+    pause.disabled = phase === "idle" || wish !== null;
+    stop.disabled = (phase === "idle" && !waiting) || wish === "stop";
+    step.disabled = !live || wish !== null;
+    for (const [name, node] of Object.entries({ pause, stop })) node.classList.toggle("sl-wished", wish === name);
+  });
+}

@@ -1,0 +1,184 @@
+// What a lesson asks of a run: pure functions from a trace and a question's parameters to its answer. A lesson's file
+// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back.
+//
+// A lane is named by its id, or as "reference" or "subject" (the lane that the page's sentences are about). A moment
+// is named by `at`, the share of the lane's steps that are over by then.
+
+import { subject } from "../stage/narrator.js";
+import { timedTogether } from "../trace/timing.js";
+
+const generated = ({ promptLength, n }) => Array.from({ length: n - promptLength }, (_, i) => promptLength + i);
+
+/** The lane that a lesson speaks of, or undefined where the run has none. */
+export function laneOf(trace, name) {
+  if (name === "reference") return trace.reference;
+  return name === "subject" ? subject(trace) : trace.lane(name);
+}
+
+/** What a page shows on this run: its parts, and "lane-1", "lane-2", ... for the lanes that it names; for all where it names none. */
+export function shownParts(trace, shows) {
+  const isLane = (part) => part.startsWith("lane:");
+  const named = shows.filter(isLane).map((part) => laneOf(trace, part.slice("lane:".length)));
+  const lanes = named.some(Boolean) ? trace.lanes.filter((lane) => named.includes(lane)) : trace.lanes;
+  return [...shows.filter((part) => !isLane(part)), ...lanes.map((lane) => `lane-${trace.lanes.indexOf(lane) + 1}`)];
+}
+
+/** A page's text with the lanes' names where it has "{reference}" or "{subject}". */
+export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (_, lane) => laneOf(trace, lane).name);
+
+/** The last step, from 0, of the first `share` of so many. */
+export const stepOf = (share, count) => Math.max(0, Math.ceil(share * count) - 1);
+
+/** The first `count` positions that are written after a moment. */
+function writtenNext(trace, { lane: name, at, count }) {
+  const lane = laneOf(trace, name);
+  return lane.steps
+    .slice(stepOf(at, lane.count) + 1)
+    .flatMap(({ unmasked }) => unmasked)
+    .slice(0, count);
+}
+
+/** Of the steps that wrote something, those in which the leftmost masked position was written. */
+function leftmostSteps(trace, { lane: name }) {
+  const lane = laneOf(trace, name);
+  const masked = new Set(generated(trace));
+  let [steps, leftmost] = [0, 0];
+  for (const { unmasked } of lane.steps) {
+    if (!unmasked.length) continue;
+    steps++;
+    if (unmasked.includes(Math.min(...masked))) leftmost++;
+    for (const p of unmasked) masked.delete(p);
+  }
+  return { are: leftmost, of: steps };
+}
+
+/** Of the rows that could be compared with the step before, those that moved by at most `below` nats. */
+function stillRows(trace, { lane: name, below }) {
+  const { kl, count, n } = laneOf(trace, name);
+  const known = kl.subarray(0, count * n).filter(Number.isFinite);
+  return { are: known.filter((nats) => nats <= below).length, of: known.length };
+}
+
+/** The generated positions that lock first: `count` of them, and whatever locks in the same step as the last of these. */
+function firstLocked(trace, { lane: name, count }) {
+  const lane = laneOf(trace, name);
+  const when = new Map(generated(trace).map((p) => [p, lane.lockStep(p, lane.count - 1)]));
+  const locked = generated(trace).filter((p) => when.get(p) >= 0);
+  locked.sort((a, b) => when.get(a) - when.get(b) || a - b);
+  const last = when.get(locked[Math.min(count, locked.length) - 1]);
+  return locked.filter((p) => when.get(p) <= last);
+}
+
+/** The numbers of steps from the generated positions' writing to their lock, in order. */
+export function waits(trace, { lane: name }) {
+  const lane = laneOf(trace, name);
+  const last = lane.count - 1;
+  const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
+  return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
+}
+
+/** The median of these. */
+function restSteps(trace, asked) {
+  const steps = waits(trace, asked);
+  if (!steps.length) return 0;
+  const middle = steps.length >> 1;
+  return steps.length % 2 ? steps[middle] : (steps[middle - 1] + steps[middle]) / 2;
+}
+
+export const errorOf = (lane) => lane.steps.at(-1).damage.mean;
+
+/** Of the words written, those that would have been others, had the step computed every position. */
+function changedWords(trace, { lane: name }) {
+  const { changed, commits } = laneOf(trace, name).steps.at(-1).damage;
+  return { are: changed, of: Math.max(1, commits) };
+}
+
+/** The id of the lane with the largest ("most") or the smallest ("least") commit error, or "same" where the next one is within `tie` of the larger. */
+function errorRank(trace, { lanes, want, tie }) {
+  const sign = want === "most" ? -1 : 1;
+  const ranked = lanes.map((name) => laneOf(trace, name)).sort((a, b) => sign * (errorOf(a) - errorOf(b)));
+  const [first, second] = ranked.map(errorOf);
+  return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
+}
+
+/** How many times the commit error of a lane is that of another. */
+const errorRatio = (trace, { lane, beside }) => errorOf(laneOf(trace, lane)) / errorOf(laneOf(trace, beside));
+
+const flops = (lane) => lane.steps.at(-1).totalFlops;
+
+/** The share of the reference's FLOPs that a lane saves. */
+export const flopsSaved = (trace, { lane }) => 1 - flops(laneOf(trace, lane)) / flops(trace.reference);
+
+/** The share of the reference's time that a lane saves; below 0 where it was slower. */
+export const timeSaved = (trace, { lane }) => 1 - laneOf(trace, lane).seconds / trace.reference.seconds;
+
+/** Whether more was saved of the "flops" or of the "time", or the "same" within `tie`. */
+function savedMore(trace, { lane, tie }) {
+  const gap = flopsSaved(trace, { lane }) - timeSaved(trace, { lane });
+  if (Math.abs(gap) <= tie) return "same";
+  return gap > 0 ? "flops" : "time";
+}
+
+/** Of the generated positions, those that stand at or after the end of the text. */
+function afterEnd(trace, { lane: name }) {
+  const lane = laneOf(trace, name);
+  const positions = generated(trace);
+  const end = positions.find((p) => lane.token(p, lane.count - 1) === trace.eosId);
+  return { are: end === undefined ? 0 : trace.n - end, of: positions.length };
+}
+
+/** By what share the dearest of some lanes costs more FLOPs than the cheapest. */
+function costSpread(trace, { lanes }) {
+  const costs = lanes.map((name) => flops(laneOf(trace, name)));
+  return Math.max(...costs) / Math.min(...costs) - 1;
+}
+
+/** Questions for a share, by what is counted. */
+export const COUNTS = {
+  leftmost_share: leftmostSteps,
+  still_share: stillRows,
+  changed_share: changedWords,
+  after_end_share: afterEnd,
+};
+const share = (counts) => (trace, asked) => {
+  const { are, of } = counts(trace, asked);
+  return are / of;
+};
+
+export const ANSWERS = {
+  ...Object.fromEntries(Object.entries(COUNTS).map(([is, counts]) => [is, share(counts)])),
+  written_next: writtenNext,
+  first_locked: firstLocked,
+  rest_steps: restSteps,
+  error_rank: errorRank,
+  error_ratio: errorRatio,
+  flops_saved: flopsSaved,
+  time_saved: timeSaved,
+  saved_more: savedMore,
+  cost_spread: costSpread,
+};
+
+/** The answer on this run: positions, a number, or an option's id. */
+export const answer = (trace, { is, ...parameters }) => ANSWERS[is](trace, parameters);
+
+/** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals}. */
+export function holds(trace, { answer: asked, at_least: low, at_most: high, equals }) {
+  const found = answer(trace, asked);
+  if (equals !== undefined) return found === equals;
+  return found >= (low ?? -Infinity) && found <= (high ?? Infinity);
+}
+
+/** Why a run cannot be this lesson's, in a sentence; "" where it can. */
+export function misfit(trace, { needs, own, timed }) {
+  const suits = ({ lane, compute, unmask }) => {
+    const { decoder } = laneOf(trace, lane) ?? {};
+    return decoder?.compute.kind === compute && (unmask?.includes(decoder.unmask.kind) ?? true);
+  };
+  const lacks = needs.some((each) => !suits(each)) || (own && !trace.lane(own.lane));
+  if (lacks) return "This lesson is about other contestants than those of the run on show.";
+  if (!trace.complete) return "The run on show is not finished.";
+  if (timed && !timedTogether(trace.reference, subject(trace)))
+    return "The contestants of the run on show were not timed together.";
+  const measured = trace.lanes.every((lane) => lane.steps.at(-1)?.damage);
+  return measured ? "" : "The commit errors of the run on show were not measured.";
+}

@@ -1,0 +1,380 @@
+// Lessons: the list in its dialog, and the card over the grids that plays one. A lesson is data (assets/lessons/); it is
+// about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
+
+import { pinName } from "../cause/pins.js";
+import { count, h, setText } from "../dom.js";
+import { explained } from "../panels/glossary.js";
+import { page } from "../run/state.js";
+import { AnswerBook } from "./answerbook.js";
+import { answer, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
+import { because } from "./because.js";
+import { judge, Question, suits } from "./questions.js";
+
+const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
+const MOST_SEED = 2 ** 31;
+
+/** What the page brought: {lessons: [...], problems: [a sentence, ...]}. */
+function brought() {
+  const script = document.getElementById("sl-lessons");
+  return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
+}
+
+const button = (text, action, more = {}) =>
+  h("button", { type: "button", class: "sl-small", onclick: action, ...more }, text);
+
+const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
+
+export class Lessons {
+  /** stage: what it shows and offers everyone. tab: see Tab. recorded(name) -> Promise of a trace or null, race(trace, lanes) starts
+   * a run like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
+  constructor({ stage, tab, recorded = async () => null, race = null, onPlace = () => {}, found = brought() }) {
+    Object.assign(this, { stage, recorded, race, onPlace, lessons: found.lessons, book: new AnswerBook(tab) });
+    this.lesson = this.trace = this.own = null;
+    this.list = h("div");
+    const close = button("Close", () => this.node.close());
+    this.node = h("dialog", { class: "sl-lessons", "aria-label": "Lessons" }, h("h2", {}, "Lessons"), this.list, close);
+    this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
+    this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
+    this.button = button("Lessons", () => this.choose(), { class: "sl-small sl-action sl-lessons-button" });
+    this.problems = [...found.problems, this.book.problem].filter(Boolean);
+    this.card = h("section", { class: "sl-lesson", hidden: true, "aria-label": "Lesson" });
+    this.draw();
+    page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
+  }
+
+  /** The list. */
+  draw() {
+    const items = this.lessons.map((lesson) => {
+      const { name, title, minutes, pages } = lesson;
+      const asked = pages.filter(({ kind }) => kind === "predict").length;
+      const seen = this.book.seen(name);
+      const state = seen
+        ? `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${count(asked, "prediction")} made`
+        : `${count(minutes, "minute")}, ${count(asked, "prediction")}`;
+      return h(
+        "li",
+        {},
+        button(seen ? "Go on" : "Begin", () => this.begin(lesson), {
+          "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}`,
+        }),
+        h("span", {}, h("strong", {}, title), h("span", { class: "sl-hint" }, state)),
+      );
+    });
+    const kept = "Predictions stay in this tab and go nowhere. Save them as a file to keep or to hand in.";
+    const tools = [
+      button("Save my answers", () => this.book.save(), { disabled: this.book.empty }),
+      button("Forget them", () => this.#forget(), { disabled: this.book.empty }),
+    ];
+    this.list.replaceChildren(
+      ...this.problems.map((text) => h("p", { class: "sl-lesson-problem" }, text)),
+      h("ol", { class: "sl-lesson-list" }, items),
+      h("p", { class: "sl-hint" }, kept),
+      h("p", { class: "sl-lesson-tools" }, tools),
+    );
+  }
+
+  /** Opens the list. */
+  choose() {
+    if (!this.node.open) this.node.showModal();
+  }
+
+  #forget() {
+    this.book.forget();
+    this.draw();
+  }
+
+  get open() {
+    return this.lesson !== null;
+  }
+
+  /** Whether the page on show leaves out a part of the stage. */
+  hides(part) {
+    return this.open && !this.lesson.pages[this.page].shows.includes(part);
+  }
+
+  /** Goes where an address says: `lesson` and `page`, which counts from 1. */
+  arrive(search) {
+    const query = new URLSearchParams(search);
+    const name = query.get("lesson");
+    if (!name) return;
+    const lesson = this.lessons.find((each) => each.name === name);
+    if (!lesson) return this.stage.say(`There is no lesson “${name.slice(0, 40)}” here.`);
+    return this.begin(lesson, Number.parseInt(query.get("page") ?? "1", 10) - 1);
+  }
+
+  /** Begins a lesson on the run on show, if it is one for it, else on the recorded one. */
+  async begin(lesson, page = 0) {
+    const { trace: now } = this.stage;
+    const why = now ? misfit(now, lesson.run) : "There is no run.";
+    const trace = why ? (await this.recorded(lesson.run.recorded))?.asMade() : now;
+    if (!trace || misfit(trace, lesson.run)) return this.stage.say(`${why} Its recorded run is not here either.`);
+    this.node.close();
+    if (!this.open) this.before = this.stage.view.byClock;
+    Object.assign(this, { lesson, trace, own: null, awaiting: false });
+    this.go(Number.isInteger(page) ? Math.max(0, Math.min(page, lesson.pages.length - 1)) : 0);
+    this.card.scrollIntoView({ block: "start" });
+  }
+
+  leave() {
+    this.lesson = this.own = this.question = null;
+    this.awaiting = false;
+    this.card.hidden = true;
+    this.card.replaceChildren();
+    this.#limit();
+    this.stage.look({ byClock: this.before });
+    this.draw();
+    this.onPlace(null);
+    this.button.focus();
+  }
+
+  go(page) {
+    const { name, title, number, pages } = this.lesson;
+    this.page = page;
+    this.book.see(name, page);
+    this.#show();
+    const now = pages[page];
+    this.said = h("div", { class: "sl-lesson-body" }, this.#body(now));
+    const heading = h("h3", { tabindex: -1 }, `Lesson ${number}: ${title}`);
+    const place = `Page ${page + 1} of ${pages.length}`;
+    const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
+    const told = explained(named(now.text, this.trace), now.explains ?? []);
+    const text = h("p", { class: "sl-lesson-text" }, told);
+    const body = now.kind === "gap" ? [this.said, text] : [text, this.said];
+    body[0].prepend(h("strong", { class: "sl-lesson-kind" }, KINDS[now.kind]));
+    this.card.replaceChildren(
+      h("header", {}, heading, h("span", { class: "sl-hint" }, place), bar),
+      ...body,
+      this.#steps(),
+    );
+    this.card.hidden = false;
+    heading.focus({ preventScroll: true });
+    this.draw();
+    this.onPlace(name, page);
+  }
+
+  /** Brings the stage to where the page looks. */
+  #show() {
+    const { stage, trace } = this;
+    const { pages } = this.lesson;
+    const { kind, by_clock: byClock = false, pins, question } = pages[this.page];
+    if (stage.trace !== trace) stage.show(trace, { label: "In this lesson:" });
+    stage.look({ byClock, pins: this.#pins(kind, pins, question) });
+    const step = this.#stepOf(this.page);
+    if (step !== undefined) stage.look({ ...stage.view, step });
+    this.#limit(pages[this.page]);
+  }
+
+  /** The step where the cursor goes on a page. */
+  #stepOf(page) {
+    const at = this.lesson.pages.slice(0, page + 1).findLast((each) => each.at !== undefined)?.at;
+    return at === undefined ? undefined : stepOf(at, this.trace.last + 1);
+  }
+
+  /** Shows what a page speaks of and hides the rest, with what would give a prediction away; without a page shows all. */
+  #limit({ shows, question } = {}) {
+    const { root, trace, sides, curves, resize } = this.stage;
+    const shown = shows && shownParts(trace, shows);
+    const told = { shows: shown?.join(" "), guess: question?.kind };
+    for (const [name, value] of Object.entries(told))
+      if (value) root.dataset[name] = value;
+      else delete root.dataset[name];
+    if (shows?.includes("texts")) for (const { details } of sides) details.open = true;
+    curves.show(shown ? trace.lanes.filter((_, i) => shown.includes(`lane-${i + 1}`)).map(({ id }) => id) : null);
+    resize(); // what is shown has other room now
+  }
+
+  #pins(kind, asked, question) {
+    if (question?.kind === "cells") return this.#prediction(this.page) ?? [];
+    if (kind === "gap") {
+      const { question: before } = this.lesson.pages[this.#asked()];
+      return before.kind === "cells" ? answer(this.trace, before.answer) : [];
+    }
+    return asked ? answer(this.trace, asked) : [];
+  }
+
+  /** The page of the last question before this one. */
+  #asked() {
+    return this.lesson.pages.findLastIndex(({ kind }, i) => kind === "predict" && i < this.page);
+  }
+
+  /** What was predicted on a page; of positions only on the same run: on another one they are others. */
+  #prediction(page) {
+    const kept = this.book.answer(this.lesson.name, page);
+    const { question } = this.lesson.pages[page];
+    if (kept?.question !== question.ask || !suits(question, kept.predicted)) return undefined;
+    return question.kind === "cells" && kept.run !== runOf(this.trace) ? undefined : kept.predicted;
+  }
+
+  /** What a position is called after a step, in the lane that a question is about. */
+  #nameOf(cell, step, question) {
+    const lane = laneOf(this.trace, question.answer.lane);
+    return pinName(this.trace, cell, { of: [lane], at: () => step });
+  }
+
+  #body({ kind, question }) {
+    this.question = null;
+    if (kind === "predict") return this.#predict(question);
+    if (kind === "run") return this.#run();
+    const told = kind === "gap" ? this.#gap() : [];
+    if (kind === "gap" || kind === "why") told.push(this.#otherwise());
+    return told;
+  }
+
+  #predict(question) {
+    this.question = new Question(question, {
+      pins: () => this.stage.view.pins,
+      nameOf: (p) => this.#nameOf(p, this.stage.view.step, question),
+      given: this.#prediction(this.page),
+      onChange: () => this.looked(),
+    });
+    return [this.question.node];
+  }
+
+  #gap() {
+    const page = this.#asked();
+    const { question } = this.lesson.pages[page];
+    const right = answer(this.trace, question.answer);
+    const predicted = this.#prediction(page);
+    const nameOf = (p) => this.#nameOf(p, Infinity, question);
+    const nameThen = (p) => this.#nameOf(p, this.#stepOf(page), question);
+    const why = because(this.trace, question.answer, predicted, nameThen);
+    const judged = judge(question, predicted, right, nameOf, { nameThen, why });
+    this.book.write(this.lesson.name, page, {
+      question: question.ask,
+      answer: right,
+      right: judged.right,
+      run: runOf(this.trace),
+    });
+    return [h("p", { class: "sl-lesson-gap", "data-right": String(judged.right) }, judged.text)];
+  }
+
+  /** On a run that does not show the effect the lesson says so. */
+  #otherwise() {
+    const { claim } = this.lesson;
+    if (!claim || holds(this.trace, claim)) return null;
+    return h("p", { class: "sl-lesson-otherwise" }, claim.otherwise);
+  }
+
+  #run() {
+    const { own } = this.lesson.run;
+    this.choice = null;
+    const parts = [];
+    if (this.race && own) {
+      const options = own.options.map(({ name }, i) => h("option", { value: i }, name));
+      this.choice = h("select", { class: "sl-speed" }, options);
+      parts.push(h("label", {}, `${own.label} `, this.choice));
+    }
+    if (this.race) parts.push(button("Make my own run", () => this.#race()));
+    parts.push(button("Stay with this run", () => this.go(this.page + 1)));
+    this.progress = h("p", { role: "status" });
+    return [h("div", { class: "sl-lesson-tools" }, parts), this.progress];
+  }
+
+  /** The recorded run's prompt and lanes with another seed, and what the lesson sets. */
+  async #race() {
+    const { run } = this.lesson;
+    const base = await this.recorded(run.recorded);
+    if (!base || !this.open)
+      return setText(this.progress, "The recorded run could not be read, so none like it can be made.");
+    const seed = Math.floor(Math.random() * MOST_SEED);
+    const chosen = this.choice && run.own.options[Number(this.choice.value)];
+    const lanes = base.header.lanes.map((each) => ({
+      ...each,
+      ...(chosen && each.id === run.own.lane ? chosen : {}),
+      settings: { ...each.settings, ...run.settings, seed },
+    }));
+    const why = this.race(base, lanes);
+    this.awaiting = !why;
+    if (why) setText(this.progress, why);
+    else this.#waits("Your run begins as soon as the device is free.");
+  }
+
+  /** The run that was asked for has this place in the queue, in a sentence. */
+  #waits(told) {
+    if (this.awaiting && told) setText(this.progress, `${told} You can stay with the recorded run meanwhile.`);
+  }
+
+  /** The run that was asked for will not come. */
+  gone() {
+    if (!this.awaiting) return;
+    this.awaiting = false;
+    setText(this.progress, "");
+  }
+
+  /** The stage shows another trace. */
+  shown(trace) {
+    if (!this.open) return;
+    this.#limit(this.lesson.pages[this.page]);
+    if (this.awaiting && trace.live) Object.assign(this, { own: trace, awaiting: false, held: false });
+  }
+
+  /** Records were appended to the trace on show. The cursor waits where the page stops, so that nothing is given away. */
+  grew(trace) {
+    if (!this.open || trace !== this.own) return;
+    const { at } = this.lesson.pages[this.page];
+    const stop = at === undefined ? Infinity : stepOf(at, trace.steps);
+    if (!this.held && trace.count > stop + 1) {
+      this.held = true;
+      this.stage.look({ step: stop, byClock: false });
+    }
+    setText(this.progress, `Step ${trace.count} of ${trace.steps} is computed.`);
+  }
+
+  /** No more records of the trace on show will come. */
+  finished(trace) {
+    if (!this.open || trace !== this.own) return;
+    this.own = null;
+    const why = misfit(trace, this.lesson.run);
+    if (why) return setText(this.progress, `${why} Make another one, or stay with the recorded one.`);
+    this.trace = trace;
+    if (this.lesson.pages[this.page].kind === "run") this.go(this.page + 1);
+  }
+
+  /** Other positions are pinned, or a control was moved. */
+  looked() {
+    if (!this.question) return;
+    this.question.looked();
+    this.done.disabled = this.question.value === undefined;
+  }
+
+  #steps() {
+    const { pages } = this.lesson;
+    const last = this.page === pages.length - 1;
+    const { kind } = pages[this.page];
+    const on = () => this.go(this.page + 1);
+    const main = { class: "sl-small sl-lesson-main" };
+    const back = button("Back", () => this.go(this.page - 1), { disabled: this.page === 0 });
+    const leave = button("Leave the lesson", () => this.leave(), { class: "sl-small sl-lesson-leave" });
+    this.done = null;
+    if (kind === "predict") {
+      this.done = button("This is my prediction", () => this.#predicted(), main);
+      this.done.disabled = this.question.value === undefined;
+    }
+    if (last)
+      return h(
+        "div",
+        { class: "sl-lesson-steps" },
+        back,
+        button("End the lesson", () => this.leave(), main),
+      );
+    const skips = kind === "predict" || kind === "run";
+    return h(
+      "div",
+      { class: "sl-lesson-steps" },
+      back,
+      this.done,
+      skips ? button("Skip", on) : button("Next", on, main),
+      leave,
+    );
+  }
+
+  #predicted() {
+    const { ask } = this.lesson.pages[this.page].question;
+    this.book.write(this.lesson.name, this.page, {
+      question: ask,
+      predicted: this.question.value,
+      run: runOf(this.trace),
+    });
+    this.go(this.page + 1);
+  }
+}

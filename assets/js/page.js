@@ -1,0 +1,5 @@
+// The page's scripts: what its components connect to.
+
+export { connect as controls } from "./form/controls.js";
+export { connect as lanes } from "./form/lanes.js";
+export { connect as stage } from "./run/live.js";

@@ -1,0 +1,78 @@
+// How long positions stayed active once they were unmasked.
+
+import { count, h, inView, throttle, watchView } from "../dom.js";
+import { LOCKED, MASKED, WAITING } from "../trace/trace.js";
+
+const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
+
+/** The name of the delays from `low` steps up to, but not including, `high`. */
+function delayLabel(low, high) {
+  if (high === Infinity) return `${low} or more`;
+  if (high - low > 1) return `${low}–${high - 1} steps`;
+  return low === 0 ? "same step" : "1 step";
+}
+
+export class Analysis {
+  constructor() {
+    this.delays = h("div", { class: "sl-delays" });
+    const title = h("h4", {}, "How long after its unmasking each position locked");
+    this.node = h("div", { class: "sl-analysis" }, title, this.delays);
+    this.redraw = throttle(() => this.draw(), 700);
+    watchView(this.node, () => this.redraw());
+  }
+
+  load(trace) {
+    this.trace = trace;
+    this.redraw();
+  }
+
+  draw() {
+    if (!this.trace || !this.node.clientWidth || !inView(this.node)) return;
+    this.delays.replaceChildren(...this.trace.lanes.map((lane) => this.#delay(lane)));
+  }
+
+  /** Steps from unmasking (for the prompt: from the start) to the lock that holds now, as bars. */
+  #delay(lane) {
+    const last = lane.count - 1;
+    const states = lane.row(last);
+    const delays = [];
+    let never = 0;
+    for (let p = 0; p < lane.n; p++) {
+      if (states[p] === LOCKED) delays.push(lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
+      else if (states[p] !== MASKED && states[p] !== WAITING) never++;
+    }
+    const counts = EDGES.slice(1).map((top, i) => delays.filter((d) => d >= EDGES[i] && d < top).length);
+    const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);
+    rows.push(["not locked", never]);
+    delays.sort((a, b) => a - b);
+    const half = delays[Math.floor(delays.length / 2)];
+    const note = delays.length
+      ? `${delays.length === 1 ? "1 position is" : `${delays.length} positions are`} locked; half of them within ${count(half, "step")} of being unmasked.`
+      : "Nothing has locked.";
+    return h(
+      "section",
+      { class: "sl-delay-side" },
+      h("h5", {}, lane.name),
+      h("p", { class: "sl-hint" }, note),
+      delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,
+    );
+  }
+}
+
+function bars(rows, most) {
+  return h(
+    "ol",
+    { class: "sl-delay" },
+    rows.map(([label, count], i) => {
+      const fill = h("span", { class: i === rows.length - 1 ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
+      fill.style.width = `${(100 * count) / most}%`;
+      return h(
+        "li",
+        {},
+        h("span", { class: "sl-delay-label" }, label),
+        h("span", { class: "sl-delay-track" }, fill),
+        h("span", { class: "sl-delay-count" }, String(count)),
+      );
+    }),
+  );
+}

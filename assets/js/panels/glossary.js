@@ -1,0 +1,124 @@
+// What the words of the field mean, a sentence each, and the button that says it on hover, focus and tap.
+
+import { h, setText } from "../dom.js";
+
+export const GLOSSARY = {
+  FLOPs: "FLOPs are the additions and multiplications that a computation takes: they are counted, not timed.",
+  KL: "The step-wise KL divergence is how far a position’s distribution over all words has moved since it was last computed, mostly the step before, in nats; 0 is not at all.",
+  ε: "Epsilon is the largest step-wise KL at which a position counts as converged and may lock.",
+  percentile:
+    "Of the positions that could lock in a step, only the m % that the model is most certain of may: m is the percentile.",
+  posterior:
+    "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
+  "commit error":
+    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
+  "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",
+  locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
+  reference: "The reference is the contestant that all others are shown beside; any of them can be it.",
+};
+
+const LINGER_MS = 160; // time to move the pointer from a term onto its sentence
+const EDGE = 8;
+
+/** The one sentence that is open, and whose it is. */
+class Tip {
+  constructor() {
+    this.node = h("div", { class: "sl-glossary", role: "tooltip", id: "sl-glossary", hidden: true });
+    this.node.addEventListener("pointerenter", () => clearTimeout(this.closing));
+    this.node.addEventListener("pointerleave", () => this.closeSoon());
+    this.onKey = (event) => {
+      if (event.key !== "Escape") return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.close();
+    };
+    this.onPress = ({ target }) => {
+      if (!this.owner.contains(target) && !this.node.contains(target)) this.close();
+    };
+    this.onScroll = () => this.#place();
+  }
+
+  open(owner, text) {
+    clearTimeout(this.closing);
+    if (this.owner === owner) return;
+    this.close();
+    this.owner = owner;
+    (owner.closest(".sl-stage") ?? document.body).append(this.node); // where the colours are, and in what is full screen
+    setText(this.node, text);
+    this.node.hidden = false;
+    owner.setAttribute("aria-describedby", this.node.id);
+    this.#place();
+    document.addEventListener("keydown", this.onKey, true);
+    document.addEventListener("pointerdown", this.onPress, true);
+    document.addEventListener("scroll", this.onScroll, { capture: true, passive: true });
+  }
+
+  close() {
+    clearTimeout(this.closing);
+    if (!this.owner) return;
+    this.owner.removeAttribute("aria-describedby");
+    this.owner = null;
+    this.node.hidden = true;
+    document.removeEventListener("keydown", this.onKey, true);
+    document.removeEventListener("pointerdown", this.onPress, true);
+    document.removeEventListener("scroll", this.onScroll, { capture: true });
+  }
+
+  closeSoon() {
+    clearTimeout(this.closing);
+    this.closing = setTimeout(() => this.close(), LINGER_MS);
+  }
+
+  /** Under its term, or above it where there is no room, inside the window at its sides. */
+  #place() {
+    if (!this.owner.isConnected) return this.close();
+    const at = this.owner.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.node;
+    const left = Math.max(EDGE, Math.min(at.left, document.documentElement.clientWidth - width - EDGE));
+    const under = at.bottom + 6;
+    const top = under + height + EDGE > innerHeight ? Math.max(EDGE, at.top - height - 6) : under;
+    Object.assign(this.node.style, { left: `${left}px`, top: `${top}px` });
+  }
+}
+
+let shared = null;
+const tip = () => {
+  shared ??= new Tip();
+  return shared;
+};
+
+/** To the next or the previous term of a row: of one that stands before the grids, Tab stops at the first alone. */
+function moveAlong(event) {
+  const row = event.target.closest("[data-terms]");
+  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!row || !by) return;
+  event.preventDefault();
+  event.stopPropagation();
+  const terms = [...row.querySelectorAll(".sl-term")];
+  terms[terms.indexOf(event.target) + by]?.focus();
+}
+
+/** A term that explains itself. text: how it reads here. stop: whether Tab stops at it. */
+export function term(name, text = name, { stop = true } = {}) {
+  const node = h("button", { type: "button", class: "sl-term", tabindex: stop ? null : -1 }, text);
+  const open = () => tip().open(node, GLOSSARY[name]);
+  node.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && open());
+  node.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && tip().closeSoon());
+  node.addEventListener("focus", open);
+  node.addEventListener("blur", () => tip().close());
+  node.addEventListener("click", open);
+  node.addEventListener("keydown", moveAlong);
+  return node;
+}
+
+/** A text with its first mention of each of these terms as one that explains itself: a list of children. */
+export function explained(text, names, options) {
+  const parts = [text];
+  for (const name of names) {
+    const i = parts.findIndex((part) => typeof part === "string" && part.includes(name));
+    if (i < 0) continue;
+    const at = parts[i].indexOf(name);
+    parts.splice(i, 1, parts[i].slice(0, at), term(name, name, options), parts[i].slice(at + name.length));
+  }
+  return parts.filter((part) => part !== "");
+}

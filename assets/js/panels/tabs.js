@@ -1,0 +1,49 @@
+// Tabs after the ARIA pattern: arrows move, one tab stop.
+
+import { h } from "../dom.js";
+
+/** panels: [[name, node, onOpen?], ...] */
+export function tabs(panels, label) {
+  const buttons = panels.map(([name], i) =>
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        id: `sl-tab-${name}`,
+        "aria-controls": `sl-panel-${name}`,
+        onclick: () => open(i),
+      },
+      name,
+    ),
+  );
+  const boxes = panels.map(([name, node]) =>
+    h(
+      "div",
+      { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}`, class: "sl-panel" },
+      node,
+    ),
+  );
+  const list = h("div", { role: "tablist", "aria-label": label, class: "sl-tablist" }, buttons);
+  list.addEventListener("keydown", (event) => {
+    const now = buttons.indexOf(document.activeElement);
+    const last = buttons.length - 1;
+    const targets = { ArrowRight: now === last ? 0 : now + 1, ArrowLeft: now ? now - 1 : last, Home: 0, End: last };
+    const next = targets[event.key];
+    if (now < 0 || next === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();
+    open(next);
+    buttons[next].focus();
+  });
+  function open(which) {
+    buttons.forEach((button, i) => {
+      button.setAttribute("aria-selected", i === which);
+      button.tabIndex = i === which ? 0 : -1;
+      boxes[i].hidden = i !== which;
+    });
+    panels[which][2]?.();
+  }
+  open(0);
+  return { node: h("section", { class: "sl-tabs" }, list, boxes), open };
+}

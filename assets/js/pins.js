@@ -1,9 +1,0 @@
-// How a position is called: by its word.
-
-/** “forest” (34), or the words of several lanes that differ there: “forest” / “wood” (34). Masked everywhere: position 34.
- * of: the lanes that are asked, step: after which of their steps. */
-export function pinName({ lanes, pieces }, cell, { of = lanes, step = Infinity } = {}) {
-  const tokens = of.filter(({ n }) => cell < n).map((lane) => lane.token(cell, step));
-  const words = [...new Set(tokens.filter((token) => token >= 0))].map((token) => `“${pieces.name(token).trim()}”`);
-  return words.length ? `${words.join(" / ")} (${cell})` : `position ${cell}`;
-}

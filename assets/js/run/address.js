@@ -1,0 +1,85 @@
+// What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
+// there, as on the page.
+
+/** Links longer than this are not put into the address: servers refuse them. */
+const LONGEST = 7000;
+
+const VIEW = ["step", "pins", "race", "colour"];
+const PAGE = ["present", "embed", "lanes", "lesson", "page", "__theme"]; // of the page itself, not of a run
+
+const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
+
+/** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, problem: a sentence or ""}. */
+export function readAddress(search) {
+  const query = new URLSearchParams(search);
+  const view = {};
+  const wrong = [];
+  if (query.has("step")) {
+    const step = whole(query.get("step"));
+    if (step >= 1) view.step = step - 1;
+    else wrong.push("step");
+  }
+  if (query.get("pins")) {
+    const pins = query.get("pins").split(",").map(whole);
+    view.pins = pins.filter(Number.isInteger);
+    if (view.pins.length < pins.length) wrong.push("pins");
+  }
+  if (query.has("race")) {
+    if (["clock", "steps"].includes(query.get("race"))) view.byClock = query.get("race") === "clock";
+    else wrong.push("race");
+  }
+  if (query.has("colour")) view.colour = query.get("colour");
+  for (const name of [...VIEW, ...PAGE]) query.delete(name);
+  const problem = wrong.length ? `The link is damaged at ${wrong.join(" and ")}; the rest of it holds.` : "";
+  return { settings: query.toString(), view, problem };
+}
+
+/** Whether an address has room for a run's settings. */
+export const hasRoom = (settings) => settings.length <= LONGEST;
+
+/** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
+export function writeAddress(settings, { step = -1, pins = [], byClock = true, colour = "state" }, search = "") {
+  const query = new URLSearchParams(hasRoom(settings) ? settings : "");
+  for (const [name, value] of new URLSearchParams(search)) if (PAGE.includes(name)) query.set(name, value);
+  if (step >= 0) query.set("step", step + 1);
+  if (pins.length) query.set("pins", pins.join(","));
+  if (!byClock) query.set("race", "steps");
+  if (colour !== "state") query.set("colour", colour);
+  return query.toString();
+}
+
+function queryOf(model, prompt, chat, settings, lanes) {
+  const query = new URLSearchParams({ model, prompt, ...(chat === false && { chat }) });
+  for (const [name, value] of Object.entries(settings))
+    if (value !== null && value !== undefined && value !== "") query.set(name, value);
+  const own = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
+  if (own.length) query.set("contestants", JSON.stringify(own)); // the page has a `lanes` of its own
+  return query.toString();
+}
+
+const byHand = ({ events }) => Boolean(events?.length);
+
+/** The query that makes this trace's run again: its model, prompt, settings and lanes (without what was done by hand). */
+export function settingsOf({ header: { model, prompt, chat, lanes }, reference }) {
+  const own = lanes.filter((lane) => !byHand(lane));
+  return queryOf(model.name, prompt ?? "", chat, reference.decoder.settings, own);
+}
+
+/** What a link to this trace's run leaves out, in a sentence, or "". */
+export function leftOut({ header: { lanes } }) {
+  const names = lanes.filter(byHand).map(({ name }) => `“${name}”`);
+  return names.length
+    ? `What was done by hand is not in this link, but in an exported trace: ${names.join(", ")}.`
+    : "";
+}
+
+/** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
+export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
+  return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
+}
+
+/** Whether two queries ask for the same run. */
+export function sameSettings(a, b) {
+  const [one, other] = [a, b].map((query) => new Map(new URLSearchParams(query)));
+  return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value);
+}

@@ -1,0 +1,58 @@
+// The page's address follows what is on show; while the form asks for something else, that.
+
+import { throttle } from "../dom.js";
+import { hasRoom, settingsOf, settingsOfForm, writeAddress } from "./address.js";
+import { page } from "./state.js";
+
+const QUIET_MS = 300;
+
+/** A link that reopens the page with what is looked at in this run. */
+export const linkTo = (trace, view) =>
+  `${location.origin}${location.pathname}?${writeAddress(settingsOf(trace), view, location.search)}`;
+
+function replaceQuery(query) {
+  if (query !== location.search.slice(1))
+    history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}`);
+}
+
+/** Whether a run shows nothing but the recorded one's lanes, and what was tried by hand on them. */
+const isRecorded = ({ lanes }) =>
+  lanes.every((lane) => lane.decoder.events?.length || page.now.recorded?.lanes.includes(lane));
+
+export class Addressing {
+  touched = false; // whether a visitor was at the form
+
+  /** kept: see Kept. */
+  constructor({ stage, kept }) {
+    Object.assign(this, { stage, kept });
+    this.later = throttle(() => this.write(), QUIET_MS);
+    page.follow(["phase", "edited"], () => this.write());
+  }
+
+  /** A step is in it where somebody put the cursor. */
+  write() {
+    const { trace, view, timeline } = this.stage;
+    if (!trace) return;
+    const { edited, wanted } = page.now;
+    const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
+    const looked = { ...view, step: timeline.held ? view.step : -1 };
+    const query = writeAddress(settings, edited ? (wanted ?? {}) : looked, location.search);
+    replaceQuery(query);
+    this.kept.shown = { run: trace.key ?? null, query, form: hasRoom(settings) ? null : settings };
+  }
+
+  /** It says which page of which lesson is open. */
+  place(name, number) {
+    const query = new URLSearchParams(location.search);
+    for (const part of ["lesson", "page"]) query.delete(part);
+    if (name) for (const [part, value] of Object.entries({ lesson: name, page: number + 1 })) query.set(part, value);
+    replaceQuery(query.toString());
+    this.write();
+  }
+
+  /** The form's values after one of them changed: by a visitor, or as the page settled. */
+  edit(values) {
+    page.set({ prompt: String(values.prompt ?? "") });
+    if (this.touched) page.set({ edited: settingsOfForm(values), wanted: null });
+  }
+}

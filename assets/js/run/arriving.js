@@ -1,0 +1,66 @@
+// Something is there before anyone presses anything: after a reload what was on show, else the recorded run.
+
+import { reducedMotion } from "../dom.js";
+import { promptOf } from "../trace/results.js";
+import { readAddress, sameSettings, settingsOf } from "./address.js";
+import { embeddedLanes } from "./embed.js";
+import { recorded } from "./recorded.js";
+import { page } from "./state.js";
+
+const OWN_RUN = "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
+
+const asksForRecorded = (settings) =>
+  !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
+
+export class Arriving {
+  #told = new Set();
+
+  /** keeping: see Keeping. fill(settings): puts a query's settings into the form, once it takes them. */
+  constructor({ stage, live, keeping, fill }) {
+    Object.assign(this, { stage, live, keeping, fill });
+    page.follow(["arrived"], ({ arrived }) => this.#tell(arrived?.said));
+  }
+
+  async arrive() {
+    const { settings, view, problem } = readAddress(location.search);
+    const { run, query, form } = this.keeping.kept.shown;
+    if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
+    page.set({ recorded: await recorded });
+    if (page.now.recorded) this.stage.runs.add(page.now.recorded, "recorded");
+    const kept = this.keeping.found();
+    if (this.live.run || this.stage.trace) return;
+    const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
+    const again = back && kept.get(run);
+    if (again) this.#showAgain(again);
+    else if (page.now.recorded) this.#showRecorded(settings, view);
+    else return this.stage.say("The recorded run could not be read; press Run to make one.");
+    const own = again || asksForRecorded(settings);
+    const missing = own && Object.keys(view).length ? this.stage.look(view) : "";
+    const inForm = (back && form) || settings;
+    const shown = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
+    page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
+    if (back && form) this.fill(form);
+    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.keeping.kept.tab.problem);
+    this.stage.lessons.arrive(location.search);
+  }
+
+  /** Sentences about the link come from here and from the server, in any order. */
+  #tell(...sentences) {
+    const before = this.#told.size;
+    for (const sentence of sentences) if (sentence) this.#told.add(sentence);
+    if (this.#told.size > before && !this.live.run) this.stage.say([...this.#told].join(" "));
+  }
+
+  #showAgain(trace) {
+    const left = "Interrupted by leaving the page or losing the connection:";
+    this.stage.show(trace, { label: trace.interrupted ? left : "As you left it:" });
+  }
+
+  #showRecorded(settings, { step }) {
+    const still = step !== undefined && asksForRecorded(settings);
+    const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
+    const trace = embeddedLanes(page.now.recorded);
+    page.set({ prompt: promptOf(trace) });
+    this.stage.show(trace, { play, label: "A recorded run; press Run to make your own:" });
+  }
+}

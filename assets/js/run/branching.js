@@ -1,0 +1,56 @@
+// What if, before the server knows of it: the trace that shows a new lane beside those that stay.
+
+import { eventText } from "../trace/described.js";
+import { MOST_LANES } from "../trace/trace.js";
+import { leftOut } from "./address.js";
+
+/** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
+export const withEvent = (events, event) => [
+  ...events.filter(({ step, position }) => step < event.step || (step === event.step && position !== event.position)),
+  event,
+];
+
+/** What is done to a lane at the cursor's step: {event: with the lane's own step, name: of the lane that it makes}. word: the rule's name, or what is written. */
+export function doneAt(trace, lane, cursor, event, word) {
+  const step = trace.reached(lane, cursor) + 1;
+  const what = event.kind === "rule" ? word : eventText(event) + (event.kind === "write" ? ` “${word}”` : "");
+  const name = `${lane.name.split(", from step")[0]}, from step ${step + 1}: ${what}`.slice(0, 80);
+  return { event: { step, ...event }, name };
+}
+
+/** An id that no lane of a trace has, nor any that one of them came from. */
+function freeId({ lanes }) {
+  const taken = new Set(lanes.flatMap(({ decoder: { id, parent } }) => [id, parent]));
+  let number = 1;
+  while (taken.has(`what-if-${number}`)) number++;
+  return `what-if-${number}`;
+}
+
+/** The lanes that one more could replace: none where there is room for it, else all but its parent and the reference. */
+export function replaceable({ lanes, reference }, parent) {
+  return lanes.length < MOST_LANES ? [] : lanes.filter((lane) => lane !== parent && lane !== reference);
+}
+
+/** A lane that is `parent` with something changed from a step on, in the place of the lane `gone` where one makes
+ * room: {trace: where it is shown, child: its lane, from}. */
+export function branchOf(trace, parent, changed, from, name, gone = null) {
+  const shown = trace.withLanes(trace.lanes.filter((lane) => lane !== gone));
+  const child = shown.branch({ ...parent.decoder, parent: parent.id, ...changed, id: freeId(trace), name }, from);
+  return { trace: shown, child, from };
+}
+
+/** The cursor's last step before a branch goes its own way; -1 where that is its first. */
+export const cursorBefore = ({ trace, child, from }) => (from ? trace.cursorAt(child, from - 1) : -1);
+
+/** Lanes in the order in which they stand beside each other: each after its parent, where that is among them. */
+export function besideParents(lanes) {
+  const placed = [];
+  for (const lane of lanes) {
+    const at = placed.findIndex(({ id }) => id === lane.decoder.parent);
+    placed.splice(at < 0 ? placed.length : at + 1, 0, lane);
+  }
+  return placed;
+}
+
+/** What stands over a trace that was branched. */
+export const whatIf = (trace) => (leftOut(trace) ? "What if (links leave it out):" : "What if:");

@@ -1,0 +1,34 @@
+// The stage inside another page: `?embed` in the page's address, `#embed` in that of an exported replay. No form, no title, no
+// tabs; `lanes=1` shows one lane alone. What else the address says (see address.js) holds there, too.
+
+import { h } from "../dom.js";
+import { subject } from "../stage/narrator.js";
+
+const { search, hash } = globalThis.location ?? { search: "", hash: "" };
+const asked = [search, hash].map((text) => new URLSearchParams(text.slice(1))).find((query) => query.has("embed"));
+
+/** The trace with the lanes that are asked for: all where the page stands alone. */
+export function embeddedLanes(trace, query = asked) {
+  return query?.get("lanes") === "1" && trace.lanes.length > 1 ? trace.withLanes([subject(trace)]) : trace;
+}
+
+/** The same page with everything around the stage. */
+function fullAddress() {
+  const address = new URL(location.href);
+  address.hash = "";
+  for (const name of ["embed", "lanes"]) address.searchParams.delete(name);
+  return address.href;
+}
+
+/** Makes room for the stage alone; does nothing where the page stands alone. */
+export function embed(root) {
+  if (!asked) return;
+  document.body.classList.add("sl-embed");
+  root.append(
+    h(
+      "p",
+      { class: "sl-embed-link" },
+      h("a", { href: fullAddress(), target: "_blank", rel: "noopener" }, "Open in SureLock"),
+    ),
+  );
+}

@@ -1,0 +1,59 @@
+// The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
+
+import { Tab } from "./tab.js";
+
+const MOST = 4_000_000; // characters of all runs together; browsers keep about five million a page
+
+export class Kept {
+  /** onProblem(sentence) is called once, where nothing can be kept. */
+  constructor({ onProblem, tab = new Tab() }) {
+    Object.assign(this, { onProblem, tab });
+  }
+
+  /** Forgets a run that cannot be read. */
+  drop(id) {
+    this.tab.drop(`run-${id}`);
+  }
+
+  /** [{id, source, document}, ...], the oldest first. */
+  runs() {
+    return (this.tab.get("runs") ?? []).flatMap(({ id, source }) => {
+      const document = this.tab.get(`run-${id}`);
+      return document ? [{ id, source, document }] : [];
+    });
+  }
+
+  /** Keeps a run under its id; older ones make room for it. */
+  keep(id, source, document) {
+    const size = JSON.stringify(document).length;
+    if (size > MOST) return this.onProblem("This run is too large to be kept for a reload: export it to keep it.");
+    let index = (this.tab.get("runs") ?? []).filter((entry) => entry.id !== id);
+    const drop = () => {
+      const [oldest, ...rest] = index;
+      this.tab.remove(`run-${oldest.id}`);
+      index = rest;
+    };
+    while (index.length && size + index.reduce((sum, entry) => sum + entry.size, 0) > MOST) drop();
+    while (!this.tab.set(`run-${id}`, document)) {
+      if (!index.length) {
+        this.tab.set("runs", index);
+        return this.#problem();
+      }
+      drop();
+    }
+    this.tab.set("runs", [...index, { id, source, size }]);
+  }
+
+  #problem() {
+    if (!this.told) this.onProblem("This browser keeps no runs for a reload: export what you want to keep.");
+    this.told = true;
+  }
+
+  /** The run on show, the page's query then, and the form's where the query has no room for it. */
+  get shown() {
+    return this.tab.get("shown") ?? {};
+  }
+  set shown(value) {
+    this.tab.set("shown", value);
+  }
+}

@@ -1,0 +1,106 @@
+// The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
+
+import { Actions } from "../form/actions.js";
+import { openSidebar, pressRun } from "../form/controls.js";
+import { addSkipLink } from "../stage/skip.js";
+import { Stage } from "../stage/stage.js";
+import { settingsOf } from "./address.js";
+import { Addressing, linkTo } from "./addressing.js";
+import { Arriving } from "./arriving.js";
+import { embed } from "./embed.js";
+import { Keeping } from "./keeping.js";
+import { Kept } from "./kept.js";
+import { Queue } from "./queue.js";
+import { formIsReady } from "./ready.js";
+import { readRun } from "./recorded.js";
+import { Running } from "./running.js";
+import { ServerSource } from "./server_source.js";
+import { Starting } from "./starting.js";
+import { page } from "./state.js";
+import { Tab } from "./tab.js";
+
+/** The stage; parts() gives those that come after it. */
+function makeStage(root, { source, base, tab, use, parts }) {
+  return new Stage(root, {
+    plotly: new URL("plotly.min.js", base).href,
+    source: {
+      document: (run) => source.document(run),
+      shell: async () => {
+        const answer = await fetch(new URL("replay.txt", base));
+        return answer.ok && answer.text();
+      },
+      link: linkTo,
+    },
+    fetchTop: (_, lane, cell, step) => source.top(lane, cell, step),
+    fetchAttended: (trace, lane, cell, t) => source.attended(trace, lane, cell, t),
+    stepLive: () => parts().live.step(),
+    onLive: (wish) => parts().live[wish](),
+    onView: () => parts().addressing.later(),
+    onRun: (trace, from) => {
+      parts().keeping.keep(trace, from);
+      parts().addressing.write();
+    },
+    onUse: use,
+    lessons: {
+      tab,
+      recorded: readRun,
+      race: (trace, lanes) => parts().starting.raceLike(trace, lanes),
+      onPlace: (name, number) => parts().addressing.place(name, number),
+    },
+    whatIf: {
+      branch: (lane, event, name, gone) => parts().starting.branch(lane, event, name, gone),
+      token: (text) => source.token(text, parts().stage.trace.header.model.name),
+      presets: () => page.now.presets,
+      race: (lane, epsilon, gone) => parts().starting.race(lane, epsilon, gone),
+    },
+  });
+}
+
+/** The queue of the server that this page came from. */
+function queueOf() {
+  const { dependencies } = window.gradio_config;
+  const functions = Object.fromEntries(dependencies.map(({ api_name, id }) => [api_name, id]));
+  const queue = new Queue({ root: new URL("gradio_api/", document.baseURI), functions, session: crypto.randomUUID() });
+  page.follow(["arrived"], ({ arrived }) => {
+    if (arrived?.session) queue.session = arrived.session; // its heartbeat tells the server when the page is left
+  });
+  return queue;
+}
+
+function makeLive({ root, server, trigger, base }) {
+  const tab = new Tab();
+  const source = new ServerSource({ queue: queueOf(), server });
+  const fill = (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings)));
+  const use = async (trace) => {
+    const state = await server.model_state(trace.header.model.name);
+    if (state !== "ready" && state !== "loading") return stage.say(state, "error");
+    fill(settingsOf(trace));
+    stage.say("The form holds the settings of this run; press Run to race them.");
+  };
+  let parts = null;
+  const stage = makeStage(root, { source, base, tab, use, parts: () => parts });
+  const kept = new Kept({ onProblem: (text) => stage.say(text), tab });
+  const live = new Running({ stage, source, seconds: (place, run) => server.wait(place, run) });
+  const addressing = new Addressing({ stage, kept });
+  const keeping = new Keeping({ stage, kept, live });
+  const fillOnceReady = (settings) => formIsReady.then(() => fill(settings));
+  const arriving = new Arriving({ stage, live, keeping, fill: fillOnceReady });
+  parts = { stage, source, live, addressing, keeping, arriving, starting: new Starting({ stage, live }) };
+  return parts;
+}
+
+export function connect({ element, trigger, server, base }) {
+  const root = element.querySelector(".sl-stage");
+  const parts = makeLive({ root, server, trigger, base });
+  const { stage, live, addressing, arriving } = parts;
+  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessons.button }).node);
+  addSkipLink(stage.grids);
+  embed(root);
+  window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
+  for (const type of ["pointerdown", "keydown"])
+    document.querySelector(".sidebar")?.addEventListener(type, ({ target }) => {
+      if (!target.closest("#sl-run, .sl-controls")) addressing.touched = true; // Run changes nothing in the form
+    });
+  arriving.arrive();
+  page.set({ live });
+}

@@ -1,0 +1,24 @@
+// The recorded runs. The first is fetched and unpacked as soon as the page's head is read (see page_head): it is there
+// when the stage is.
+
+import { Trace, TraceError } from "../trace/trace.js";
+
+const read = new Map();
+
+/** A promise of the trace in assets/runs/, or of null where it cannot be read. */
+export function readRun(name) {
+  if (!read.has(name)) read.set(name, fetchRun(name));
+  return read.get(name);
+}
+
+async function fetchRun(name) {
+  try {
+    const answer = await fetch(new URL(`../runs/${name}.json`, import.meta.url));
+    return answer.ok ? Trace.parse(await answer.json()) : null;
+  } catch (error) {
+    if (error instanceof TraceError || error instanceof SyntaxError || error instanceof TypeError) return null; // damaged, or no network
+    throw error;
+  }
+}
+
+export const recorded = readRun("stories");

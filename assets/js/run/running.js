@@ -1,0 +1,288 @@
+// The run on its way: it is asked for, waits, opens, brings its steps and ends; Pause, Step and Stop.
+
+import { closeSidebarIfNarrow } from "../form/controls.js";
+import { Trace } from "../trace/trace.js";
+import { cursorBefore, whatIf } from "./branching.js";
+import { page } from "./state.js";
+import { Waiting } from "./waiting.js";
+
+const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
+
+/** A link's step, in a sentence: the run that it asked for is shown at its end. */
+function pointedAt({ step }, { last }) {
+  if (step === undefined || step === last) return "";
+  return `The link points at step ${step + 1}${step > last ? `, and this run has ${last + 1}` : ""}.`;
+}
+
+export class Running {
+  run = null;
+  branching = null; // what waits, where it is a branch, see branchOf
+  #asked = null; // what waits, a run of the source's that has not opened
+
+  /** source: see ServerSource. seconds(place, run) asks the server for how long it takes; run: of it more is wanted. */
+  constructor({ stage, source, seconds }) {
+    const more = () => (page.now.waits === "more" ? this.run.id : null);
+    this.waiting = new Waiting({ seconds: (place) => seconds(place, more()) });
+    Object.assign(this, { stage, source });
+    page.follow(["waiting"], ({ waiting }) => waiting && stage.say(waiting));
+    page.follow(["phase"], ({ phase }) => {
+      stage.root.dataset.state = phase;
+      stage.timeline.setState(phase);
+    });
+  }
+
+  /** The form's Run, with its values. */
+  press({ lanes, ...values }) {
+    if (page.now.waits === "run") return this.stage.say(ONE_WAITS);
+    closeSidebarIfNarrow();
+    if (page.now.waits === "more") this.run.handle.leave();
+    else if (page.now.waits) this.#leaveQueue();
+    this.#stopRun();
+    this.#begin("run", { ...values, lanes: JSON.parse(lanes).lanes });
+  }
+
+  /** Why no other run can be asked for, in a sentence, or "". */
+  get refuses() {
+    return page.now.waits ? ONE_WAITS : "";
+  }
+
+  /** Asks for a run of these lanes with a trace's prompt; `skip`: so many steps of one are known already. A branch is shown while it waits; anything else ends the run on its way. */
+  ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null) {
+    if (!branching) this.#stopRun();
+    this.branching = branching;
+    this.#begin("branch", { model: model.name, prompt, chat, prompt_tokens, lanes });
+  }
+
+  #begin(what, request) {
+    this.submitted = what === "run" ? page.now.edited : undefined;
+    this.waiting.begin(what);
+    this.stage.say("Starting …");
+    const asked = this.source.start(request, (messages) => this.#hear(asked, messages));
+    this.#asked = asked;
+  }
+
+  #hear(handle, messages) {
+    for (const message of messages) this.#message(handle, message);
+    this.#showNew();
+  }
+
+  /** The records that came together are shown together. */
+  #showNew() {
+    const { run } = this;
+    if (!run?.grown) return;
+    run.grown = false;
+    if (this.stage.trace === run.trace) this.stage.grew();
+  }
+
+  #message(handle, message) {
+    const { run } = this;
+    const isOwn = run?.handle === handle && !run.over;
+    if (!isOwn && handle !== this.#asked) return;
+    if (message.place !== undefined) return this.waiting.at(message.place);
+    if (message.open) return this.#open(handle, message);
+    if (!isOwn) return this.#refused(message.refused ?? message.lost);
+    if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });
+    if (message.refused && message.run === undefined) return this.#held(message.refused, "error"); // by the queue
+    if (page.now.waits === "more") this.#goesOn();
+    if (message.refused) return this.#end({ end: "stopped", problem: message.refused });
+    if (message.end) return this.#end(message);
+    if (message.errors) return this.#errors(message.errors);
+    if (message.scores) return run.trace.judge(message.scores);
+    this.#records(message);
+  }
+
+  #records({ pieces, records }) {
+    const { run } = this;
+    run.trace.addPieces(pieces);
+    for (const record of records) run.trace.append(record);
+    run.grown = records.length > 0 || run.grown;
+    if (!records.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
+    else if (run.behind > 1) {
+      run.behind = 1;
+      this.stage.say("");
+    }
+    if (run.steps !== undefined && --run.steps <= 0) {
+      run.steps = undefined;
+      page.set({ phase: "paused" });
+    }
+  }
+
+  /** The steps are over; what skipping changed is told lane by lane. */
+  #errors(lanes) {
+    const { run } = this;
+    for (const { lane, commit_error: errors, changed } of lanes) run.trace.lane(lane)?.score(errors, changed);
+    run.grown = true;
+  }
+
+  /** What was asked for will not come. */
+  #refused(why) {
+    this.#forgetAsked();
+    this.stage.say(why, "error");
+  }
+
+  #forgetAsked() {
+    this.#asked = null;
+    this.waiting.end();
+    this.#undo(this.branching);
+    this.stage.lessons.gone();
+  }
+
+  #open(handle, { run: id, open, pausable }) {
+    const { branching } = this;
+    this.#asked = this.branching = null;
+    this.waiting.end();
+    if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
+    const trace = branching?.trace ?? new Trace(open);
+    branching?.trace.timed(open.header);
+    trace.growing = open.header.lanes.map(({ id: own }) => trace.lane(own));
+    for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
+    if (branching) trace.computed(branching.child, open.header.engine);
+    this.run = { id, handle, trace, pausable, behind: 1, branching };
+    this.#show(trace, branching);
+    this.stage.say("");
+    const { edited, wanted } = page.now;
+    if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
+    page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
+  }
+
+  #show(trace, branching) {
+    const step = branching ? cursorBefore(branching) : -1;
+    if (this.stage.trace !== trace)
+      return this.stage.show(trace, { live: true, label: branching ? whatIf(trace) : "Your run:", step });
+    trace.live = true;
+    this.stage.timeline.load(trace, { live: true, step });
+  }
+
+  #end({ end, problem }) {
+    this.#showNew();
+    const { trace, branching } = this.run;
+    const { wanted, waits } = page.now;
+    this.run.over = true;
+    page.set({ wish: null, phase: "idle", wanted: null });
+    if (waits === "more") this.waiting.end();
+    trace.live = false;
+    const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
+    const finished = branching ? "what if" : "live";
+    let told = problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : "");
+    if (inVain) this.#undo(branching);
+    else if (this.stage.trace === trace) {
+      this.stage.finish();
+      if (wanted) told ||= [pointedAt(wanted, trace), this.run.lacks].filter(Boolean).join(" ");
+    }
+    if (!page.now.waits) this.stage.say(told, problem ? "error" : "note"); // else it is the next one's
+    if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
+  }
+
+  /** Leaves the run on its way, if there is one. Says whether it is that trace's: what it has not finished goes on in the next one. */
+  leave(trace) {
+    const { run } = this;
+    const going = page.now.phase !== "idle";
+    const cut = going && run.trace === trace;
+    if (going) run.handle.stop();
+    if (going && !cut) this.#end({ end: "stopped" }); // its last message will find it gone
+    page.set({ wish: null, phase: "idle" });
+    this.run = null;
+    return cut;
+  }
+
+  /** Takes back a branch that nothing came of, if there is one; the run that it cut short stays in the table. */
+  #undo(branching) {
+    if (!branching) return;
+    const { trace, before, cut } = branching;
+    this.branching = null;
+    if (this.stage.trace === trace) this.stage.show(before, { keep: true });
+    if (!cut) return;
+    before.live = false;
+    if (before.count) this.stage.add(before, "stopped");
+  }
+
+  async pause() {
+    if (page.now.phase !== "running") return;
+    if (page.now.waits === "more") return this.#takeBack();
+    const { run } = this;
+    if (!run.pausable) {
+      this.stage.timeline.seek(this.stage.timeline.step - 1);
+      return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
+    }
+    page.set({ phase: "paused", wish: "pause" });
+    this.stage.say("Pausing after this step …");
+    await run.handle.pause();
+    if (this.run !== run || page.now.wish !== "pause") return;
+    page.set({ wish: null });
+    if (run.again) {
+      run.again = false;
+      return this.resume();
+    }
+    this.stage.say(`Paused after ${run.trace.done}.`);
+  }
+
+  resume() {
+    const { run } = this;
+    if (page.now.phase !== "paused") return;
+    if (page.now.wish) {
+      run.again = !run.again; // once it has paused
+      return;
+    }
+    if (run.steps !== undefined) return this.stage.say("A step is on its way: let it come first.");
+    this.stage.say("");
+    page.set({ phase: "running" });
+    this.stage.timeline.followLive();
+    this.waiting.begin("more");
+    run.handle.resume();
+  }
+
+  /** Its turn has come. */
+  #goesOn() {
+    this.waiting.end();
+    this.stage.say("");
+  }
+
+  /** What was asked of a paused run does not come: it stays paused. */
+  #held(said, kind) {
+    this.run.steps = undefined;
+    this.waiting.end();
+    page.set({ phase: "paused" });
+    this.stage.say(said, kind);
+  }
+
+  /** Play or Step, pressed while another run has the device, leaves the queue. */
+  #takeBack() {
+    this.run.handle.leave();
+    this.#held(`Still paused after ${this.run.trace.done}.`);
+  }
+
+  /** One more step on the server, if a run is paused there. Says whether it asked for one. */
+  step() {
+    const { run } = this;
+    if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
+    if (run.steps === undefined && !page.now.wish) {
+      run.steps = 1;
+      this.waiting.begin("more");
+      run.handle.step();
+    }
+    return true;
+  }
+
+  /** Ends the run after its present step; one that still waits for the device leaves the queue. */
+  stop() {
+    const { waits, place } = page.now;
+    if (waits === "more" && place) return this.#takeBack();
+    if (!waits || waits === "more") return this.#stopRun();
+    this.#leaveQueue();
+    this.stage.say("Cancelled: nothing waits for the device any more.");
+  }
+
+  #leaveQueue() {
+    this.#asked.leave();
+    this.#forgetAsked();
+  }
+
+  async #stopRun() {
+    const { run } = this;
+    if (page.now.phase === "idle") return;
+    page.set({ wish: "stop" });
+    this.stage.say("Stopping after this step …");
+    await run.handle.stop();
+    if (this.run === run && !run.over) this.#end({ end: "stopped" });
+  }
+}

@@ -1,0 +1,50 @@
+// Runs that the stage asks for: a what-if, a lane with another epsilon, a lesson's own.
+
+import { number } from "../trace/described.js";
+import { branchOf, cursorBefore, whatIf, withEvent } from "./branching.js";
+
+export class Starting {
+  /** live: see Running. */
+  constructor({ stage, live }) {
+    Object.assign(this, { stage, live });
+  }
+
+  /** Starts a lane that is another one with its own epsilon. Gives a sentence where it cannot. */
+  race(lane, epsilon, gone = null) {
+    const { compute } = lane.decoder;
+    const rule = { ...(compute.lock ?? compute), epsilon };
+    const changed = { compute: compute.lock ? { ...compute, lock: rule } : rule, parent: null }; // it shares no step
+    const name = lane.name.replace(/, ε [^,]+/, "");
+    return this.branchOff(lane, changed, 0, `${name.slice(0, 68)}, ε ${number(epsilon)}`, gone);
+  }
+
+  /** Starts a run of its own with the prompt of another one. Gives a sentence where it cannot. */
+  raceLike(trace, lanes) {
+    if (this.live.refuses) return this.live.refuses;
+    this.live.ask(
+      trace,
+      lanes.map((lane) => ({ ...lane, skip: 0 })),
+    );
+    return "";
+  }
+
+  /** Starts a lane that is `parent` with one event more, beside it from that event's step on. Gives a sentence where it cannot. */
+  branch(parent, event, name, gone = null) {
+    const events = withEvent(parent.decoder.events ?? [], event);
+    return this.branchOff(parent, { events }, event.step, name, gone);
+  }
+
+  /** Starts a lane that is `parent` with something changed from a step on, in the place of the lane `gone` if there is one. Gives a sentence where it cannot. */
+  branchOff(parent, changed, from, name, gone) {
+    if (this.live.refuses) return this.live.refuses;
+    const { trace: before } = this.stage;
+    const cut = this.live.leave(before);
+    const { trace, child } = branchOf(before, parent, changed, from, name, gone);
+    const branching = { trace, child, from, before, cut };
+    const unfinished = cut ? trace.lanes.filter((lane) => lane !== child && !lane.endsAt(lane.count - 1)) : [];
+    const lanes = [...unfinished, child].map((lane) => ({ ...lane.decoder, skip: lane.count }));
+    this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
+    this.live.ask(trace, lanes, branching);
+    return "";
+  }
+}

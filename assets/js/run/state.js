@@ -1,0 +1,51 @@
+// What the page is at, in one place: who shows a part of it follows that part.
+
+export class State {
+  #followers = new Map();
+
+  constructor(now) {
+    this.now = now;
+  }
+
+  /** Takes what has changed, and tells those who follow it. */
+  set(changes) {
+    const changed = Object.keys(changes).filter((name) => !Object.is(changes[name], this.now[name]));
+    if (!changed.length) return;
+    this.now = { ...this.now, ...changes };
+    for (const [follower, names] of [...this.#followers])
+      if (names.some((name) => changed.includes(name))) follower(this.now);
+  }
+
+  /** f(everything) at once, and whenever one of the named parts has changed; what it returns ends that. */
+  follow(names, f) {
+    const follower = (now) => f(now);
+    this.#followers.set(follower, names);
+    follower(this.now);
+    return () => this.#followers.delete(follower);
+  }
+}
+
+/**
+ * Of the page:
+ * phase: of the run on its way: "idle", "running" or "paused". wish: "pause" or "stop" until it has worked, else null.
+ * waits: what waits for the device ("run", "branch" or "more", else null). place: of that in the queue, from 1; 0: not
+ * known. waiting: the same in a sentence, or "".
+ * recorded: the recorded run. edited: the form's settings as a query, once a visitor has changed them. wanted: what a
+ * link wants to look at in the run that it asks for.
+ * prompt: that Run would take. presets: rules that a lane can have. arrived: {said, session}, once the form holds what the page's load event brought.
+ * live: who starts, pauses and stops a run (see Running), once the stage is there.
+ */
+export const page = new State({
+  phase: "idle",
+  wish: null,
+  waits: null,
+  place: 0,
+  waiting: "",
+  recorded: null,
+  edited: null,
+  wanted: null,
+  prompt: "",
+  presets: [],
+  arrived: null,
+  live: null,
+});

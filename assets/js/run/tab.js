@@ -1,0 +1,89 @@
+// What this tab keeps over a reload, by name, as JSON in the browser's session storage. That may be full, or forbidden as in
+// a notebook's frame: then nothing is kept, and whoever asks is told so. Another edition of the page may have kept
+// something else under a name: what is not of the name's shape is dropped, and told in a sentence.
+
+const PREFIX = "surelock:";
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+const isText = (value) => typeof value === "string";
+const isCount = (value) => Number.isInteger(value) && value >= 0;
+const orNothing = (shape) => (value) => value === undefined || value === null || shape(value);
+const listOf = (shape) => (value) => Array.isArray(value) && value.every(shape);
+const mapOf = (shape) => (value) => isObject(value) && Object.values(value).every(shape);
+const having = (shapes) => (value) =>
+  isObject(value) && Object.entries(shapes).every(([name, shape]) => shape(value[name]));
+
+const isAnswer = orNothing((value) => isText(value) || Number.isFinite(value) || listOf(isCount)(value));
+const ANSWERED = { question: isText, predicted: isAnswer, answer: isAnswer, run: orNothing(isText) };
+
+/** By name, or by its part before "-": the shape, and what it is called. A run's own parts are its reader's to check. */
+const KEPT = {
+  runs: [listOf(having({ id: isText, source: isText, size: isCount })), "the list of its runs"],
+  run: [isObject, "a run"],
+  shown: [having({ run: orNothing(isText), query: isText, form: orNothing(isText) }), "what was on show"],
+  lessons: [mapOf(having({ seen: listOf(isCount), answers: mapOf(having(ANSWERED)) })), "the lessons’ answers"],
+};
+
+/** f(), or `otherwise` where the browser forbids it or has no room. */
+function allowed(f, otherwise) {
+  try {
+    return f();
+  } catch (error) {
+    if (error instanceof DOMException) return otherwise;
+    throw error;
+  }
+}
+
+/** The value of a text, undefined where it is no JSON. */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+export class Tab {
+  constructor(storage = allowed(() => globalThis.sessionStorage ?? null, null)) {
+    Object.assign(this, { storage, dropped: new Set() });
+  }
+
+  /** What was kept, or null. */
+  get(name) {
+    const text = allowed(() => this.storage?.getItem(PREFIX + name), null) ?? null;
+    if (text === null) return null;
+    const value = parsed(text);
+    const [isRight] = KEPT[name.split("-")[0]];
+    if (value !== undefined && isRight(value)) return value;
+    this.drop(name);
+    return null;
+  }
+
+  /** Says whether it is kept now. */
+  set(name, value) {
+    const text = JSON.stringify(value);
+    return allowed(() => {
+      this.storage?.setItem(PREFIX + name, text);
+      return this.storage !== null;
+    }, false);
+  }
+
+  remove(name) {
+    allowed(() => this.storage?.removeItem(PREFIX + name));
+  }
+
+  /** Forgets what cannot be read; without their list nobody would find the runs. */
+  drop(name) {
+    const kept = allowed(() => Object.keys(this.storage ?? {}), []).map((key) => key.slice(PREFIX.length));
+    const lost = name === "runs" ? kept.filter((each) => each.startsWith("run-")) : [];
+    for (const each of [name, ...lost]) this.remove(each);
+    this.dropped.add(KEPT[name.split("-")[0]][1]);
+  }
+
+  /** What was dropped, in a sentence, or "". */
+  get problem() {
+    const lost = [...this.dropped].join(", ");
+    return lost && `This tab kept what this page cannot read, so it was dropped: ${lost}.`;
+  }
+}

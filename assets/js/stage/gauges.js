@@ -1,0 +1,125 @@
+// Four numbers for the back row of the room: each for every lane, against the reference.
+
+import { commitError, h, percent, sameText, seconds, setText } from "../dom.js";
+import { term } from "../panels/glossary.js";
+
+/** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
+const GAUGES = [
+  {
+    key: "flops",
+    label: "Computation so far",
+    term: "FLOPs",
+    read: (now, { name, single }) => ({
+      value: percent(now.flopsShare),
+      note: single ? "of computing every position" : `of the FLOPs of “${name}”`,
+      bar: now.flopsShare,
+    }),
+  },
+  {
+    key: "locked",
+    label: "Positions locked",
+    term: "locked",
+    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
+  },
+  {
+    key: "time",
+    label: "Measured time",
+    read: measured,
+  },
+  {
+    key: "damage",
+    label: "Top words changed",
+    term: "commit error",
+    read: ({ damage, same }, { single, uncompared: why }) => ({
+      value: damage ? String(damage.changed) : "–",
+      note: [damage ? damageText(damage) : why, single ? "" : sameText(same)].filter(Boolean).join("; "),
+      bar: damage?.commits ? damage.changed / damage.commits : 0,
+    }),
+  },
+];
+
+/** What the gauge of time says of a lane's totals. */
+export function measured(now, { single, slowest }) {
+  if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
+  const bar = now.seconds / slowest;
+  if (single) return { value: seconds(now.seconds), note: "of its own", bar };
+  const note = `${seconds(now.seconds)} against ${seconds(now.against)}`;
+  if (now.speed === null) return { value: "–", note: `too close to tell: ${note}`, bar };
+  return { value: `${now.speed.toFixed(2)}×`, note, bar };
+}
+
+/** How far the distributions that were chosen from are from those with every row computed. */
+const damageText = (damage) => `of ${damage.commits}, commit error ${commitError(damage)} nats`;
+
+/** Why no number of changed words is there. */
+export function uncompared({ live, complete }) {
+  if (!live) return "not measured in this run";
+  return complete ? "being compared now" : "compared when the run is over";
+}
+
+export class Gauges {
+  constructor() {
+    this.list = h("div", { class: "sl-gauge-list" });
+    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true }, this.list);
+    this.gauges = [];
+  }
+
+  /** Rows for the lanes of this trace. */
+  load(trace) {
+    const { lanes, reference } = trace;
+    const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
+    this.shown = lanes.length;
+    this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
+    this.list.replaceChildren(
+      ...this.gauges.map(({ key, label, term: name, rows }, i) =>
+        h(
+          "div",
+          { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
+          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
+          rows.map(({ node }) => node),
+        ),
+      ),
+    );
+  }
+
+  #row(trace, lane, key) {
+    const value = h("div", { class: "sl-gauge-value" }, "–");
+    const note = h("div", { class: "sl-gauge-note" }, "\u00a0");
+    const bar = h("span", { class: `sl-bar sl-bar-${key}` });
+    const base = key === "time" && lane !== trace.reference ? h("span", { class: "sl-bar sl-bar-reference" }) : null;
+    const name = h("div", { class: "sl-gauge-name" }, lane.name);
+    const node = h(
+      "div",
+      { class: `sl-gauge-row sl-lane-${trace.lanes.indexOf(lane) + 1}` },
+      name,
+      value,
+      h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, base, bar),
+      note,
+    );
+    return { lane, node, value, note, bar, base };
+  }
+
+  draw(trace, step) {
+    const totals = trace.lanes.map((lane) => trace.totals(lane, step)); // once each: a text is compared in it
+    const base = totals[trace.lanes.indexOf(trace.reference)];
+    const slowest = Math.max(1e-9, ...totals.map((now) => (now?.timed ? now.seconds : 0)));
+    const context = {
+      n: trace.n,
+      name: trace.reference.name,
+      single: trace.lanes.length === 1,
+      uncompared: uncompared(trace),
+      base,
+      slowest,
+    };
+    for (const { rows, read } of this.gauges)
+      for (const row of rows) {
+        const now = totals[trace.lanes.indexOf(row.lane)];
+        const { value, note, bar } = now && base ? read(now, context) : { value: "–", note: "\u00a0", bar: 0 };
+        setText(row.value, value);
+        setText(row.note, note);
+        if (row.node.title !== note) row.node.title = note; // where several stand below each other the note has no room
+        row.bar.style.transform = `scaleX(${Math.min(1, bar || 0).toFixed(4)})`;
+        if (row.base) row.base.style.transform = `scaleX(${((now?.timed && base?.seconds) || 0) / slowest})`;
+      }
+  }
+}

@@ -1,0 +1,379 @@
+// One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
+// only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
+
+import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/trace.js";
+import { FONT } from "./pens.js";
+import { shade } from "./theme.js";
+
+export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
+const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
+const LOWEST = 14;
+const NARROWER = 1.35; // than its type a word may be drawn
+const SHADES = 16; // that a value is told by
+const MOST_SPRITES = 800; // pictures of cells that are kept
+const FADE = [0, 0.2, 0.5, 1]; // how strongly a cell is lit that has not changed lately, changed two steps ago, one, in this one
+const HATCH = 6; // pixels between the lines on locked cells
+
+/** Columns, rows and cell size for n cells in `width` CSS pixels. whole: a long canvas is to be seen at once, without its text. tall: so many pixels are there for a short one. */
+export function layout(n, width, { whole = false, tall = Infinity } = {}) {
+  if (n <= WHOLE_TOKENS) {
+    let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
+    const most = Math.max(columns, Math.floor(width / NARROWEST));
+    while (columns < most && Math.ceil(n / columns) * LOWEST > tall) columns++;
+    const row = Math.floor(tall / Math.ceil(n / columns));
+    return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? 26 : 23, row)));
+  }
+  if (!whole) return cells(n, width, Math.max(5, Math.min(16, Math.floor(width / 57))), 23);
+  const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
+  const columns = Math.ceil(width / size);
+  const w = width / columns;
+  return { columns, rows: Math.ceil(n / columns), w, h: Math.max(w, 9), gap: w > 12 ? 2 : 1, text: false };
+}
+
+const cells = (n, width, columns, h) => ({
+  columns,
+  rows: Math.ceil(n / columns),
+  w: width / columns,
+  h,
+  gap: h < 18 ? 2 : 3,
+  text: true,
+});
+
+/** Which of the shades a value has, from 1; 0 for none. */
+const toneOf = (value) => (Number.isNaN(value) ? 0 : 1 + Math.round(value * (SHADES - 1)));
+
+export class Grid {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.pen = canvas.getContext("2d");
+    this.fits = new Map(); // label -> {lines, size} for the present cell width
+  }
+
+  /** Fits the canvas to its width; call when width, theme, n, `whole` or `tall` (see layout) or `most` changes. ratio: pixels to a CSS pixel. most: a canvas need not be taller, since no more is seen at once. */
+  resize(n, width, colours, { whole = false, tall: room, ratio = this.#screen(), most = Infinity } = {}) {
+    const box = layout(n, width, { whole, tall: room });
+    if (!this.box || box.w !== this.box.w || box.h !== this.box.h) this.fits.clear();
+    const tall = Math.min(most, box.rows * box.h);
+    Object.assign(this, { n, box, ratio, colours, tall, offset: 0 });
+    const [w, h] = [Math.round(width * ratio), Math.round(tall * ratio)];
+    if (this.canvas.width !== w || this.canvas.height !== h) Object.assign(this.canvas, { width: w, height: h });
+    this.canvas.style.height = `${tall}px`;
+    this.sprites = new Map();
+    this.shades = Array.from({ length: SHADES }, (_, i) => shade(colours.scale, i / (SHADES - 1)));
+    this.looks = null;
+  }
+
+  /** Pixels to a CSS pixel: more in presenter mode, which magnifies. */
+  #screen() {
+    return Math.min(window.devicePixelRatio || 1, 2) * (this.canvas.currentCSSZoom ?? 1);
+  }
+
+  /** How much of the cells lies above the canvas, in CSS pixels. */
+  get top() {
+    return this.offset / this.ratio;
+  }
+
+  /** The cell at a point of the canvas. */
+  cellAt(x, y) {
+    const column = Math.floor(x / this.box.w);
+    const row = Math.floor((y + this.top) / this.box.h);
+    const cell = row * this.box.columns + column;
+    return column >= 0 && column < this.box.columns && row >= 0 && cell < this.n ? cell : -1;
+  }
+
+  /** Where a cell is among all cells: `top` lower than on the canvas. */
+  rect(cell) {
+    const { columns, w, h, gap } = this.box;
+    return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
+  }
+
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  draw(view) {
+    const { pen, n } = this;
+    const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
+    const lit = this.#lit(view);
+    const differs = this.#differences(view);
+    if (!this.looks || this.promptLength !== view.promptLength) {
+      Object.assign(this, { looks: new Int32Array(n).fill(-1), texts: new Array(n), promptLength: view.promptLength });
+      pen.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    }
+    this.#scroll(view.top ?? 0);
+    for (let cell = first; cell < end; cell++) {
+      const state = states[cell];
+      const tone = values ? toneOf(values[cell]) : 0;
+      const text = view.labels[cell] ?? "";
+      const pin = view.pins.get(cell) ?? -1;
+      const hovered = cell === view.hover;
+      const look = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
+      if (look === this.looks[cell] && text === this.texts[cell]) continue;
+      this.looks[cell] = look;
+      this.texts[cell] = text;
+      this.#cell(cell, { state, tone, text, lit: lit[cell], differs: differs[cell], pin, hovered });
+    }
+  }
+
+  /** Moves what is drawn, so that only the rows that come in are drawn anew. top: how much of the cells is to lie above the canvas. */
+  #scroll(top) {
+    const { pen, canvas, box, ratio, offset: before } = this;
+    const after = Math.round(Math.max(0, Math.min(top, box.rows * box.h - this.tall)) * ratio);
+    if (after === before) return;
+    this.offset = after;
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.globalCompositeOperation = "copy";
+    pen.drawImage(canvas, 0, before - after);
+    pen.globalCompositeOperation = "source-over";
+    const rowOf = (y) => y / ratio / box.h;
+    const first = Math.ceil(rowOf(Math.max(before, after) + 1)); // of the rows that were and are on the canvas whole
+    const end = Math.floor(rowOf(Math.min(before, after) + canvas.height - 1));
+    this.looks.fill(-1, 0, first * box.columns);
+    this.looks.fill(-1, Math.max(first, end) * box.columns);
+  }
+
+  /** Draws one cell anew, and nothing outside of it. */
+  #cell(cell, { state, tone, text, lit, differs, pin, hovered }) {
+    const { pen, ratio, colours, offset } = this;
+    const { columns, w, h } = this.box;
+    const [x, y] = this.rect(cell);
+    const column = cell % columns;
+    const row = Math.floor(cell / columns);
+    const edge = (size, i) => Math.round(i * size * ratio);
+    const [left, top] = [edge(w, column), edge(h, row)];
+    const region = [left, top - offset, edge(w, column + 1) - left, edge(h, row + 1) - top];
+    const edged = lit || pin >= 0 || hovered || cell < this.promptLength + columns; // may draw lines at the cell's edge
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    if (edged) {
+      pen.save();
+      pen.beginPath();
+      pen.rect(...region);
+      pen.clip();
+    }
+    pen.clearRect(...region);
+    const bare = lit ? "" : text; // a word stands over the glow
+    pen.drawImage(this.#sprite(state, tone, bare), Math.round(x * ratio), Math.round(y * ratio) - offset);
+    pen.setTransform(ratio, 0, 0, ratio, 0, -offset);
+    this.#glow(cell, colours.freshLock, FADE[lit >> 2]);
+    this.#glow(cell, colours.fresh, FADE[lit & 3]);
+    if (text !== bare) this.#label(pen, this.rect(cell), text, this.#ink(state, tone));
+    if (differs) this.#mark(cell);
+    if (!edged) return;
+    this.#prompt(cell);
+    if (pin >= 0) this.#ring(cell, colours.pins[pin], 2.5, String(pin + 1));
+    if (hovered) this.#ring(cell, colours.ink, 2);
+    pen.restore();
+  }
+
+  /** A cell as a picture: copying it a thousand times costs far less than drawing its shapes each time. */
+  #sprite(state, tone, text) {
+    const key = `${state * 32 + tone} ${text}`;
+    if (!this.sprites.has(key)) {
+      if (this.sprites.size >= MOST_SPRITES) this.sprites.clear();
+      this.sprites.set(key, this.#picture(state, tone, text));
+    }
+    return this.sprites.get(key);
+  }
+
+  /** A cell of one state with its word; its second cues stand over a shade, too. */
+  #picture(state, tone, text) {
+    const { box, ratio, colours } = this;
+    const shaded = this.shades[tone - 1];
+    const sprite = document.createElement("canvas");
+    const pen = sprite.getContext("2d");
+    Object.assign(sprite, {
+      width: Math.max(1, Math.round((box.w - box.gap) * ratio)),
+      height: Math.max(1, Math.round((box.h - box.gap) * ratio)),
+    });
+    const [w, h] = [sprite.width / ratio, sprite.height / ratio];
+    const radius = Math.min(5, w / 4);
+    pen.scale(ratio, ratio);
+    pen.beginPath();
+    pen.roundRect(0, 0, w, h, radius);
+    const own = [colours.masked, colours.active, colours.locked, colours.resting, colours.masked][state];
+    pen.fillStyle = shaded?.fill ?? own;
+    pen.fill();
+    if (state === LOCKED) {
+      pen.save();
+      pen.clip();
+      pen.strokeStyle = shaded ? `${shaded.ink}40` : colours.lockedHatch;
+      pen.lineWidth = 1.3;
+      for (let x = -h; x < w; x += HATCH) {
+        pen.beginPath();
+        pen.moveTo(x, h);
+        pen.lineTo(x + h, 0);
+        pen.stroke();
+      }
+      pen.restore();
+    }
+    if (state === ACTIVE || state === RESTING) {
+      const line = w > 14 ? 1.5 : 1;
+      pen.beginPath();
+      pen.roundRect(line / 2, line / 2, w - line, h - line, Math.max(0, radius - line / 2));
+      pen.strokeStyle = state === ACTIVE ? colours.activeRing : colours.restingRing;
+      pen.setLineDash(state === ACTIVE ? [] : [2, 2]);
+      pen.lineWidth = line;
+      pen.stroke();
+    }
+    if (isMasked(state) && w > 5) {
+      pen.beginPath();
+      pen.arc(w / 2, h / 2, Math.min(2, w / 7), 0, 7);
+      pen.fillStyle = pen.strokeStyle = shaded?.ink ?? colours.maskedDot;
+      if (state === MASKED) pen.fill();
+      else pen.stroke();
+    }
+    if (text) this.#label(pen, [0, 0, w, h], text, this.#ink(state, tone));
+    return sprite;
+  }
+
+  /** Per cell, 4 * (how long ago it locked) + how long ago it was unmasked, as places in FADE. */
+  #lit({ lane, step, fresh }) {
+    const lit = new Uint8Array(this.n);
+    for (let age = 2; fresh && age >= 0; age--) {
+      const record = step - age >= 0 ? lane.steps[step - age] : null;
+      for (const cell of record?.locked ?? []) lit[cell] = (lit[cell] & 3) + 4 * (3 - age);
+      for (const cell of record ? [...record.unmasked, ...record.written] : []) lit[cell] = (lit[cell] & 12) + 3 - age;
+    }
+    return lit;
+  }
+
+  #glow(cell, colour, strength) {
+    if (!strength) return;
+    const { pen } = this;
+    const { gap } = this.box;
+    const [x, y, w, h] = this.rect(cell);
+    pen.globalAlpha = strength;
+    pen.beginPath();
+    pen.roundRect(x - 0.2, y - 0.2, w + 0.4, h + 0.4, Math.min(6, w / 4));
+    pen.strokeStyle = colour;
+    pen.lineWidth = Math.max(2, gap);
+    pen.stroke();
+    pen.globalAlpha = 0.22 * strength;
+    pen.fillStyle = colour;
+    pen.fill();
+    pen.globalAlpha = 1;
+  }
+
+  #ink(state, tone) {
+    const { colours, shades } = this;
+    if (tone) return shades[tone - 1].ink;
+    return { [LOCKED]: colours.lockedText, [RESTING]: colours.ink }[state] ?? colours.activeText;
+  }
+
+  #label(pen, [x, y, w, h], label, ink) {
+    const fit = this.#fit(label, w - 6, h);
+    pen.direction = "ltr";
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.font = `500 ${fit.size}px ${FONT}`;
+    pen.fillStyle = ink;
+    fit.lines.forEach((line, i) => {
+      const fromMiddle = i - (fit.lines.length - 1) / 2;
+      pen.fillText(line, x + w / 2, y + h / 2 + 0.5 + fromMiddle * fit.size * 1.02, w - 3);
+    });
+  }
+
+  /** The largest type in which the whole label fits, drawn narrower or on two lines if it must; only labels beyond that are cut. */
+  #fit(label, width, height) {
+    let fit = this.fits.get(label);
+    if (fit) return fit;
+    const low = height < 18; // one line, of the smallest type that can be read
+    const least = low ? 9 : 11;
+    this.pen.font = `500 13px ${FONT}`;
+    const wide = this.pen.measureText(label).width;
+    const one = Math.min(13, height * (low ? 0.75 : 0.62), (13 * width) / wide);
+    const narrower = (wide * least) / 13 / width;
+    const chars = Array.from(label);
+    if (one >= least || narrower <= NARROWER) fit = { lines: [label], size: Math.max(one, least) };
+    else if (low) {
+      const most = Math.floor((chars.length * NARROWER) / narrower) - 1;
+      fit = { lines: [`${chars.slice(0, most).join("")}…`], size: least };
+    } else {
+      const half = Math.ceil(chars.length / 2);
+      const two = Math.min(9.5, (13 * width * 1.9) / wide);
+      fit = {
+        lines:
+          two >= 6 ? [chars.slice(0, half).join(""), chars.slice(half).join("")] : [chars.slice(0, 9).join(""), "…"],
+        size: Math.max(two, 6.5),
+      };
+    }
+    this.fits.set(label, fit);
+    return fit;
+  }
+
+  /** Per cell, 1 where the generated token differs from the other one's. */
+  #differences({ tokens, other, promptLength }) {
+    const found = new Uint8Array(this.n);
+    if (!other) return found;
+    for (let cell = promptLength; cell < this.n; cell++)
+      found[cell] = tokens[cell] >= 0 && other[cell] >= 0 && tokens[cell] !== other[cell];
+    return found;
+  }
+
+  /** A corner and an underline. */
+  #mark(cell) {
+    const { pen } = this;
+    const [x, y, w, h] = this.rect(cell);
+    const size = Math.max(5, Math.min(9, w / 3));
+    pen.fillStyle = this.colours.differs;
+    pen.beginPath();
+    pen.moveTo(x + w - size, y);
+    pen.lineTo(x + w, y);
+    pen.lineTo(x + w, y + size);
+    pen.fill();
+    pen.fillRect(x + w * 0.18, y + h - 3, w * 0.64, 2);
+  }
+
+  /** This cell's part of the line around all prompt cells: its borders with one of the other kind. */
+  #prompt(cell) {
+    const { pen, promptLength } = this;
+    const { columns, w, h } = this.box;
+    const column = cell % columns;
+    const x = column * w;
+    const y = Math.floor(cell / columns) * h;
+    const e = 0.9;
+    const inside = (other) => other >= 0 && other < promptLength;
+    const own = inside(cell);
+    const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
+    pen.beginPath();
+    if (own !== inside(cell - columns)) {
+      pen.moveTo(l, t);
+      pen.lineTo(r, t);
+    }
+    if (own !== inside(cell + columns)) {
+      pen.moveTo(l, b);
+      pen.lineTo(r, b);
+    }
+    if (own !== (column > 0 && inside(cell - 1))) {
+      pen.moveTo(l, t);
+      pen.lineTo(l, b);
+    }
+    if (own !== (column < columns - 1 && inside(cell + 1))) {
+      pen.moveTo(r, t);
+      pen.lineTo(r, b);
+    }
+    pen.strokeStyle = this.colours.prompt;
+    pen.lineWidth = 1.8;
+    pen.lineCap = "square";
+    pen.stroke();
+  }
+
+  #ring(cell, colour, line, badge) {
+    const { pen } = this;
+    const { gap } = this.box;
+    const [x, y, w, h] = this.rect(cell);
+    const inset = (line - gap) / 2; // the line's outer edge is the cell's
+    pen.beginPath();
+    pen.roundRect(x + inset, y + inset, w - 2 * inset, h - 2 * inset, Math.min(6, w / 4));
+    pen.strokeStyle = colour;
+    pen.lineWidth = line;
+    pen.stroke();
+    if (!badge || w < 12) return;
+    pen.fillStyle = colour;
+    pen.beginPath();
+    pen.arc(x + 5, y + 5, 6, 0, 7);
+    pen.fill();
+    pen.fillStyle = this.colours.panel;
+    pen.font = `700 9px ${FONT}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.fillText(badge, x + 5, y + 5.5);
+  }
+}

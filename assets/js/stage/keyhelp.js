@@ -1,0 +1,45 @@
+// The dialog that lists the keys. ? opens it, Escape closes it; the browser gives the focus back.
+
+import { h } from "../dom.js";
+import { letterKeys } from "./keys.js";
+
+const KEYS = [
+  [["Space"], "Play or pause"],
+  [["←", "→"], "One step back or forward"],
+  [["Home", "End"], "To the start or the end"],
+  [["N", "P"], "To the next or the previous chapter"],
+  [["S"], "Step by step together, or each by its own clock"],
+  [["F"], "Present on the full screen, or leave it"],
+  [["?"], "These keys"],
+];
+const GRID_KEYS = [
+  [["←", "→", "↑", "↓"], "From cell to cell"],
+  [["Home", "End"], "To the first or the last cell"],
+  [["Enter"], "Pin the cell, or unpin it"],
+];
+
+const row = ([keys, told]) =>
+  h("tr", {}, h("th", { scope: "row" }, ...keys.flatMap((key) => [h("kbd", {}, key), " "])), h("td", {}, told));
+const table = (caption, keys) => h("table", {}, h("caption", {}, caption), h("tbody", {}, keys.map(row)));
+
+export class KeyHelp {
+  constructor() {
+    const close = h("button", { type: "button", class: "sl-small", onclick: () => this.node.close() }, "Close");
+    this.node = h(
+      "dialog",
+      { class: "sl-keys", "aria-label": "Keys" },
+      table("On the page, outside of text fields", KEYS),
+      table("In a grid", GRID_KEYS),
+      close,
+    );
+    this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
+    this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
+    const told = { "aria-label": "Keys", title: "Keys (?)" };
+    this.button = h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: () => this.open() }, "?");
+    this.stop = letterKeys({ "?": () => this.open() });
+  }
+
+  open() {
+    if (!this.node.open) this.node.showModal();
+  }
+}

@@ -1,0 +1,33 @@
+// What the cells of a grid look like, and what that means.
+
+import { h } from "../dom.js";
+import { explained } from "../panels/glossary.js";
+
+/** The kind of a cell, its words, and what they explain. */
+const LEGEND = [
+  ["masked", "masked"],
+  ["active", "active: computed in this step"],
+  ["resting", "resting: not computed in this step"],
+  ["locked", "locked: no longer computed", "locked"],
+  ["prompt", "prompt"],
+  ["differs", "differs from the reference", "reference"],
+];
+
+const swatch = (kind) => h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
+
+/** The three colours of the first screen. */
+export const key = () =>
+  h(
+    "ul",
+    { class: "sl-legend sl-key", "aria-label": "Key" },
+    ["masked", "active", "locked"].map((kind) => h("li", {}, swatch(kind), kind)),
+  );
+
+export const legend = () =>
+  h(
+    "ul",
+    { class: "sl-legend", "aria-label": "Legend" },
+    LEGEND.map(([kind, text, ...terms]) => {
+      return h("li", {}, swatch(kind), h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
+    }),
+  );

@@ -1,0 +1,118 @@
+// Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
+
+import { h, perFrame } from "../dom.js";
+import { WHOLE_TOKENS } from "./grid.js";
+
+const MODES = [
+  ["follow", "Readable, following what is written"],
+  ["hand", "Readable, scrolled by hand"],
+  ["whole", "The whole canvas, without its words"],
+];
+
+export class LongText {
+  /** onLayout() when cells get another size, onScroll() when others come in sight. */
+  constructor({ onLayout, onScroll }) {
+    Object.assign(this, { onLayout, onScroll, mode: "follow", boxes: [], top: 0, height: 0, long: false });
+    this.select = h(
+      "select",
+      { class: "sl-speed", onchange: () => this.#choose(this.select.value) },
+      MODES.map(([mode, text]) => h("option", { value: mode }, text)),
+    );
+    const fit = perFrame(() => this.windowed && this.boxes[0]?.clientHeight !== this.height && this.onLayout());
+    this.observer = new ResizeObserver(fit); // a lower or higher window shows more or fewer rows
+    this.node = h("label", { class: "sl-choice", hidden: true }, "Long text ", this.select);
+  }
+
+  /** The box that a lane's canvas stands in. The canvas stays in sight there; a second child gives the box what it scrolls. */
+  around(canvas) {
+    const box = h("div", { class: "sl-window" }, canvas, h("div"));
+    const byHand = () => this.mode === "follow" && this.#choose("hand");
+    box.addEventListener("scroll", () => this.#scrolled(box), { passive: true });
+    box.addEventListener("wheel", byHand, { passive: true });
+    box.addEventListener("touchmove", byHand, { passive: true });
+    box.addEventListener("pointerdown", ({ target }) => target === box && byHand()); // on its scrollbar
+    return box;
+  }
+
+  /** The grids of another trace, or of other lanes. */
+  load(n, boxes) {
+    Object.assign(this, { boxes, long: n > WHOLE_TOKENS, step: null });
+    this.node.hidden = !this.long;
+    this.observer.disconnect();
+    if (boxes.length) this.observer.observe(boxes[0]);
+    for (const box of boxes) box.classList.toggle("sl-window-long", this.long && !this.whole);
+  }
+
+  get whole() {
+    return this.mode === "whole";
+  }
+  get windowed() {
+    return this.long && !this.whole;
+  }
+
+  /** Makes room in a box for cells that are so tall. Gives how tall a canvas has to be to fill what is seen of it. */
+  room(box, tall) {
+    const [canvas, rest] = box.children;
+    canvas.style.height = "0px";
+    rest.style.height = `${tall}px`;
+    const height = this.windowed ? Math.min(tall, box.clientHeight + 1) : tall; // it may end within a pixel
+    rest.style.height = `${tall - height}px`;
+    return height;
+  }
+
+  /** After the cells have got their size. */
+  measure() {
+    this.height = this.boxes[0]?.clientHeight ?? 0;
+    this.step = null;
+  }
+
+  /** [first, end] of the cells in sight. */
+  seen({ n, box: { columns, h: row } }) {
+    if (!this.windowed) return [0, n];
+    const from = Math.max(0, Math.floor(this.top / row) - 1) * columns;
+    return [from, Math.min(n, Math.ceil((this.top + this.height) / row + 1) * columns)];
+  }
+
+  /** Brings what a step wrote into sight, unless a part of it is; once per step, so that a hand is not fought. */
+  follow(step, cells, grid) {
+    if (!this.windowed || this.mode !== "follow" || this.step === step) return;
+    this.step = step;
+    if (step < 0) return this.#scrollTo(0);
+    if (cells.length && !cells.some((cell) => this.#inside(cell, grid))) this.reveal(cells[0], grid);
+  }
+
+  /** Brings one cell into sight. */
+  reveal(cell, grid) {
+    if (!this.windowed || this.#inside(cell, grid)) return;
+    const { columns, h: row } = grid.box;
+    this.#scrollTo(Math.floor(cell / columns) * row - this.height / 2);
+  }
+
+  #inside(cell, { box: { columns, h: row } }) {
+    const at = Math.floor(cell / columns) * row;
+    return at >= this.top && at + row <= this.top + this.height;
+  }
+
+  #scrollTo(top) {
+    const [box] = this.boxes;
+    if (!box) return;
+    box.scrollTop = top;
+    this.top = box.scrollTop;
+    for (const other of this.boxes.slice(1)) other.scrollTop = this.top;
+  }
+
+  #scrolled(box) {
+    if (!this.windowed || Math.abs(box.scrollTop - this.top) < 1) return;
+    this.top = box.scrollTop;
+    for (const other of this.boxes) if (other !== box) other.scrollTop = this.top;
+    this.onScroll();
+  }
+
+  #choose(mode) {
+    const before = this.whole;
+    this.mode = this.select.value = mode;
+    for (const box of this.boxes) box.classList.toggle("sl-window-long", this.windowed);
+    this.step = null;
+    if (this.whole !== before) this.onLayout();
+  }
+}

@@ -1,0 +1,167 @@
+// One lane on the stage: its name and clock, its grid, its raster, its text.
+
+import { h, setText, zoomOf } from "../dom.js";
+import { choiceText, judgements, sentence } from "../trace/described.js";
+import { parting, prose, writeProse } from "../trace/prose.js";
+import { Clock } from "./clock.js";
+import { Grid, layout } from "./grid.js";
+import { gridKeys } from "./keys.js";
+import { Raster } from "./raster.js";
+import { gridName } from "./spoken.js";
+
+export class Side {
+  /** stage: what a side asks of the stage it stands on, and tells it. */
+  constructor(lane, index, stage) {
+    const { trace } = stage;
+    Object.assign(this, { lane, stage, labels: { count: -2 } });
+    this.canvas = h("canvas", {
+      class: "sl-grid",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "token grid",
+      "aria-label": lane.name,
+      "data-lane": lane.id,
+    });
+    this.grid = new Grid(this.canvas);
+    this.box = stage.long.around(this.canvas);
+    this.clock = new Clock(lane);
+    this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
+    this.text = h("p", { class: "sl-text", dir: "auto" });
+    this.reading = h("summary", {}, "The text");
+    this.details = h("details", { class: "sl-reading", open: true }, this.reading, this.text);
+    this.parting = h("p", { class: "sl-parting", dir: "auto" });
+    this.foot = h("div", { class: "sl-foot" }, this.raster.node, this.parting);
+    const name = h("h2", { title: choiceText(lane.decoder) }, lane.name);
+    const own = `sl-lane-${index + 1}`;
+    this.node = h("article", { class: `sl-side ${own}` }, h("header", {}, name, this.clock.node), this.box, this.foot);
+    this.more = h("article", { class: `sl-side-more ${own}` }, this.#head(trace), this.details);
+    this.#listen();
+  }
+
+  /** What the lane does, and the choice that everything is shown beside it. */
+  #head({ lanes, reference }) {
+    const { lane, stage } = this;
+    const mine = lane === reference;
+    const choose = h(
+      "button",
+      {
+        type: "button",
+        class: "sl-refer",
+        "aria-pressed": String(mine),
+        title: "Show everything beside this one",
+        onclick: () => stage.refer(lane),
+      },
+      mine ? "compared with" : "compare with this",
+    );
+    const told = h("p", {}, sentence(lane.decoder, reference.decoder));
+    return h("header", {}, h("h3", {}, lane.name), lanes.length > 1 ? choose : null, told);
+  }
+
+  #listen() {
+    const { canvas, stage } = this;
+    canvas.addEventListener(
+      "pointermove",
+      (event) => event.pointerType !== "touch" && stage.point(this, this.#at(event), event),
+    );
+    canvas.addEventListener("pointerdown", ({ pointerType }) => {
+      this.touched = pointerType === "touch";
+    });
+    canvas.addEventListener("pointerleave", () => stage.point(this, -1));
+    canvas.addEventListener("click", (event) => {
+      const cell = this.#at(event);
+      if (cell >= 0) stage.press(this, cell, this.touched);
+    });
+    canvas.addEventListener("blur", () => stage.announceLater());
+    canvas.addEventListener("focus", () => {
+      if (stage.hover < 0 && canvas.matches(":focus-visible")) stage.focusCell(this, stage.trace.promptLength);
+    });
+    gridKeys(canvas, {
+      cell: () => stage.hover,
+      count: () => stage.trace.n,
+      columns: () => this.grid.box.columns,
+      move: (cell) => stage.focusCell(this, cell),
+      pin: (cell) => stage.press(this, cell, false),
+    });
+  }
+
+  /** The cell under the pointer, -1 where there is none. */
+  #at({ clientX, clientY }) {
+    const { left, top } = this.canvas.getBoundingClientRect();
+    const zoom = zoomOf(this.canvas); // browsers do not agree on offsetX in a magnified element
+    return this.grid.box ? this.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
+  }
+
+  /** Where a cell is in the window. */
+  place(cell) {
+    const [, top, , height] = this.grid.rect(cell);
+    const edge = this.canvas.getBoundingClientRect().top;
+    const y = edge + top - this.grid.top;
+    return { top: y, bottom: y + height };
+  }
+
+  /** How tall what surrounds the grid is, in CSS pixels. */
+  get around() {
+    const { paddingTop, paddingBottom } = getComputedStyle(this.node);
+    const [head] = this.node.children;
+    return head.offsetHeight + this.foot.offsetHeight + parseFloat(paddingTop) + parseFloat(paddingBottom) + 10;
+  }
+
+  /** how: {whole, tall}, see `layout`. */
+  resize(n, colours, how) {
+    const width = this.canvas.clientWidth;
+    if (width) {
+      const { rows, h: row } = layout(n, width, how);
+      this.grid.resize(n, width, colours, { ...how, most: this.stage.long.room(this.box, rows * row) });
+    }
+    this.labels.count = -2; // with words, or without
+  }
+
+  /** What the cells say at the cursor's step, worked out once. */
+  label(trace, step) {
+    const t = trace.reached(this.lane, step);
+    if (this.labels.count === t) return;
+    const tokens = this.lane.tokens(t);
+    const list = this.grid.box?.text ? trace.pieces.labels(tokens, trace.eosId) : [];
+    this.labels = { count: t, list, tokens };
+  }
+
+  /** The grid. view: what it is told beside the lane's own. */
+  drawGrid(trace, view) {
+    const { lane, labels } = this;
+    const { list, tokens } = labels;
+    this.grid.draw({ lane, tokens, labels: list, promptLength: trace.promptLength, ...view });
+  }
+
+  /** What is beside the grid, at the cursor's step. reads: the text, too. */
+  draw(trace, step, reads) {
+    const { lane } = this;
+    setText(this.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
+    if (reads) this.#write(trace, step);
+    this.clock.draw(trace, step);
+    this.raster.moveTo(step);
+  }
+
+  /** The text, worked out once for what the lane and the reference have written. */
+  #write(trace, step) {
+    const { lane } = this;
+    const [own, other] = [lane, trace.reference].map((each) => trace.reached(each, step));
+    const written = [own, lane.count, trace.reference.id, other].join();
+    if (this.written === written) return;
+    this.written = written;
+    writeProse(this.text, prose(trace, lane, step), () => this.stage.toFork(this, step));
+  }
+
+  /** When all is over, the text around the place where it parts from the reference's. */
+  part(trace, over) {
+    const parts = over ? parting(trace, this.lane) : [];
+    const shown = parts.map(({ text }) => text).join("");
+    if (this.parted === shown) return;
+    this.parted = shown;
+    writeProse(this.parting, parts, () => this.stage.toFork(this, this.stage.timeline.step));
+  }
+
+  /** Says in the grid's name what it shows. */
+  name(trace, step) {
+    this.canvas.setAttribute("aria-label", gridName(this.lane, trace.reached(this.lane, step)));
+  }
+}

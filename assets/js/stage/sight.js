@@ -1,0 +1,38 @@
+// While the cursor moves, dragged or by itself, only what is in sight is drawn with each step; the rest follows at rest.
+// Words out of sight follow meanwhile, too: a screen reader, a search or a printer finds them there.
+
+import { inView, watchView } from "../dom.js";
+
+const REST_MS = 150;
+const WORDS_MS = 1000; // words out of sight are no older than that
+
+export class Sight {
+  /** redraw() draws all that is shown. */
+  constructor(redraw) {
+    Object.assign(this, { redraw, moving: false, timer: null, told: -Infinity });
+  }
+
+  /** The parts that are drawn apart; what comes into sight while the cursor moves is drawn then, at rest it has been. */
+  watch(parts) {
+    for (const part of parts) watchView(part, () => this.moving && this.redraw());
+  }
+
+  /** Before each drawing: whether it is one of many to come. */
+  begin(moving) {
+    this.moving = moving;
+    this.tells = !moving || performance.now() >= this.told + WORDS_MS;
+    if (this.tells) this.told = performance.now();
+    clearTimeout(this.timer);
+    if (moving) this.timer = setTimeout(() => this.redraw(), REST_MS);
+  }
+
+  /** Whether a part has to be drawn now. */
+  has(part) {
+    return !this.moving || inView(part);
+  }
+
+  /** Whether a part's words have to be written now. */
+  reads(part) {
+    return this.tells || inView(part);
+  }
+}

@@ -1,0 +1,33 @@
+// What a screen reader is told of the grids.
+
+import { percent, sameText } from "../dom.js";
+
+/** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
+export function summary(trace, step) {
+  const { reference, lanes } = trace;
+  if (trace.reached(reference, step) < 0) return "";
+  const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
+  const told = others.map((lane) => {
+    const now = trace.totals(lane, step);
+    if (!now) return "";
+    const { flopsShare, locked, damage, same } = now;
+    const beside = lane === reference ? "computing every position" : reference.name;
+    const facts = [
+      `${locked} of ${trace.n} positions locked`,
+      `${percent(flopsShare)} of the computation of ${beside} so far`,
+      damage && `the likeliest word changed at ${damage.changed} of ${damage.commits} choices`,
+      lane !== reference && sameText(same),
+    ];
+    const at = trace.whose && `, step ${trace.reached(lane, step) + 1}`;
+    return `${lane.name}${at}: ${facts.filter(Boolean).join(", ")}.`;
+  });
+  const whose = trace.whose && ` of ${trace.whose}`;
+  return `Step ${step + 1} of ${trace.last + 1}${whose}. ${told.join(" ")}`;
+}
+
+/** A grid's own name: how many cells are in which state after a lane's step t. */
+export function gridName(lane, t) {
+  const states = lane.row(t);
+  const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
+  return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`;
+}

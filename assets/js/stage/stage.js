@@ -1,0 +1,550 @@
+// The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
+
+import { Curves, loadPlotly } from "../cause/curves.js";
+import { Drawer } from "../cause/drawer.js";
+import { beforeSeen, count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "../dom.js";
+import { Handout } from "../export/handout.js";
+import { Share } from "../export/share.js";
+import { Lessons } from "../lessons/lessons.js";
+import { about } from "../panels/about.js";
+import { Analysis } from "../panels/analysis.js";
+import { Runs } from "../panels/runs.js";
+import { tabs } from "../panels/tabs.js";
+import { besideParents } from "../run/branching.js";
+import { chapters, writtenAt } from "../trace/chapters.js";
+import { forkOf } from "../trace/prose.js";
+import { Trace } from "../trace/trace.js";
+import { ColourBy } from "./colourby.js";
+import { Gauges } from "./gauges.js";
+import { KeyHelp } from "./keyhelp.js";
+import { timelineKeys } from "./keys.js";
+import { key, legend } from "./legend.js";
+import { LongText } from "./longtext.js";
+import { narrate, subject, verdict } from "./narrator.js";
+import { Numbers } from "./numbers.js";
+import { isNarrow } from "./phone.js";
+import { Presenter } from "./presenter.js";
+import { Side } from "./side.js";
+import { Sight } from "./sight.js";
+import { summary } from "./spoken.js";
+import { Teller } from "./teller.js";
+import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
+import { Timeline } from "./timeline.js";
+
+const GAP = 8; // pixels between the parts of the first screen
+const CURVES_MS = 12_000; // until what draws the curves is fetched though nobody scrolled: the recorded race is over
+
+/** The model and what all lanes share, in a line. */
+function describe({ header: { model, lanes }, steps }) {
+  const lengths = lanes.map(({ settings }) => settings.gen_length).filter(Boolean);
+  const length = lengths.length ? `${count(lengths[0], "token")} in ${count(steps, "step")}` : null;
+  return [model?.name, length].filter(Boolean).join(", ");
+}
+
+export class Stage {
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons, importing} */
+  constructor(
+    root,
+    {
+      plotly = null,
+      source = {},
+      fetchTop = null,
+      fetchAttended = null,
+      stepLive = () => false,
+      onLive = () => {},
+      onView = () => {},
+      onRun = () => {},
+      whatIf = null,
+      onUse = null,
+      lessons = {},
+      importing = true,
+    } = {},
+  ) {
+    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
+    this.onView = () => {
+      if (this.looking) return; // half-way
+      onView();
+      this.lessons.looked();
+    };
+    this.gauges = new Gauges();
+    this.timeline = new Timeline({
+      onMove: (step, scrubbed) => this.#draw(step, scrubbed || this.timeline.moving),
+      onPlaying: () => this.#announce(),
+      onSeek: () => this.onView(),
+      onStepPastEnd: stepLive,
+      onLive,
+      onRace: () => this.#raced(),
+    });
+    this.curves = new Curves();
+    this.drawer = new Drawer({
+      onPin: (cell) => this.pin(cell),
+      fetchTop,
+      fetchAttended,
+      whatIf,
+      player: this.timeline.node,
+      onLayout: () => this.resize(),
+      onChange: () => this.redraw(),
+      onClose: () => this.#forget(),
+    });
+    this.analysis = new Analysis();
+    this.runs = new Runs({
+      onShow: (trace) => this.#reveal(trace),
+      onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
+      onUse,
+    });
+    this.share = new Share({
+      source,
+      view: () => this.view,
+      onImport: importing
+        ? (trace) => {
+            this.add(trace, "imported");
+            this.show(trace, { label: "Imported run:" });
+            this.say(trace.view ? this.look(trace.view) : "");
+            this.onView();
+          }
+        : null,
+    });
+    this.resize = perFrame(() => this.#resize());
+    this.sight = new Sight(() => this.redraw());
+    const link = source.link && ((trace) => source.link(trace, this.view));
+    this.handout = new Handout({ root, trace: () => this.trace, link });
+    this.lessons = new Lessons({ stage: this, ...lessons });
+    this.status = h("p", { class: "sl-status", role: "status" });
+    this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
+    this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
+    this.label = h("p", { class: "sl-run-label" });
+    this.teller = new Teller();
+    this.teller.node.append(this.share.quick);
+    this.numbers = new Numbers();
+    this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.colouring = new ColourBy({
+      onChange: () => {
+        this.redraw();
+        this.onView();
+      },
+    });
+    this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
+    this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
+    this.texts = h("section", { class: "sl-texts", "aria-label": "Texts" });
+    this.presenter = new Presenter({
+      root,
+      sides: () => this.sides,
+      onChange: () => this.resize(),
+    });
+    this.help = new KeyHelp();
+    this.timeline.node.append(this.presenter.button, this.help.button);
+    const looks = h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node);
+    const panels = [
+      ["Numbers", h("div", { class: "sl-all-numbers" }, this.gauges.node, looks)],
+      ["Analysis", this.analysis.node, () => this.analysis.redraw()],
+      ["Runs", this.runs.node, () => this.runs.draw()],
+      ["Export", this.share.node],
+      ["About", about()],
+    ];
+    this.tabs = tabs(panels, "More about this run");
+    root.append(
+      this.teller.node,
+      this.lessons.card,
+      h("div", { class: "sl-above" }, this.numbers.node, key()),
+      h("div", { class: "sl-floor" }, this.grids, this.drawer.node),
+      h("div", { class: "sl-dock" }, this.status, this.timeline.node),
+      h("div", { class: "sl-lower" }, this.curves.node),
+      this.texts,
+      this.label,
+      this.tabs.node,
+      this.summary,
+      this.spoken,
+      this.tip,
+      this.help.node,
+      this.lessons.node,
+    );
+    this.announceLater = throttle(() => this.#announce(), 4000);
+    this.drawRasters = throttle(() => this.#drawRasters(), 700);
+    watchView(this.grids, () => this.drawRasters());
+    this.sight.watch([this.teller.node, this.gauges.node]);
+    let seen = "";
+    const fits = () => {
+      const size = `${root.clientWidth} ${isNarrow() ? "" : innerHeight}`; // a phone's bars come and go while it scrolls
+      if (size === seen) return;
+      seen = size;
+      this.resize();
+    };
+    this.observer = new ResizeObserver(fits);
+    this.observer.observe(root);
+    addEventListener("resize", fits);
+    this.stops = [
+      onThemeChange(() => this.#theme()),
+      timelineKeys(this.timeline),
+      () => this.observer.disconnect(),
+      () => removeEventListener("resize", fits),
+      this.presenter.stop,
+      this.help.stop,
+      this.drawer.stop,
+      () => this.handout.stop(),
+    ];
+    if (plotly)
+      beforeSeen(this.curves.node, () => loadPlotly(plotly).then((found) => this.curves.use(found)), CURVES_MS);
+    else this.curves.use(window.Plotly ?? null);
+    this.#theme();
+  }
+
+  destroy() {
+    this.timeline.pause();
+    for (const stop of this.stops) stop();
+  }
+
+  /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other lanes: pins and drawer stay. */
+  show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
+    if (!keep) {
+      this.drawer.close(); // it draws the trace that was on show
+      this.pins.clear();
+      this.hover = this.tapped = -1;
+    }
+    this.trace = trace;
+    trace.live = live;
+    trace.byClock = this.timeline.byClock;
+    this.caption = label;
+    this.lanesChanged();
+    const first = live ? -1 : trace.last;
+    this.timeline.load(trace, { live, step: step ?? (play ? 0 : first) });
+    if (play) this.timeline.play({ stops: this.chapters.filter(({ stop }) => stop).map(({ step: at }) => at) });
+    this.lessons.shown(trace);
+  }
+
+  /** Puts a run into the table. */
+  add(trace, source) {
+    this.runs.add(trace, source);
+    this.onRun(trace, source);
+  }
+
+  /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
+  get view() {
+    const { step, byClock } = this.timeline;
+    return { step, pins: [...this.pins.keys()], byClock, colour: this.colourBy };
+  }
+
+  /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
+    const { n, last } = this.trace;
+    this.looking = true;
+    this.timeline.setRace(byClock);
+    this.colourBy = colour;
+    const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
+    this.pins = new Map(there.map((cell, colour) => [cell, colour]));
+    this.hover = there.at(-1) ?? -1;
+    this.#pinned();
+    if (there.length && !this.lessons.open && !isNarrow()) this.drawer.open(there.at(-1), this.sides.at(-1));
+    if (step !== undefined) this.timeline.seek(step);
+    this.looking = false;
+    this.onView();
+    const missing = [];
+    if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
+    if (there.length < pins.length) missing.push("some of its pinned positions");
+    if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
+    return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
+  }
+
+  /** The trace on show has other lanes, or another reference, than before. */
+  lanesChanged() {
+    const { trace } = this;
+    this.tip.hidden = true; // it speaks of a grid that goes
+    setText(this.label, [this.caption, describe(trace)].filter(Boolean).join(" "));
+    this.sides = besideParents(trace.lanes).map((lane) => new Side(lane, trace.lanes.indexOf(lane), this));
+    this.grids.dataset.lanes = trace.lanes.length;
+    this.grids.replaceChildren(...this.sides.map(({ node }) => node));
+    this.texts.replaceChildren(...this.sides.map(({ more }) => more));
+    this.texts.dataset.lanes = trace.lanes.length;
+    this.sight.watch(this.sides.flatMap(({ box, details }) => [box, details]));
+    this.long.load(
+      trace.n,
+      this.sides.map(({ box }) => box),
+    );
+    this.colouring.load(trace);
+    this.#makeRoom();
+    this.numbers.load(trace);
+    this.gauges.load(trace);
+    this.drawer.load(trace, this.#nodeOf);
+    this.drawer.inspector.drawPins(this.pins);
+    this.share.load(trace);
+    this.curves.pins = this.pins;
+    this.#resize();
+    this.curves.load(trace);
+    this.analysis.load(trace);
+    this.drawRasters();
+    this.timeline.drawTicks();
+    this.#markChapters();
+    this.redraw();
+  }
+
+  /** Lanes are now shown by the clock, or step by step. */
+  #raced() {
+    this.#drawRasters();
+    this.#markChapters();
+    this.onView();
+  }
+
+  #markChapters() {
+    this.chapters = chapters(this.trace);
+    this.timeline.mark(this.chapters);
+  }
+
+  #drawRasters() {
+    if (!this.trace || !this.colours || !inView(this.grids)) return;
+    for (const { raster } of this.sides) raster.draw(this.trace, this.colours);
+    for (const { raster } of this.sides) raster.moveTo(this.timeline.step);
+  }
+
+  #nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
+
+  /** Everything is shown beside this lane from now on. */
+  refer(lane) {
+    this.trace.reference = lane;
+    this.lanesChanged();
+    this.runs.draw();
+    this.#announce();
+  }
+
+  /** Records were appended to the trace on show. */
+  grew() {
+    if (!this.hasRoom) this.#makeRoom();
+    this.timeline.grew();
+    this.curves.redraw();
+    this.analysis.redraw();
+    this.drawRasters();
+    this.drawer.grew();
+    this.lessons.grew(this.trace);
+  }
+
+  finish() {
+    this.trace.live = false;
+    this.colouring.load(this.trace);
+    this.drawer.finished();
+    this.drawer.inspector.drawPins(this.pins);
+    this.#makeRoom();
+    this.timeline.finish();
+    this.curves.redraw();
+    this.analysis.redraw();
+    this.drawRasters();
+    this.#markChapters();
+    this.runs.draw();
+    this.#announce();
+    this.lessons.finished(this.trace);
+  }
+
+  say(text, kind = "note") {
+    if (this.drawer.tells(text)) return;
+    setText(this.status, text);
+    this.status.dataset.kind = kind;
+  }
+
+  pin(cell) {
+    if (this.pins.has(cell)) this.pins.delete(cell);
+    else {
+      const taken = new Set(this.pins.values());
+      const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
+      if (free === undefined)
+        return this.drawer.inspector.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
+      this.pins.set(cell, free);
+    }
+    this.#pinned();
+    this.onView();
+  }
+
+  #pinned() {
+    this.curves.pins = this.pins;
+    this.drawer.inspector.drawPins(this.pins);
+    this.curves.redraw();
+    this.redraw();
+  }
+
+  /** What the cells' fill tells: "state", or one of the names in values.js. */
+  get colourBy() {
+    return this.colouring.name;
+  }
+  set colourBy(name) {
+    this.colouring.choose(name);
+  }
+
+  redraw() {
+    this.#draw(this.timeline.step);
+  }
+
+  #reveal(trace, label = "") {
+    this.show(trace, { label });
+    this.root.scrollIntoView({ block: "start" });
+    this.onView();
+  }
+
+  /** A click or Enter pins a cell and opens the drawer on it; of a finger's taps the first one shows it, and so does a click on a pinned cell that the drawer does not show. */
+  press(side, cell, touched) {
+    const drawer = this.lessons.hides("inspector") ? null : this.drawer;
+    const shows = touched ? cell !== this.tapped : this.pins.has(cell) && drawer && !drawer.shows(cell);
+    this.hover = this.tapped = cell;
+    drawer?.open(cell, side);
+    if (shows) this.redraw();
+    else this.pin(cell);
+  }
+
+  #forget() {
+    this.tapped = -1;
+    this.redraw();
+  }
+
+  /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
+  #makeRoom() {
+    const { trace } = this;
+    this.hasRoom = trace.lanes.every(({ count: steps }) => steps);
+    if (!this.hasRoom) return this.teller.keep("");
+    const moments = chapters(trace);
+    const told = [verdict(trace), ...moments.map(({ step }) => narrate(trace, step, moments))];
+    this.teller.keep(told.reduce((a, b) => (b.length > a.length ? b : a)));
+  }
+
+  /** The pointer is on a cell of a side, or on none. */
+  point(side, cell, event) {
+    this.tip.hidden = cell < 0;
+    if (cell < 0) return this.#leave();
+    const other = cell !== this.hover || side !== this.pointed?.side;
+    this.pointed = { side, cell };
+    this.#writeTip(this.timeline.step);
+    const box = this.root.getBoundingClientRect();
+    const zoom = zoomOf(this.root);
+    const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
+    this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
+    if (!other) return;
+    Object.assign(this, { hover: cell, led: null });
+    this.redraw();
+  }
+
+  /** The pointer has left the grids: what the drawer speaks of stays marked. */
+  #leave() {
+    if (!this.drawer.isOpen || this.led) return;
+    this.hover = this.drawer.cell;
+    this.redraw();
+  }
+
+  #writeTip(step) {
+    if (this.tip.hidden) return;
+    const { side, cell } = this.pointed;
+    setText(this.tip, this.drawer.inspector.describe(side.lane, cell, step));
+  }
+
+  focusCell(side, cell) {
+    Object.assign(this, { hover: cell, led: side });
+    this.long.reveal(cell, side.grid);
+    this.drawer.follow(cell, side);
+    this.redraw();
+    this.presenter.reveal(cell);
+  }
+
+  /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
+  #speak(step) {
+    const { led, hover } = this;
+    if (hover < 0 || !led || led.canvas !== document.activeElement) return;
+    setText(this.spoken, this.drawer.inspector.describe(led.lane, hover, step));
+  }
+
+  #theme() {
+    this.colours = palette(this.root);
+    this.curves.theme(this.colours);
+    this.drawRasters();
+    this.timeline.drawTicks();
+    this.#resize();
+  }
+
+  #resize() {
+    if (!this.trace) return;
+    const tall = this.#tall();
+    for (const side of this.sides) side.resize(this.trace.n, this.colours, { whole: this.long.whole, tall });
+    this.long.measure();
+    this.redraw();
+  }
+
+  /** How tall a grid may be so that all of them are in the first screen, in CSS pixels. */
+  #tall() {
+    const shown = this.sides.filter(({ node }) => node.offsetHeight); // a lesson hides lanes
+    const rows = new Set(shown.map(({ node }) => node.offsetTop)).size;
+    return this.#room() / rows - Math.max(...shown.map((side) => side.around)) - GAP;
+  }
+
+  /** How much of the first screen, or of that of a lesson's page, all grids may take. */
+  #room() {
+    const { open, card } = this.lessons;
+    if (this.presenter.on) return open ? this.grids.clientHeight : Infinity;
+    const first = open ? card.getBoundingClientRect().top : -scrollY;
+    return innerHeight - (this.grids.getBoundingClientRect().top - first) - this.timeline.node.offsetHeight - 3 * GAP;
+  }
+
+  /** Everything at one step, or while the cursor moves what is in sight. Cheap: a canvas a lane and a few text nodes. */
+  #draw(step, moving = false) {
+    const { trace } = this;
+    if (!trace || !this.sides.length) return;
+    const { sight } = this;
+    sight.begin(moving);
+    const { lane: last } = this.sides.at(-1);
+    const there = this.sides.filter(({ grid }) => grid.box); // a lesson hides what it does not speak of
+    if (there.length) this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], there[0].grid);
+    this.#drawGrids(
+      there.filter(({ box }) => sight.has(box)),
+      step,
+    );
+    const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
+    this.root.dataset.over = over;
+    for (const side of this.sides) {
+      side.draw(trace, step, sight.reads(side.details));
+      side.part(trace, over && trace.lanes.length > 1);
+    }
+    const stands = over || !moving || this.timeline.rests;
+    if (sight.reads(this.teller.node)) this.teller.tell(narrate(trace, step, this.chapters), stands);
+    this.numbers.draw(trace, step);
+    if (sight.reads(this.gauges.node)) this.gauges.draw(trace, step);
+    this.curves.moveTo(trace.reached(subject(trace), step));
+    this.drawer.draw(step, this.pins);
+    this.#writeTip(step);
+    if (!moving) this.#speak(step);
+    this.presenter.follow((lane) => trace.reached(lane, step));
+    this.root.dataset.step = step;
+    this.root.dataset.count = trace.count;
+    if (!this.timeline.playing) this.announceLater();
+  }
+
+  #drawGrids(sides, step) {
+    if (!sides.length) return;
+    const { trace } = this;
+    const lit = !((this.timeline.playing || this.timeline.follow) && reducedMotion());
+    const base = this.sides.find(({ lane }) => lane === trace.reference);
+    for (const side of new Set([base, ...sides])) side.label(trace, step);
+    for (const side of sides) {
+      const t = trace.reached(side.lane, step);
+      side.drawGrid(trace, {
+        step: t,
+        states: this.drawer.epsilon.states(side.lane, t),
+        values: this.colouring.values(side.lane, t),
+        seen: this.long.seen(side.grid),
+        top: this.long.windowed ? this.long.top : 0,
+        other: side === base ? null : base.labels.tokens,
+        fresh: lit,
+        hover: this.hover,
+        pins: this.pins,
+      });
+    }
+  }
+
+  /** To the step in which the later of the two words at a fork is written; the drawer shows both distributions. */
+  toFork(side, step) {
+    const { trace } = this;
+    const { position } = forkOf(trace, side.lane, step);
+    this.hover = position;
+    this.timeline.seek(writtenAt(trace, side.lane, position));
+    if (!this.lessons.hides("inspector")) this.drawer.open(position, side);
+  }
+
+  /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */
+  #announce() {
+    if (!this.trace || (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")))
+      return;
+    const { step } = this.timeline;
+    setText(this.summary, summary(this.trace, step));
+    for (const side of this.sides) side.name(this.trace, step);
+  }
+}

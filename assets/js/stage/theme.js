@@ -1,0 +1,95 @@
+// Colours for the canvases, read from the stylesheet, and a notice when the theme changes.
+
+import { h } from "../dom.js";
+
+const NAMES = [
+  "masked",
+  "masked-dot",
+  "active",
+  "active-ring",
+  "active-text",
+  "locked",
+  "locked-hatch",
+  "locked-text",
+  "prompt",
+  "differs",
+  "fresh",
+  "fresh-lock",
+  "ink",
+  "muted",
+  "panel",
+  "line",
+  "resting",
+  "resting-ring",
+  "raster-masked",
+  "raster-active",
+  "raster-locked",
+  "raster-resting",
+  "raster-waiting",
+];
+export const PIN_COLOURS = 6;
+const LANE_COLOURS = 4;
+const SCALE_COLOURS = 5;
+
+/** A function that gives colours as #rrggbb. Forced colours are names of the system's, which mean what they mean to an
+ * element, and may be translucent.
+ */
+function plainer(element) {
+  const pen = new OffscreenCanvas(1, 1).getContext("2d");
+  const paint = (name) => {
+    const probe = h("span", { style: "forced-color-adjust: none" });
+    probe.style.color = name;
+    element.append(probe);
+    pen.fillStyle = getComputedStyle(probe).color;
+    pen.fillRect(0, 0, 1, 1);
+    probe.remove();
+  };
+  const hex = (byte) => byte.toString(16).padStart(2, "0");
+  return (colour) => {
+    if (!colour || colour.startsWith("#")) return colour;
+    for (const name of ["Canvas", colour]) paint(name);
+    return `#${Array.from(pen.getImageData(0, 0, 1, 1).data.slice(0, 3), hex).join("")}`;
+  };
+}
+
+/** The palette in force at `element`: {masked: "#…", activeRing: "#…", lanes: [...], pins: [...]}. */
+export function palette(element) {
+  const style = getComputedStyle(element);
+  const plain = plainer(element);
+  const read = (name) => plain(style.getPropertyValue(`--sl-${name}`).trim());
+  const colours = {};
+  for (const name of NAMES) colours[name.replace(/-(\w)/g, (_, c) => c.toUpperCase())] = read(name);
+  colours.lanes = Array.from({ length: LANE_COLOURS }, (_, i) => read(`lane-${i + 1}`));
+  colours.scale = Array.from({ length: SCALE_COLOURS }, (_, i) => read(`scale-${i + 1}`));
+  colours.pins = Array.from({ length: PIN_COLOURS }, (_, i) => read(`pin-${i + 1}`));
+  return colours;
+}
+
+/** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change. Returns a function that stops it. */
+export function onThemeChange(callback) {
+  const observer = new MutationObserver(callback);
+  observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  const queries = ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"].map(
+    (q) => matchMedia(q),
+  );
+  for (const query of queries) query.addEventListener("change", callback);
+  return () => {
+    observer.disconnect();
+    for (const query of queries) query.removeEventListener("change", callback);
+  };
+}
+
+const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+const linear = (c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+const MIDDLE = 0.18; // the luminance on which black and white stand out alike
+
+/** A colour of a scale of evenly spaced ones, x from 0 to 1, and the ink that can be read on it. */
+export function shade(scale, x) {
+  const at = x * (scale.length - 1);
+  const i = Math.min(Math.floor(at), scale.length - 2);
+  const [a, b] = [channels(scale[i]), channels(scale[i + 1])];
+  const rgb = a.map((c, k) => Math.round(c + (at - i) * (b[k] - c)));
+  const luminance = rgb.reduce((sum, c, k) => sum + [0.2126, 0.7152, 0.0722][k] * linear(c), 0);
+  const fill = `#${rgb.map((c) => c.toString(16).padStart(2, "0")).join("")}`;
+  return { fill, ink: luminance > MIDDLE ? "#101522" : "#ffffff" };
+}

@@ -1,0 +1,367 @@
+// Play, pause, step and scrub. Holds the cursor; never talks to a server.
+
+import { h, perFrame, reducedMotion, setText } from "../dom.js";
+
+const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
+const STOP_MS = 2_500; // at a moment that matters, or until Play
+const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
+
+export const icon = (path) => {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  shape.setAttribute("d", path);
+  svg.append(shape);
+  return svg;
+};
+const ICONS = {
+  start: "M6 5h2v14H6zM20 5v14L9 12z",
+  back: "M17 5v14L7 12z",
+  play: "M7 4v16l13-8z",
+  pause: "M6 5h4v14H6zM14 5h4v14h-4z",
+  forward: "M7 5v14l10-7z",
+  end: "M16 5h2v14h-2zM4 5v14l11-7z",
+};
+
+export class Timeline {
+  /** onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
+  constructor({ onMove, onPlaying, onSeek, onStepPastEnd, onLive, onRace }) {
+    Object.assign(this, {
+      onMove,
+      onPlaying,
+      onSeek,
+      onStepPastEnd,
+      onLive,
+      onRace,
+      byClock: true,
+      step: -1,
+      scrubbed: false,
+      playing: false,
+      follow: true,
+      held: false, // whether the cursor was put where it is
+      stops: [], // steps at which the play rests for a moment
+      restsUntil: null,
+      trace: null,
+    });
+    this.state = "idle"; // of the run on the server
+    const button = (name, label, action, keys) =>
+      h(
+        "button",
+        {
+          type: "button",
+          class: `sl-tool sl-${name}`,
+          "aria-label": label,
+          title: `${label} (${keys})`,
+          onclick: action,
+        },
+        icon(ICONS[name]),
+      );
+    this.playButton = button("play", "Play", () => this.toggle(), "Space");
+    this.scrubber = h("input", {
+      type: "range",
+      min: 0,
+      max: 0,
+      value: 0,
+      class: "sl-scrubber",
+      "aria-label": "Step",
+      oninput: () => {
+        this.scrubbed = true;
+        this.seek(Number(this.scrubber.value));
+      },
+    });
+    this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
+    this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
+    this.chapters = [];
+    this.label = h("span", { class: "sl-step-label" }, "–"); // an output would be spoken with each step
+    this.whose = h("span", { class: "sl-step-whose" });
+    this.speed = h(
+      "select",
+      { class: "sl-speed", "aria-label": "Speed" },
+      SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
+    );
+    this.race = h(
+      "select",
+      { class: "sl-speed sl-race", "aria-label": "Race" },
+      [
+        ["clock", "by clock"],
+        ["steps", "by step"],
+      ].map(([value, text]) => h("option", { value }, text)),
+    );
+    this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));
+    this.liveButton = h(
+      "button",
+      { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() },
+      "Go to live",
+    );
+    this.node = h(
+      "section",
+      { class: "sl-timeline", "aria-label": "Timeline" },
+      h(
+        "div",
+        { class: "sl-tools" },
+        button("start", "To the start", () => this.seek(0), "Home"),
+        button("back", "One step back", () => this.move(-1), "Left"),
+        this.playButton,
+        button("forward", "One step forward", () => this.move(1), "Right"),
+        button("end", "To the end", () => this.seek(Infinity), "End"),
+      ),
+      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks, this.marks),
+      this.liveButton,
+      h("div", { class: "sl-step-box" }, this.label, this.whose),
+      this.race,
+      this.speed,
+    );
+    this.show = perFrame(() => this.#show());
+    new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+  }
+
+  get last() {
+    if (!this.trace) return -1;
+    return this.live && this.byClock ? this.trace.front : this.trace.last;
+  }
+  /** The steps that the scrubber has room for. */
+  get steps() {
+    if (!this.trace) return 0;
+    return this.live ? this.trace.steps : this.last + 1;
+  }
+  get atEnd() {
+    return this.step >= this.last;
+  }
+
+  /** A new trace; at `step` (default: before its first). */
+  load(trace, { live = false, step = -1 } = {}) {
+    this.pause();
+    Object.assign(this, { trace, live, follow: live, held: false, step: Math.min(step, trace.last) });
+    this.#offerRace();
+    this.drawTicks();
+    this.show();
+  }
+
+  /** New records came in. */
+  grew() {
+    if (this.follow && this.byClock && this.trace.complete) this.#runOut();
+    else if (this.follow) this.step = this.trace.front;
+    if (this.follow || this.playing) this.show();
+    else this.#labels();
+    this.#moreTicks();
+  }
+
+  /** All is computed; by the clock the slower lanes have yet to come in. */
+  #runOut() {
+    if (this.atEnd) return;
+    if (reducedMotion()) this.step = this.last;
+    else this.play();
+  }
+
+  /** What was not timed together has no clocks to race by. */
+  #offerRace() {
+    const timed = !this.trace || this.trace.clocked.length > 0;
+    this.race.value = timed && this.byClock ? "clock" : "steps";
+    this.race.disabled = !timed;
+    this.race.title = timed ? "By the clock or step by step (S)" : "Not timed together, so shown step by step";
+  }
+
+  /** The same moment, shown by the clock or step by step. */
+  setRace(byClock) {
+    const changed = this.byClock !== byClock;
+    this.byClock = byClock;
+    this.#offerRace();
+    if (!changed || !this.trace) return;
+    this.trace.byClock = byClock;
+    this.step = this.follow ? this.trace.front : Math.min(this.step, this.last);
+    this.onRace();
+    this.drawTicks();
+    this.show();
+  }
+
+  /** No more records will come. */
+  finish() {
+    this.live = false;
+    this.drawTicks();
+    this.#labels();
+  }
+
+  followLive() {
+    this.pause();
+    Object.assign(this, { follow: true, held: false });
+    this.grew();
+  }
+
+  seek(step) {
+    this.pause();
+    this.step = Math.max(0, Math.min(step, this.last));
+    this.follow = this.live && this.step >= this.trace.front;
+    this.held = !this.follow;
+    this.show();
+    this.onSeek();
+  }
+
+  /** One step back or forward; forward past the end of a live run asks for a new one. */
+  move(by) {
+    if (by > 0 && (this.atEnd || this.follow) && this.onStepPastEnd()) {
+      this.pause();
+      Object.assign(this, { follow: true, held: false });
+      return;
+    }
+    this.seek(this.step + by);
+  }
+
+  /** Marks chapters on the scrubber: [{step, name}, ...]. N and P go to them, a click does too. */
+  mark(chapters) {
+    this.chapters = chapters;
+    this.#drawMarks();
+  }
+
+  #drawMarks() {
+    const whole = Math.max(1, this.steps - 1);
+    const mark = ({ step, name }) =>
+      h("span", {
+        class: "sl-chapter",
+        title: `${name}: step ${step + 1}${this.#of}`,
+        style: `left:calc((100% - 12px) * ${step / whole})`,
+        onclick: () => this.seek(step),
+      });
+    this.marks.replaceChildren(...this.chapters.map(mark));
+  }
+
+  /** To the next chapter (by = 1) or the one before. */
+  chapter(by) {
+    const found = this.chapters.filter(({ step }) => (step - this.step) * by > 0);
+    if (found.length) this.seek(found.at(by > 0 ? 0 : -1).step);
+  }
+
+  /** The run on the server is idle, running or paused. */
+  setState(state) {
+    this.state = state;
+    this.#playLabel();
+  }
+
+  /** Whether the picture moves by itself: a replay, or a live run that is followed. */
+  get moving() {
+    return (this.playing && !this.rests) || Boolean(this.live && this.follow && this.state === "running");
+  }
+
+  /** Whether it plays, and rests at one of its stops. */
+  get rests() {
+    return this.restsUntil !== null;
+  }
+
+  /** The one play button: of the run that is followed, else of the replay. */
+  toggle() {
+    if (this.rests) this.restsUntil = 0;
+    else if (this.playing) {
+      this.pause();
+      this.held = true;
+      this.onSeek();
+    } else if (this.moving) this.onLive("pause");
+    else if (this.live && this.state === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
+    else this.play();
+  }
+
+  /** stops: steps where it rests for a moment on its way. */
+  play({ stops = [] } = {}) {
+    if (!this.trace || this.last < 0) return;
+    if (this.atEnd && !this.live) this.step = -1;
+    Object.assign(this, { playing: true, follow: false, held: false, stops, restsUntil: null });
+    this.#playLabel();
+    this.onPlaying(true);
+    let before = performance.now();
+    let owed = 1; // the first step comes at once
+    const tick = (now) => {
+      if (!this.playing) return;
+      if (this.rests && now >= this.restsUntil) {
+        this.restsUntil = null;
+        this.#playLabel();
+      }
+      if (this.rests) before = now;
+      owed += ((now - before) * Number(this.speed.value)) / this.#interval();
+      before = now;
+      const steps = Math.min(Math.floor(owed), 8);
+      if (steps >= 1) {
+        owed -= Math.floor(owed);
+        const next = Math.min(this.step + steps, this.last);
+        const stop = this.stops.find((each) => each > this.step && each <= next);
+        this.step = stop ?? next;
+        if (stop !== undefined) this.restsUntil = now + STOP_MS;
+        this.#show();
+      }
+      if (!this.atEnd || this.live) requestAnimationFrame(tick);
+      else this.pause();
+    };
+    requestAnimationFrame(tick);
+  }
+
+  pause() {
+    if (!this.playing) return;
+    Object.assign(this, { playing: false, restsUntil: null });
+    this.#playLabel();
+    this.onPlaying(false);
+  }
+
+  #interval() {
+    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.last + 1)));
+  }
+
+  #playLabel() {
+    const { moving } = this;
+    if (this.shownMoving === moving) return;
+    this.shownMoving = moving;
+    this.playButton.replaceChildren(icon(moving ? ICONS.pause : ICONS.play));
+    this.playButton.setAttribute("aria-label", moving ? "Pause" : "Play");
+    this.playButton.title = `${moving ? "Pause" : "Play"} (Space)`;
+    this.playButton.classList.toggle("sl-on", moving);
+  }
+
+  #show() {
+    this.onMove(this.step, this.scrubbed); // first, since it may scroll: that would lay out what the labels change
+    this.scrubbed = false;
+    this.#labels();
+  }
+
+  #labels() {
+    this.#playLabel();
+    this.scrubber.max = Math.max(0, this.steps - 1);
+    this.scrubber.value = Math.max(0, this.step);
+    this.liveButton.hidden = !this.live || this.follow || this.trace.complete;
+    const text = this.last < 0 ? "no step yet" : `step ${this.step + 1} / ${this.steps}`;
+    setText(this.label, text);
+    setText(this.whose, this.#of.trim());
+    this.scrubber.setAttribute("aria-valuetext", text + this.#of);
+  }
+
+  /** Whose step the cursor's is, where the lanes stand at different ones. */
+  get #of() {
+    return this.trace?.whose ? ` of ${this.trace.whose}` : "";
+  }
+
+  drawTicks() {
+    const { ticks } = this;
+    const ratio = Math.min(devicePixelRatio || 1, 2) * (ticks.currentCSSZoom ?? 1);
+    Object.assign(ticks, {
+      width: Math.round(ticks.clientWidth * ratio),
+      height: Math.round(ticks.clientHeight * ratio),
+    });
+    this.ticked = 0;
+    this.#moreTicks();
+    this.#drawMarks();
+  }
+
+  /** A tick for each step since the last call where positions locked: the more, the taller. */
+  #moreTicks() {
+    const { width, height } = this.ticks;
+    if (!width || !this.trace) return;
+    const pen = this.ticks.getContext("2d");
+    const steps = Math.max(1, this.steps - 1);
+    const style = getComputedStyle(this.node);
+    const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
+    for (; this.ticked <= this.last; this.ticked++)
+      this.trace.lanes.forEach((lane, i) => {
+        const [from, to] = [this.ticked - 1, this.ticked].map((step) => this.trace.reached(lane, step));
+        const count = lane.steps.slice(from + 1, to + 1).reduce((sum, { locked }) => sum + locked.length, 0);
+        const tall = height * Math.min(1, 0.35 + 0.13 * count);
+        pen.fillStyle = colours[i];
+        if (count) pen.fillRect((this.ticked / steps) * (width - 2), height - tall, 2, tall);
+      });
+  }
+}

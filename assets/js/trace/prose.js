@@ -1,0 +1,177 @@
+// The texts as prose: what a lane shares with the reference is calm, the first difference (the fork) can be clicked.
+// Texts are aligned word by word, never position by position.
+
+import { h } from "../dom.js";
+
+const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
+
+/** The words of a lane's text after step t: [{text, position}], text with the white space before it, position its first. */
+export function words(trace, lane, t) {
+  if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
+  return latest.get(lane).found;
+}
+
+function split(trace, lane, t) {
+  const found = [];
+  let run = [];
+  const close = () => {
+    if (run.length) found.push({ text: trace.pieces.text(run.map(({ token }) => token)), position: run[0].position });
+    run = [];
+  };
+  for (let position = trace.promptLength; position < trace.n; position++) {
+    const token = lane.token(position, t);
+    if (token === trace.eosId) break;
+    if (token < 0) {
+      close();
+      if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });
+      continue;
+    }
+    if (/^\s/.test(trace.pieces.text([token]))) close();
+    run.push({ token, position });
+  }
+  close();
+  return found;
+}
+
+/** How many words two lists have alike at their start, and, of the rest, at their end. */
+function alikeAtEnds(a, b) {
+  const most = Math.min(a.length, b.length);
+  let [head, tail] = [0, 0];
+  while (head < most && a[head].text === b[head].text) head++;
+  while (tail < most - head && a.at(-1 - tail).text === b.at(-1 - tail).text) tail++;
+  return [head, tail];
+}
+
+/** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
+export function align(a, b) {
+  const [head, tail] = alikeAtEnds(a, b);
+  const [rows, columns] = [a.length - tail, b.length - tail];
+  const same = (i, j) => a[i].text === b[j].text;
+  const width = columns + 1;
+  const length = new Uint16Array((rows + 1) * width); // of what is between head and tail
+  for (let i = rows - 1; i >= head; i--)
+    for (let j = columns - 1; j >= head; j--)
+      length[i * width + j] = same(i, j)
+        ? length[(i + 1) * width + j + 1] + 1
+        : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
+  const shared = [a, b].map((list) => list.map((_, i) => i < head || i >= list.length - tail));
+  for (let i = head, j = head; i < rows && j < columns; ) {
+    if (same(i, j)) {
+      shared[0][i++] = true;
+      shared[1][j++] = true;
+    } else if (length[(i + 1) * width + j] >= length[i * width + j + 1]) i++;
+    else j++;
+  }
+  return shared;
+}
+
+/** Whether the word at i of a list may go on to be the other's: what follows it is still to be written. */
+const begun = (list, other, i) => list[i + 1]?.masked && other[i]?.text.startsWith(list[i].text);
+
+/** Which of a lane's words is the first that differs from the other's, -1 where none is, or where something is still to be written before it: nobody knows how many words that will be. */
+function forkAmong(own, other) {
+  const at = own.findIndex(({ text, masked }, i) => masked || text !== other[i]?.text);
+  const open = own[at]?.masked || other[at]?.masked || begun(own, other, at) || begun(other, own, at);
+  return open ? -1 : at;
+}
+
+/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
+export function forkOf(trace, lane, step) {
+  const lanes = [lane, trace.reference];
+  const at = lanes.map((each) => trace.reached(each, step));
+  const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
+  const which = forkAmong(own, other);
+  if (which < 0) return null;
+  const token = (p) => lanes.map((each, i) => each.token(p, at[i]));
+  let { position } = own[which];
+  const { length } = own[which].text; // a word has no more tokens than characters
+  for (let p = position; p < Math.min(position + length, trace.n); p++) {
+    const [a, b] = token(p);
+    if (a === b) continue;
+    position = p;
+    break;
+  }
+  return { position, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
+}
+
+/** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
+export function prose(trace, lane, step) {
+  const own = words(trace, lane, trace.reached(lane, step));
+  if (lane === trace.reference)
+    return own.length
+      ? [
+          {
+            text: own
+              .map(({ text }) => text)
+              .join("")
+              .trimStart(),
+            kind: "same",
+          },
+        ]
+      : [];
+  const other = words(trace, trace.reference, trace.reached(trace.reference, step));
+  const [shared] = align(own, other);
+  const fork = forkAmong(own, other);
+  const parts = [];
+  own.forEach(({ text }, i) => {
+    const calm = shared[i] ? "same" : "other";
+    const kind = i === fork ? "fork" : calm;
+    const last = parts.at(-1);
+    if (last?.kind === kind && kind !== "fork") last.text += text;
+    else parts.push({ text: i ? text : text.trimStart(), kind });
+  });
+  return parts;
+}
+
+const BEFORE = 60; // characters of what both have said that lead to the fork
+const AFTER = 90;
+
+/** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. */
+export function parting(trace, lane) {
+  const { reference, last, pieces, header } = trace;
+  const prompt = (header.prompt || pieces.text(header.prompt_tokens)).trim();
+  const other = lane === reference ? trace.lanes.find((each) => each !== reference) : lane;
+  const fork = other && other !== reference ? forkOf(trace, other, last) : null;
+  const own = words(trace, lane, trace.reached(lane, last));
+  const at = fork ? own.findLastIndex(({ position }) => position <= fork.position) : -1;
+  const text = (list) => list.map((each) => each.text).join("");
+  if (at < 0) return [{ text: upToFullStop(prompt + text(own), BEFORE + AFTER), kind: "same" }];
+  return [
+    { text: fromFullStop(prompt + text(own.slice(0, at)), BEFORE), kind: "same" },
+    { text: own[at].text, kind: lane === reference ? "same" : "fork" },
+    { text: upToFullStop(text(own.slice(at + 1)), AFTER), kind: lane === reference ? "same" : "other" },
+  ];
+}
+
+/** The end of a text from a whole sentence on, or from a word on where that is too long. */
+function fromFullStop(text, most) {
+  if (text.length <= most) return text;
+  const end = text.slice(-most);
+  const stop = end.match(/[.!?]["”]?\s+/);
+  if (stop) return end.slice(stop.index + stop[0].length);
+  return `… ${end.slice(end.indexOf(" ") + 1)}`;
+}
+
+/** The beginning of a text up to a full stop, or to a word where that is too far. */
+function upToFullStop(text, most) {
+  if (text.length <= most) return text;
+  const found = [...text.slice(0, most).matchAll(/[.!?]["”]?(?=\s)/g)].at(-1);
+  if (found) return text.slice(0, found.index + found[0].length);
+  return `${text.slice(0, text.lastIndexOf(" ", most))} …`;
+}
+
+/** Writes a text into a paragraph. onFork() is called for a click on the fork. */
+export function writeProse(node, parts, onFork) {
+  node.replaceChildren(
+    ...parts.map(({ text, kind }) => {
+      if (kind === "same") return h("span", {}, text);
+      if (kind === "other") return h("mark", {}, text);
+      const go = h(
+        "button",
+        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: onFork },
+        text.trim() || "␣",
+      );
+      return h("span", {}, text.match(/^\s*/)[0], go);
+    }),
+  );
+}

@@ -1,0 +1,221 @@
+"""`bench decode`: the locked sampler beside the unlocked one, step by step in turn, and what repeats let it say.
+
+The samplers take turns within each repeat, so a repeat's own ratio is one of neighbours in time. The spread of a figure
+is the range from the first to the third quartile of what the single repeats say, each by itself. A ratio is refused,
+told as None with a sentence why, when its spread is wider than its effect |ratio - 1|, or when there were fewer than
+three repeats, of which no spread can be told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
+from surelock.decoding.locking import LockRule
+from surelock.decoding.loop import decode
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.step import Step
+from surelock.decoding.totals import TotalsCounter
+from surelock.engines.flags import add_engine_flag
+from surelock.engines.stopwatch import Stopwatch
+from surelock.model.flags import add_model_flags, set_threads, told_dtype
+from surelock.model.language_model import LanguageModel
+from surelock.model.loading import load
+from surelock.model.machine import device_name, processor
+
+MOST = 10_000  # repeats, sequences, tokens of a prompt
+LEAST = 3  # repeats that a spread takes
+OPENINGS = (
+    "Once upon a time there was a little girl named Mia who wanted to see the sea.",
+    "Ben had a small blue boat. One windy morning he took it down to",
+    "The old dog slept by the door all day, until",
+    "It was raining, and Grandma said that nobody could go out to play. So Tom and Ada",
+)
+Figures = dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `bench decode`; sets the parser's `run`."""
+    add_flags(parser, gen_length=256)
+    add_engine_flag(parser)
+    parser.set_defaults(run=run)
+
+
+def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
+    """The flags of every benchmark that decodes with one model and one length."""
+    add_model_flags(parser)
+    add = parser.add_argument
+    add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
+    add("--steps", type=int, help="denoising steps (default: gen-length)")
+    add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
+    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
+    add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
+    add("--threads", type=int, help="CPU threads (default: torch's)")
+
+
+def run(arguments: argparse.Namespace) -> Figures:
+    """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    load_at_start = load_of_cores()
+    check_numbers(arguments, "repeats", "batch")
+    set_threads(arguments.threads)
+    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), engine=arguments.engine)
+    settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
+    locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
+    figures = Lockstep(lm, openings(lm, arguments.batch), locked).run(arguments.repeats)
+    return {"benchmark": "decode", "load": load_at_start, **setup_of(lm), **asked_of(arguments, settings), **figures}
+
+
+def check_numbers(arguments: argparse.Namespace, *names: str) -> None:
+    """Raise ValueError for one of these flags that is out of bounds."""
+    for name in names:
+        if not 1 <= getattr(arguments, name) <= MOST:
+            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {getattr(arguments, name)}")
+
+
+def openings(lm: LanguageModel, batch: int) -> list[list[int]]:
+    """Token ids of so many prompts: the openings in turn."""
+    return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
+
+
+def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
+    """What every benchmark says of what it was asked for."""
+    told = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
+    return {"gen_length": settings.gen_length, "steps": settings.total_steps, **told}
+
+
+def setup_of(lm: LanguageModel) -> Figures:
+    """What a time depends on: the model, the device, the processor and its cores, torch and its threads."""
+    return {
+        "model": lm.name,
+        "dtype": lm.dtype,
+        "device": device_name(lm.device),
+        "processor": processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "engine": lm.engine.name,
+    }
+
+
+def load_of_cores() -> float | None:
+    """What waited for a core in the last minute, for each core: 1 is all of them busy. None where nobody counts it."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else None
+
+
+class Lockstep:
+    """Baseline and locked run step by step, alternating which goes first.
+
+    seconds: of each sampler, [repeats][steps]. steps: of the last repeat.
+    """
+
+    def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
+        self.lm, self.prompts, self.settings = lm, prompts, locked.settings
+        self.decoders = {"baseline": replace(locked, compute=Everything()), "locked": locked}
+        self.steps: dict[str, list[Step]] = {}
+        self.seconds: dict[str, list[list[float]]] = defaultdict(list)
+        decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
+
+    def run(self, repeats: int) -> Figures:
+        """That many repeats, and what they say."""
+        for _ in tqdm(range(repeats), desc="repeats", disable=None):
+            self.repeat()
+        return self.result()
+
+    def repeat(self) -> None:
+        """One run of both samplers."""
+        runs = {name: decode(self.lm, self.prompts, **asked.keywords()) for name, asked in self.decoders.items()}
+        seconds: dict[str, list[float]] = defaultdict(list)
+        steps: dict[str, list[Step]] = {name: [] for name in runs}
+        for t in tqdm(range(self.settings.total_steps), unit="step", leave=False, disable=None):
+            for name in sorted(runs, reverse=t % 2 == 0):
+                took, step = timed(self.lm.device, lambda run=runs[name]: next(run))
+                steps[name].append(step)
+                for label, own in {name: took, **self.beside(name, step)}.items():
+                    seconds[label].append(own)
+        self.steps = steps
+        for name, values in seconds.items():
+            self.seconds[name].append(values)
+
+    def beside(self, name: str, step: Step) -> dict[str, float]:
+        """What else is timed beside a step of that sampler: seconds by name."""
+        return {}
+
+    def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
+        """What the times of these repeats say: a step's is its median over them, so that outliers do not count."""
+        steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
+        base, locked = steps["baseline"], steps["locked"]
+        return {
+            "baseline_step_ms": 1e3 * float(np.median(base)),
+            "locked_step_ms": 1e3 * float(np.median(locked)),
+            "locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :])),
+            "baseline_tps": tokens / float(base.sum()),
+            "locked_tps": tokens / float(locked.sum()),
+            "speedup": float(base.sum() / locked.sum()),
+        }
+
+    def result(self, ratios: Sequence[str] = ("speedup",)) -> Figures:
+        """Of all repeats so far; efficiency: speedup * flops_ratio, 1 when every FLOP saved is time saved."""
+        costs = self._costs()
+        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ratios)
+        if figures["speedup"] is None:
+            figures["refused"]["efficiency"] = "its speedup is refused"
+            return {**figures, "efficiency": None, **costs}
+        return {**figures, "efficiency": figures["speedup"] * costs["flops_ratio"], **costs}
+
+    def _costs(self) -> Figures:
+        """What a locked run computes beside the unlocked one; nothing here is a time."""
+        counter = TotalsCounter(self.lm.config, self.settings.gen_length, self.lm.eos_id)
+        for step in self.steps["locked"]:
+            counter.add(step)
+        totals = counter.totals()
+        return {
+            name: getattr(totals, name) for name in ("tokens", "flops_ratio", "active_ratio", "active_ratio_to_eos")
+        }
+
+
+def timed(device: torch.device, call: Callable[[], Any]) -> tuple[float, Any]:
+    """The seconds that a call takes, and what it returns."""
+    watch = Stopwatch(device)
+    watch.start()
+    result = call()
+    return watch.seconds(), result
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """The first and the third, linear between the values."""
+    return np.quantile(values, (0.25, 0.75)).tolist()
+
+
+def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
+    """Why a ratio cannot be told, given what each repeat by itself says; None where it can."""
+    if len(repeats) < LEAST:
+        return f"{len(repeats)} of the {LEAST} repeats that a spread takes"
+    first, third = quartiles(repeats)
+    if third - first > abs(ratio - 1):
+        return f"the quartiles, {first:.3g} and {third:.3g}, lie further apart than {ratio:.3g} from 1"
+    return None
+
+
+def told(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ratios: Iterable[str] = ()) -> Figures:
+    """The figures that `measure` makes of all repeats, ratios that cannot be told among them None.
+
+    Beside them `spread`, for each figure the quartiles of `measure([r])` over the repeats r (empty where there are too
+    few), and `refused`, for each such ratio the sentence why.
+    """
+    figures = measure(range(repeats))
+    alone = [measure([repeat]) for repeat in range(repeats)]
+    single = {name: [each[name] for each in alone] for name in figures}
+    why = {name: refusal(figures[name], single[name]) for name in ratios}
+    refused = {name: sentence for name, sentence in why.items() if sentence is not None}
+    spread = {name: quartiles(values) for name, values in single.items()} if repeats >= LEAST else {}
+    return {**figures, **dict.fromkeys(refused), "spread": spread, "refused": refused}

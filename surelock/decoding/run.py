@@ -1,0 +1,249 @@
+"""A run decides: which rows a step computes, what is committed, what locks. It knows no network, no device, no clock.
+
+    run = Run(shape, prompts, decoder)
+    while (plan := run.plan()) is not None:
+        step = run.take(engine.read(memory, plan))
+
+One turn of this loop is one turn of Algorithm 1's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Changes
+from surelock.decoding.events import Event, apply, in_order
+from surelock.decoding.flops import row_flops
+from surelock.decoding.ngrams import repeating_tokens
+from surelock.decoding.noise import draws
+from surelock.decoding.state import NONE, Canvas, Schedule, Slots, State
+from surelock.decoding.step import Layout, Plan, Reading, Step, Whole
+from surelock.decoding.unmasking import Candidates
+from surelock.model.config import Shape
+
+_NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
+
+
+class NonFiniteLogits(ArithmeticError):
+    """The network put out NaN or infinity; the message names the step."""
+
+
+@dataclass(slots=True)
+class _Interventions:
+    """Slots that events of a step wrote, masked again, locked and unlocked."""
+
+    written: Slots
+    masked: Slots
+    locked: Slots
+    unlocked: Slots
+
+
+_UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE)
+
+
+class Run:
+    """One run of a batch of prompts, [B] lists of token ids that have been checked.
+
+    observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+    Raises ValueError, one sentence, for an event that the run cannot have.
+    """
+
+    def __init__(
+        self, shape: Shape, prompts: list[list[int]], decoder: Decoder, *, observe: bool = False, top_k: int = 0
+    ) -> None:
+        settings, policy = decoder.settings, decoder.unmask
+        self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
+        self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
+        asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
+        self.events = in_order(decoder.events, *asked) if decoder.events else []
+        self.schedule = Schedule(self.canvas, settings, policy.early)
+        self.state = State(self.canvas, self.schedule)
+        self.observe, self.top_k = observe or top_k > 0, top_k
+        self.layout = Layout(tuple(self.canvas.lengths.tolist()), self.canvas.total, 2 if settings.cfg_scale > 0 else 1)
+        self._watchers = [self.compute, policy, *(event.compute for event in self.events if event.compute is not None)]
+        ends = [token for token in (shape.eos_id, shape.eot_id) if token is not None]
+        self._ends, self._late = ends, ends if settings.suppress_eos_confidence else []
+        self._banned = [shape.mask_id]
+        if settings.suppress_eos and shape.eos_id is not None:
+            self._banned.append(shape.eos_id)
+        # FLOPs [B] of a row of each sequence, and of one that is only probed
+        self._row_flops = [
+            self.layout.passes * np.array([row_flops(shape.network, n, probed=probed) for n in self.layout.lengths])
+            for probed in (False, True)
+        ]
+        self._next = 0
+        self._forgets: list[Slots] = []
+        self._made: tuple[Plan, _Interventions] | None = None
+
+    def plan(self) -> Plan | None:
+        """What the next step computes (lines 5-8), made once and the same until it is taken; None when the run is over.
+
+        Raises ValueError for an event that does not fit what the run has become.
+        """
+        if self._made is None:
+            if self._next == self.settings.total_steps:
+                return None
+            if not self.schedule.running.any():
+                if late := [event for event in self.events if event.step >= self._next]:
+                    where, ended = late[0].where, f"the run ended before step {self._next}"
+                    raise ValueError(f"{where}: there is no such step, {ended}")
+                return None
+            self.state.step = self._next
+            self.state.alive = self.schedule.running[self.canvas.sequence]
+            due = [event for event in self.events if event.step == self._next]
+            done = self._intervene(due) if due else _UNDISTURBED
+            self._made = self._plan(), done
+        return self._made[0]
+
+    def take(self, reading: Reading) -> Step:
+        """The step that comes of what an engine found (lines 16-24). Raises NonFiniteLogits; unplanned, ValueError."""
+        if self._made is None:
+            raise ValueError("there is no plan to take a reading of: call plan() first")
+        plan, done = self._made
+        state = self.state
+        if not reading.finite:
+            raise NonFiniteLogits(f"the network put out NaN or infinite logits in step {state.step}")
+        state.visible[plan.slots[~(plan.probed | state.masked[plan.slots])]] += 1
+        unmasked = self._unmask(plan, reading)  # line 16: from the posteriors alone
+        computed = ~plan.probed
+        active = plan.slots[computed]
+        state.probed_at[plan.slots[plan.probed]] = state.step
+        state.computed_at[active] = state.step
+        state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
+        changes = self.compute.after(state, reading)  # lines 17-24: the rule sees the canvas after the commit
+        state.lock(changes.locked)
+        if len(changes.unlocked):
+            state.unlock(changes.unlocked)
+            self._forgets.append(changes.unlocked)
+        self._made, self._next = None, self._next + 1
+        return self._report(plan, reading, unmasked, changes, done)
+
+    def _intervene(self, due: list[Event]) -> _Interventions:
+        """Apply a step's events: they come before all else."""
+        state = self.state
+        before = state.locked.copy()
+        for event in due:
+            if event.compute is not None:
+                self.compute = event.compute
+            else:
+                apply(event, state)
+        written, masked, unlocked = (self._slots(due, kind) for kind in ("write", "mask", "unlock"))
+        opened = np.concatenate((written, masked, unlocked))
+        self._forgets.append(opened[before[opened]])  # also where the same step locks it again
+        changed = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
+        return _Interventions(written, masked, *changed)
+
+    def _slots(self, due: list[Event], kind: str) -> Slots:
+        found = [self.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
+        return np.array(found, dtype=np.int64)
+
+    def _plan(self) -> Plan:
+        """The rows that the rule chooses, the masks that an ending block must commit, and who may be committed."""
+        canvas, state, schedule, settings = self.canvas, self.state, self.schedule, self.settings
+        state.open[:] = False
+        ending = [NONE]
+        for b in np.flatnonzero(schedule.running).tolist():
+            part = schedule.open(b)
+            state.open[part] = canvas.masked[part]
+            if schedule.closing[b]:
+                ending.append(np.flatnonzero(canvas.masked[part]) + part.start)
+        active = np.flatnonzero(~state.locked & state.alive)
+        slots = self.compute.rows(state, active)
+        if state.step == 0:  # nothing is cached yet; the rule was asked because it may keep account
+            slots = active
+        slots = np.union1d(slots, np.concatenate(ending)) if len(ending) > 1 else slots
+        chooses = self.policy.chooses(state, slots)
+        choosers = slots[chooses]
+        scored = self.policy.scores == "noise"
+        drawn = settings.temperature > 0 or scored
+        tokens = canvas.tokens[slots]
+        forgets, self._forgets = np.concatenate((NONE, *self._forgets)), []
+        watches = np.full(len(slots), bool(self.events))  # an event may open any row: the rule then goes by its last
+        for each in self._watchers:
+            watches |= each.watches(state, slots)
+        return Plan(
+            step=state.step,
+            slots=slots,
+            counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
+            tokens=tokens,
+            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
+            positions=canvas.position[slots],
+            probed=state.locked[slots],
+            watches=watches,
+            chooses=chooses,
+            observe=self.observe,
+            forgets=forgets,
+            scores=self.policy.scores,
+            banned=self._banned,
+            repeats=self._repeats(choosers) if settings.no_repeat_ngram_size else _NO_PAIRS,
+            temperature=settings.temperature,
+            draws=draws(canvas, schedule, settings, state.step, choosers, scored) if drawn else None,
+            cfg_scale=settings.cfg_scale,
+            top_k=self.top_k,
+        )
+
+    def _repeats(self, choosers: Slots) -> Whole:
+        """What `no_repeat_ngram_size` forbids, [2, K]: numbers among the choosers, ascending, and tokens."""
+        size, canvas = self.settings.no_repeat_ngram_size, self.canvas
+        if not len(choosers):
+            return _NO_PAIRS
+        pairs = []
+        for b in range(canvas.batch):
+            part = canvas.slots_of(b)
+            positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
+            pairs.append((positions + part.start, tokens))
+        at, tokens = np.concatenate(pairs, axis=1)
+        kept = np.isin(at, choosers) & ~np.isin(tokens, self._ends)
+        at, tokens = at[kept], tokens[kept]
+        _, place, counts = np.unique(at, return_inverse=True, return_counts=True)
+        # Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
+        left = (counts < self.shape.network.vocab_size - len(self._banned))[place]
+        return np.stack((np.searchsorted(choosers, at[left]), tokens[left]))
+
+    def _unmask(self, plan: Plan, reading: Reading) -> Slots:
+        """Commit what the policy takes, and move every sequence's schedule on. Returns the slots committed."""
+        state, schedule = self.state, self.schedule
+        self.policy.prepare(state, reading)
+        choosers = plan.slots[plan.chooses]
+        score = plan.draws.scores() if plan.draws is not None and plan.draws.scored else reading.score
+        late = np.isin(reading.tokens, self._late)
+        unmasked = []
+        for b, part in enumerate(self.canvas.split(choosers)):
+            if not schedule.running[b]:
+                continue
+            found = (choosers[part], reading.tokens[part], score[part], late[part])
+            slots, tokens = self.policy.commits(Candidates(state, b, *found, schedule.quota(b)))
+            self.canvas.commit(slots, tokens)
+            schedule.advance(b, len(slots))
+            unmasked.append(slots)
+        return np.concatenate(unmasked)
+
+    def _report(self, plan: Plan, reading: Reading, unmasked: Slots, changes: Changes, done: _Interventions) -> Step:
+        canvas, state = self.canvas, self.state
+        computed = ~plan.probed
+        slots = plan.slots[computed]
+        rows = [np.bincount(canvas.sequence[each], minlength=canvas.batch) for each in (slots, plan.slots[plan.probed])]
+        flops = self._row_flops[0] * rows[0] + self._row_flops[1] * rows[1]
+        return Step(
+            index=state.step,
+            tokens=canvas.grid(canvas.tokens, canvas.pad_id),
+            masked=canvas.grid(canvas.masked, False),
+            locked=canvas.grid(state.locked, False),
+            newly_unmasked=canvas.flags(unmasked),
+            newly_masked=canvas.flags(done.masked),
+            written=canvas.flags(done.written),
+            newly_locked=canvas.flags(done.locked, changes.locked),
+            newly_unlocked=canvas.flags(done.unlocked, changes.unlocked),
+            computed=canvas.flags(slots),
+            probed=canvas.flags(plan.slots[plan.probed]),
+            kl=canvas.grid(reading.kl[computed], np.nan, slots),
+            confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
+            top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,
+            top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if self.top_k else None,
+            flops=flops,
+            baseline_flops=np.where(state.alive[canvas.starts], self._row_flops[0] * canvas.lengths, 0.0),
+            seconds=reading.seconds,
+        )

@@ -1,0 +1,13 @@
+"""The command-line flag that says which engine computes."""
+
+from __future__ import annotations
+
+import argparse
+
+from surelock.engines import ENGINES
+
+
+def add_engine_flag(parser: argparse.ArgumentParser, engine: str = "auto") -> None:
+    """--engine; engine: where it is not given."""
+    told = "what computes: onnx (float32 on one CPU), torch, or auto: onnx where it can (default: %(default)s)"
+    parser.add_argument("--engine", choices=ENGINES, default=engine, help=told)

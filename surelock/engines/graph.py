@@ -1,0 +1,238 @@
+"""The graphs that ONNX Runtime computes a step with, written from a network's shape and a checkpoint's tensors.
+
+`step_graph` is the packed forward (Algorithm 1, lines 9-14) of one sequence, `head_graph` makes logits, and
+`posterior_graph` reads them (line 15). All operators are those of ONNX itself, so that browsers compute them, too.
+Weights stay in the checkpoint's files: a graph names the file, the place and the length of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_helper
+
+from surelock.model.config import NetworkConfig
+from surelock.model.families import Tensors
+
+OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+#: What a graph can read of a safetensors file, and what ONNX calls it; all but float32 is cast when a session begins.
+DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
+
+
+def refusal(tensors: Tensors) -> str | None:
+    """Why no graph can express a network of these tensors; None where one can."""
+    for name, stored in (each for parts in tensors.values() for each in parts):
+        if stored.dtype not in DTYPES:
+            return f"tensor {name} holds {stored.dtype}, and it reads {', '.join(DTYPES)}"
+    return None
+
+
+class _Graph:
+    """Nodes, constants and weights in the making. A call adds a node and returns the name of what it computes."""
+
+    def __init__(self, tensors: Tensors | None = None) -> None:
+        self._tensors = tensors or {}
+        self._nodes, self._constants, self._inputs, self._outputs = [], {}, [], []
+
+    def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
+        return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
+
+    def top(self, x: str, count: str) -> tuple[str, str]:
+        """The largest values of each row, and where they are; the first among equals."""
+        values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
+        return values, places
+
+    def _add(self, op: str, inputs: Sequence[str], outputs: list[str], attributes: Mapping[str, Any]) -> list[str]:
+        self._nodes.append(helper.make_node(op, inputs, outputs, **attributes))
+        return outputs
+
+    def input(self, name: str, dtype: int, *shape: int | str) -> str:
+        self._inputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def output(self, name: str, computed: str, dtype: int, *shape: int | str) -> str:
+        """Give what a node computes the name by which it is asked for, before others use it."""
+        node = next(node for node in reversed(self._nodes) if computed in node.output)
+        node.output[list(node.output).index(computed)] = name
+        self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
+        return name
+
+    def constant(self, value: Any, dtype: type = np.int64) -> str:
+        array: NDArray = np.asarray(value, dtype)
+        name = f"{array.dtype}.{array.shape}.{array.tobytes().hex()}"
+        self._constants.setdefault(name, numpy_helper.from_array(array, name))
+        return name
+
+    def weight(self, parameter: str, part: int = 0) -> str:
+        """One of our parameters, or a part of what is stacked there, in float32."""
+        name, stored = self._tensors[parameter][part]
+        if name in self._constants:
+            return name if stored.dtype == "F32" else f"{name} in float32"
+        where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
+        self._constants[name] = TensorProto(
+            name=name,
+            data_type=DTYPES[stored.dtype],
+            dims=stored.shape,
+            data_location=TensorProto.EXTERNAL,
+            external_data=[StringStringEntryProto(key=key, value=str(value)) for key, value in where.items()],
+        )
+        if stored.dtype == "F32":
+            return name
+        self._nodes.append(helper.make_node("Cast", [name], [f"{name} in float32"], to=FLOAT))
+        return f"{name} in float32"
+
+    def made(self, name: str) -> ModelProto:
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._constants.values()))
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
+
+
+def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
+    """A step of one sequence of N positions.
+
+    Inputs, int64:
+    tokens, positions [R]: of the rows.
+    written [W]: which of the R rows write their keys and values; targets [W]: at which positions.
+    read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
+    Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
+    Outputs: hidden [K, d_model], after the last norm; present_keys.i, present_values.i, in which the rows are written.
+    Those may be the memory of the past ones: then nothing is copied.
+    """
+    g = _Graph(tensors)
+    for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
+        g.input(name, INT64, size)
+    layers = _Layers(g, config)
+    x = g("Gather", g.weight("embed.weight"), "tokens")
+    for layer in range(config.n_layers):
+        x = layers.add(layer, x)
+    g.output("hidden", layers.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+    return g.made("step")
+
+
+class _Layers:
+    """The layers of a step's graph."""
+
+    def __init__(self, g: _Graph, config: NetworkConfig) -> None:
+        self._g, self._config = g, config
+        self._batch = g.constant([0])  # attention wants a first axis of sequences
+        self._targets = g("Unsqueeze", "targets", g.constant([1]))
+        self._rotary = self._angles("positions")
+        self._rotary_read = self._angles(g("Gather", "positions", "read"))
+
+    def add(self, layer: int, x: str) -> str:
+        """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
+        g, config, block = self._g, self._config, f"blocks.{layer}"
+        h, rotary = self.norm(x, f"{block}.attn_norm.weight"), self._rotary
+        keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
+        keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
+        values = self._present("values", layer, self._product(h, block, 2))
+        if layer == config.n_layers - 1:
+            h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
+        q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
+        attended = g("Attention", q, keys, values, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        attended = g("Squeeze", attended, self._batch)
+        x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))
+        h = self.norm(x, f"{block}.ff_norm.weight")
+        gate, up = (g("Gemm", h, g.weight(f"{block}.gate_up.weight", part), transB=1) for part in (0, 1))
+        h = g("Mul", g("Mul", gate, g("Sigmoid", gate)), up)
+        return g("Add", x, g("Gemm", h, g.weight(f"{block}.ff_out.weight"), transB=1))
+
+    def norm(self, x: str, parameter: str) -> str:
+        return self._g("RMSNormalization", x, self._g.weight(parameter), axis=-1, epsilon=self._config.norm_eps)
+
+    def _angles(self, positions: str) -> tuple[str, str]:
+        """Cosines and sines [1, R, head_size / 2] of rotary embeddings, in float32 as `rotary_table` has them."""
+        g, size = self._g, self._config.head_size
+        frequencies = g.constant(self._config.rope_theta ** (-np.arange(0, size, 2) / size), np.float32)
+        column = g("Unsqueeze", g("Cast", positions, to=FLOAT), g.constant([0, 2]))
+        angles = g("Mul", column, frequencies)
+        return g("Cos", angles), g("Sin", angles)
+
+    def _product(self, h: str, block: str, part: int) -> str:
+        """Queries, keys or values: [R, heads * head_size]."""
+        bias = [self._g.weight(f"{block}.qkv.bias", part)] if self._config.qkv_bias else []
+        return self._g("Gemm", h, self._g.weight(f"{block}.qkv.weight", part), *bias, transB=1)
+
+    def _heads(self, h: str, block: str, part: int, heads: int, norm: str, rotary: tuple[str, str]) -> str:
+        """Queries or keys after rotary embedding: [1, R, heads * head_size]."""
+        g, x = self._g, self._product(h, block, part)
+        if self._config.qk_norm:
+            x = g("Reshape", x, g.constant([-1, heads, self._config.head_size]))
+            x = self.norm(x, f"{block}.{norm}.weight")
+            x = g("Reshape", x, g.constant([-1, heads * self._config.head_size]))
+        return g("RotaryEmbedding", g("Unsqueeze", x, self._batch), *rotary, num_heads=heads)
+
+    def _present(self, kind: str, layer: int, new: str) -> str:
+        """The layer's keys or values with the written rows in them, [1, N, n_kv_heads * head_size]."""
+        g, shape = self._g, ("N", self._config.n_kv_heads * self._config.head_size)
+        past = g.input(f"past_{kind}.{layer}", FLOAT, *shape)
+        present = g("ScatterND", past, self._targets, g("Gather", new, "written"))
+        present = g.output(f"present_{kind}.{layer}", present, FLOAT, *shape)
+        return g("Unsqueeze", present, self._batch)
+
+
+def head_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
+    """hidden [K, d_model] -> logits [K, vocab_size]."""
+    g = _Graph(tensors)
+    head = g.weight("embed.weight" if config.tied else "head.weight")
+    product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), head, transB=1)
+    g.output("logits", product, FLOAT, "K", config.vocab_size)
+    return g.made("head")
+
+
+def posterior_graph() -> ModelProto:
+    """What a run needs of posteriors, the softmax of logits [K, V]. Lists of rows, int64, may be empty.
+
+    Outputs of each row, [K, 1]: confidence, the largest probability; total, finite where all logits of the row are.
+    watched [M]: rows whose log_p [M, V] are given, and their kl [M] from rows `last` [M] of `kept` [N, V], log
+    posteriors of an earlier step.
+    chosen [C]: rows that get a token [C], of the largest sum of logit and bias ([C, V], or [1, V] for all of them), and
+    `own` [C], its probability.
+    scored [S]: rows that get `entropy`, which is negative, and `margin`, the lead of the likeliest token.
+    shown [T]: rows whose likeliest tokens top_ids, top_probs [T, top_k] are told.
+    """
+    g = _Graph()
+    width, first, second = g.constant([1]), g.constant(0), g.constant(1)
+    logits = g.input("logits", FLOAT, "K", "V")
+    lists = {"watched": "M", "last": "M", "chosen": "C", "scored": "S", "shown": "T"}
+    watched, last, chosen, scored, shown = (g.input(name, INT64, size) for name, size in lists.items())
+    log_p = g("LogSoftmax", logits, axis=1)
+    g.output("confidence", g("Exp", g("ReduceMax", log_p, width)), FLOAT, "K", 1)
+    g.output("total", g("ReduceSum", logits, width), FLOAT, "K", 1)
+
+    followed = g.output("log_p", g("Gather", log_p, watched), FLOAT, "M", "V")
+    kept = g("Gather", g.input("kept", FLOAT, "N", "V"), last)
+    g.output("kl", _kl(g, followed, kept), FLOAT, "M")
+
+    biased = g("Add", g("Gather", logits, chosen), g.input("bias", FLOAT, "B", "V"))
+    _, tokens = g.top(biased, g.constant([2]))  # half the time that ArgMax takes
+    token = g.output("token", g("Gather", tokens, first, axis=1), INT64, "C")
+    place = g("Concat", *(g("Unsqueeze", each, width) for each in (chosen, token)), axis=1)
+    g.output("own", g("Exp", g("GatherND", log_p, place)), FLOAT, "C")
+
+    of_scored = g("Gather", log_p, scored)
+    terms = g("Mul", g("Exp", of_scored), of_scored)
+    g.output("entropy", g("ReduceSum", terms, width, keepdims=0), FLOAT, "S")
+    likeliest = g("Exp", g.top(of_scored, g.constant([2]))[0])
+    lead = g("Sub", g("Gather", likeliest, first, axis=1), g("Gather", likeliest, second, axis=1))
+    g.output("margin", lead, FLOAT, "S")
+
+    top, top_ids = g.top(g("Gather", log_p, shown), g.input("top_k", INT64, 1))
+    g.output("top_ids", top_ids, INT64, "T", "k")
+    g.output("top_probs", g("Exp", top), FLOAT, "T", "k")
+    return g.made("posterior")
+
+
+def _kl(g: _Graph, log_p: str, log_q: str) -> str:
+    """KL(p || q) in nats, [M], as sum_v (p + q) tanh(d / 2) - p d with d = log q - log p.
+
+    (p + q) tanh(d / 2) is q - p, whose sum is zero: no digits are lost when p and q nearly agree.
+    """
+    d, p, q = g("Sub", log_q, log_p), g("Exp", log_p), g("Exp", log_q)
+    difference = g("Mul", g("Add", p, q), g("Tanh", g("Mul", d, g.constant(0.5, np.float32))))
+    return g("ReduceSum", g("Sub", difference, g("Mul", p, d)), g.constant([1]), keepdims=0)

@@ -1,0 +1,287 @@
+"""The engine for float32 on a CPU: ONNX Runtime computes the whole step, and nothing of it is torch's.
+
+Each sequence is a call of its own: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows
+that are read. Their logits and posteriors (line 15) are then computed together, in bounded chunks of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from surelock.decoding.step import Layout, Plan, Reading
+from surelock.engines.graph import head_graph, posterior_graph, step_graph
+from surelock.engines.stopwatch import Stopwatch
+from surelock.model.config import NetworkConfig
+from surelock.model.families import Tensors
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from surelock.model.network import Network
+
+_CHUNK_BYTES = 2**19  # of one table of logits: what is made of it then stays in a core's cache
+_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+_NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+_NOTHING = {  # what `posterior_graph` is given where nothing is asked for
+    **dict.fromkeys(("chosen", "scored", "shown"), _NO_ROWS),
+    "bias": np.zeros((1, 1), np.float32),
+    "top_k": np.ones(1, dtype=np.int64),
+}
+
+
+class Cache:
+    """Keys and values of one sequence's positions, which the step's graph reads and writes where they are."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, config: NetworkConfig, length: int) -> None:
+        self._session, self._binding = session, session.io_binding()
+        # In a shifted network also hidden states: each position is predicted by the one before it.
+        self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
+        for layer in range(config.n_layers):
+            for kind in ("keys", "values"):
+                table = np.zeros((length, config.n_kv_heads * config.head_size), np.float32)
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
+                self._binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
+                self._binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
+
+    def forward(
+        self,
+        tokens: NDArray[np.int64],
+        positions: NDArray[np.int64],
+        probed: NDArray[np.bool_],
+        read: NDArray[np.int64],
+    ) -> NDArray[np.float32]:
+        """Compute rows -> what the logits of those `read` [K] come from, [K, d_model].
+
+        tokens, positions [R]. probed [R]: the row leaves its keys and values as they are.
+        """
+        written = np.flatnonzero(~probed)
+        inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
+        inputs["read"] = read if self._states is None else np.arange(len(tokens))
+        for name, rows in inputs.items():
+            self._binding.bind_cpu_input(name, rows)
+        self._binding.bind_output("hidden")  # anew: its shape may be another one
+        self._session.run_with_iobinding(self._binding)
+        hidden = self._binding.get_outputs()[-1].numpy()
+        if self._states is None:
+            return hidden
+        self._states[positions[written]] = hidden[written]
+        return self._states[np.maximum(positions[read] - 1, 0)]
+
+
+class Memory:
+    """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, config: NetworkConfig, layout: Layout) -> None:
+        self.watch = Stopwatch()
+        self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
+        self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
+        self.has = np.zeros(layout.slots, dtype=bool)
+        self.rows = _NO_ROWS  # of the plan, those that can be asked for: [K]
+        self.hidden = np.empty((0, config.d_model), np.float32)  # theirs, guided
+
+    def forget(self, plan: Plan) -> None:
+        """Drop the posteriors that the plan forgets, and those that its rows outdate."""
+        self.has[plan.forgets] = False
+        if not plan.observe:
+            self.has[plan.slots[~(plan.watches | plan.probed)]] = False
+
+    def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
+        """Keep log posteriors of slots."""
+        if not len(self.log_p):
+            self.log_p = np.empty((len(self.has), self.log_p.shape[1]), np.float32)
+        self.log_p[slots] = log_p
+        self.has[slots] = True
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Some of the rows that are read: own [K], of the plan, ascending, and their logits [K, V]."""
+
+    memory: Memory
+    plan: Plan
+    reading: Reading
+    own: NDArray[np.int64]
+    logits: NDArray[np.float32]
+
+
+class OnnxEngine:
+    """Computes rows in float32 on the CPU.
+
+    tensors, files: of our parameters, where their parts lie, and the files' bytes by name; they are not kept.
+    threads: of each operator.
+    load_network: the same weights in torch, for what is no step; they are read when `network` is first asked for.
+    """
+
+    name = f"onnxruntime {onnxruntime.__version__}"
+    device, dtype = "cpu", "float32"
+
+    def __init__(
+        self,
+        config: NetworkConfig,
+        tensors: Tensors,
+        files: Mapping[str, bytes],
+        threads: int,
+        load_network: Callable[[], Network],
+    ) -> None:
+        self.config = config
+        self._step, self._head, self._posterior = (
+            _session(graph, threads, files)
+            for graph in (step_graph(config, tensors), head_graph(config, tensors), posterior_graph())
+        )
+        self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
+        self._load_network, self._network, self._loading = load_network, None, Lock()
+
+    @property
+    def network(self) -> Network:
+        """The torch network of the same weights."""
+        with self._loading:
+            if self._network is None:
+                self._network = self._load_network()
+            return self._network
+
+    def memory(self, layout: Layout) -> Memory:
+        """What is kept of a run of that layout; nothing is cached yet."""
+        return Memory(self._step, self.config, layout)
+
+    def read(self, memory: Memory, plan: Plan) -> Reading:
+        """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
+        memory.watch.start()
+        reading, every = Reading.empty(plan), np.arange(len(plan.slots))
+        rows = every if plan.observe else np.flatnonzero(plan.watches | plan.chooses)
+        memory.forget(plan)
+        memory.rows = rows if len(rows) else every
+        memory.hidden = self._forward(memory, plan, memory.rows)
+        for start in range(0, len(rows), self._rows):
+            part = slice(start, start + self._rows)
+            chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
+            self._choose(chunk)
+            if plan.observe:
+                with memory.watch.excluded():
+                    self._observe(chunk)
+        reading.seconds = memory.watch.seconds()
+        return reading
+
+    def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Logits of rows of the step that was read last, [K, V]: NaN where a row was not read."""
+        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
+        known = np.isin(rows, memory.rows)
+        if known.any():
+            found[known] = self._logits(memory.hidden[np.searchsorted(memory.rows, rows[known])])
+        return found
+
+    def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
+        """What the logits of the rows `read` [K] come from, [K, d_model]: their hidden states after the last norm.
+
+        Guidance combines its two passes here already, since the head is linear.
+        """
+        hidden = self._pass(memory.caches[0], plan, plan.tokens, read)
+        if plan.blind is None:
+            return hidden
+        blind = self._pass(memory.caches[1], plan, plan.blind, read)
+        return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
+
+    def _pass(
+        self, caches: list[Cache], plan: Plan, tokens: NDArray[np.int64], read: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """The packed forward, sequence by sequence."""
+        found, stop = [], 0
+        for cache, count in zip(caches, plan.counts, strict=True):
+            start, stop = stop, stop + count
+            first, last = np.searchsorted(read, (start, stop))
+            if count:
+                part = slice(start, stop)
+                found.append(
+                    cache.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
+                )
+        return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
+
+    def _logits(self, hidden: NDArray[np.float32]) -> Any:
+        return self._head.run(["logits"], {"hidden": hidden})[0]
+
+    def _choose(self, chunk: Chunk) -> None:
+        """Confidences, candidates, and KLs of what is watched."""
+        plan, reading, own = chunk.plan, chunk.reading, chunk.own
+        chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
+        inputs: dict[str, NDArray] = {"chosen": chosen}
+        score, first = "own", 0
+        if plan.scores in ("entropy", "margin"):
+            inputs["scored"], score = chosen, plan.scores
+        if len(chosen):
+            first = int(plan.chooses[: own[chosen[0]]].sum())
+            inputs["bias"] = _bias(plan, first, first + len(chosen), chunk.logits.shape[1])
+        outputs = ["confidence", "total", "token", score]
+        confidence, total, tokens, scores = self._follow(chunk, plan.watches[own], outputs, inputs)
+        reading.confidence[own] = confidence[:, 0]
+        reading.finite &= bool(np.isfinite(total).all())
+        candidates = slice(first, first + len(chosen))
+        reading.tokens[candidates], reading.score[candidates] = tokens, scores
+
+    def _observe(self, chunk: Chunk) -> None:
+        """KLs of what is not watched, and likely tokens."""
+        plan, reading, own = chunk.plan, chunk.reading, chunk.own
+        inputs, outputs = {}, []
+        if plan.top_k:
+            inputs = {"shown": np.arange(len(own)), "top_k": np.array([plan.top_k])}
+            outputs = ["top_ids", "top_probs"]
+        found = self._follow(chunk, ~plan.watches[own], outputs, inputs)
+        if plan.top_k:
+            reading.top_ids[own], reading.top_probs[own] = found
+
+    def _follow(
+        self, chunk: Chunk, which: NDArray[np.bool_], outputs: list[str], inputs: dict[str, NDArray]
+    ) -> list[Any]:
+        """The outputs of `posterior_graph`; and KLs of some rows from what is kept of their slots, which they become
+        unless they are probed.
+        """
+        memory, plan, watched = chunk.memory, chunk.plan, np.flatnonzero(which)
+        rows = chunk.own[watched]
+        slots = plan.slots[rows]
+        known = memory.has[slots]
+        kept, last = (memory.log_p, slots) if known.any() else (chunk.logits, watched)
+        feed = {**_NOTHING, **inputs, "logits": chunk.logits, "watched": watched, "kept": kept, "last": last}
+        found: Any = self._posterior.run(["kl", "log_p", *outputs], feed)
+        kl, log_p, *asked = found
+        chunk.reading.kl[rows] = np.where(known, kl, np.inf)
+        stays = ~plan.probed[rows]
+        if stays.any():
+            memory.keep(slots[stays], log_p[stays])
+        return asked
+
+
+def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
+    """What is added to the logits of candidates `start` to `stop`: noise, and -inf where a token is banned.
+
+    [stop - start, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T.
+    """
+    first, last = np.searchsorted(plan.repeats[0], (start, stop))
+    at, forbidden = plan.repeats[:, first:last]
+    if plan.draws is not None and plan.temperature > 0:
+        with np.errstate(divide="ignore"):
+            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(start, stop, size)))
+        bias = noise.astype(np.float32)
+    else:
+        bias = np.zeros((stop - start if len(at) else 1, size), np.float32)
+    bias[at - start, forbidden] = -np.inf
+    bias[:, plan.banned] = -np.inf
+    return bias
+
+
+def _session(graph: ModelProto, threads: int, files: Mapping[str, bytes]) -> onnxruntime.InferenceSession:
+    """A session of a graph, and of the files where its weights lie: handed over, since links to them are refused."""
+    named = {entry.value for each in graph.graph.initializer for entry in each.external_data if entry.key == "location"}
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors
+    options.enable_mem_pattern = False  # they are kept for each number of rows
+    if named:
+        contents = [files[name] for name in named]
+        sizes = [len(each) for each in contents]
+        options.add_external_initializers_from_files_in_memory(list(named), contents, sizes)
+    return onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,176 @@
+"""From logits to what a run needs of each row's posterior, in bounded chunks of rows.
+
+A chunk's logits are made, read and, where a rule watches them, kept in the network's own dtype with their log-sum-exp:
+the last posterior without loss, in half the memory of a float32 table of probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surelock.decoding.noise import Draws
+from surelock.decoding.step import Plan, Reading
+from surelock.engines.stopwatch import Stopwatch
+
+#: Of a range of the rows that are read, into a table [rows, V].
+Logits = Callable[[int, int, Tensor], Tensor]
+
+# Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
+_CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
+_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+
+
+def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> Tensor:
+    """KL(p || q) in nats, [R], of p [R, V] = softmax(logits) from q = softmax(other); lse and other_lse [R] are theirs.
+
+    As sum_v p (delta + expm1(-delta)) with delta = log p - log q: what is added sums to zero and every term is at least
+    zero, so that no digits are lost when p and q nearly agree.
+    """
+    minus_delta = torch.sub(other, logits).add_((lse - other_lse)[:, None])
+    return torch.expm1(minus_delta).sub_(minus_delta).mul_(p).sum(dim=-1)
+
+
+def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform: Tensor | None) -> Tensor:
+    """Candidate tokens [C] of raw logits [C, V]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
+
+    uniform: [C, V] float64 in (0, 1), None at temperature 0. banned tokens (the mask, a suppressed EOS) never win. Both
+    tables are overwritten.
+    """
+    if uniform is not None:
+        logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
+    for token in banned:
+        logits[:, token] = -torch.inf
+    return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
+
+
+def _entropy(p: Tensor) -> Tensor:
+    return torch.special.entr(p).sum(dim=-1).neg_()
+
+
+def _margin(p: Tensor) -> Tensor:
+    first, second = p.topk(2, dim=-1).values.unbind(dim=-1)
+    return first - second
+
+
+#: Scores [C] from the raw temperature-1 posterior p [C, V], by the name that a policy's `scores` has; all others are
+#: the candidate's own probability.
+_SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin}
+
+
+class Reader:
+    """Reads the posteriors of a run of `slots` positions step by step, and keeps those that are watched."""
+
+    def __init__(self, slots: int, vocab_size: int, dtype: torch.dtype, device: torch.device, watch: Stopwatch) -> None:
+        wide = torch.promote_types(dtype, torch.float32)
+        chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
+        self._chunk = min(slots, max(_LEAST_ROWS, chunk_bytes // (vocab_size * wide.itemsize)))
+        self._raw = torch.empty(self._chunk, vocab_size, dtype=dtype, device=device)
+        self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
+        self._kept_lse = torch.empty(slots, dtype=wide, device=device)
+        self._has = np.zeros(slots, dtype=bool)
+        self._watch = watch
+
+    def read(self, logits: Logits, rows: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
+        """Put into `reading` what is to be known of the plan's rows [K], ascending, all candidates among them.
+
+        logits(start, stop, out): those of a range of the rows, in `out`.
+        """
+        count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
+        chunks = -(-count // self._chunk)
+        edges = [count * chunk // chunks for chunk in range(chunks + 1)] if chunks else []  # a few rows alone are dear
+        for start, stop in pairwise(edges):
+            raw, own = logits(start, stop, self._raw[: stop - start]), rows[start:stop]
+            z = raw.to(self._kept_lse.dtype)
+            p = z.softmax(dim=-1)
+            confidence = p.amax(dim=-1)
+            lse = z.amax(dim=-1) - confidence.log()
+            total, reading.confidence[own] = _to_host(torch.stack((z.sum(dim=-1), confidence)))
+            reading.finite &= bool(np.isfinite(total).all())
+            choosers = np.flatnonzero(plan.chooses[own])
+            if len(choosers) and plan.scores is not None:
+                which = number[own[choosers]]
+                reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, plan))
+            if plan.top_k:
+                with self._watch.excluded():
+                    probs, ids = p.topk(plan.top_k, dim=-1)
+                    reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
+            self._follow(raw, lse, own, plan.watches[own], plan, reading)
+            if plan.observe:
+                with self._watch.excluded():
+                    self._follow(raw, lse, own, ~plan.watches[own], plan, reading)
+
+    def forget(self, slots: NDArray[np.int64]) -> None:
+        """Drop the posteriors of `slots`: their next KL is infinite."""
+        self._has[slots] = False
+
+    def _follow(
+        self, raw: Tensor, lse: Tensor, own: NDArray[np.int64], which: NDArray[np.bool_], plan: Plan, reading: Reading
+    ) -> None:
+        """KLs of some rows of a chunk from what is kept of their slots, which they become unless they are probed."""
+        slots, where = plan.slots[own], np.flatnonzero(which)
+        reading.kl[own[where]] = np.inf
+        before = where[self._has[slots[where]]]
+        if len(before) and self._kept is not None:
+            index, target = as_index(before, raw.device), as_index(slots[before], raw.device)
+            z = raw[index].to(lse.dtype)
+            kl = kl_divergence(z.softmax(dim=-1), z, lse[index], self._kept[target], self._kept_lse[target])
+            (reading.kl[own[before]],) = _to_host(kl[None])
+        after = where[~plan.probed[own[where]]]
+        if len(after):
+            if self._kept is None:
+                self._kept = raw.new_empty(len(self._has), raw.shape[1])
+            index, target = as_index(after, raw.device), as_index(slots[after], raw.device)
+            self._kept[target] = raw[index]
+            self._kept_lse[target] = lse[index]
+            self._has[slots[after]] = True
+
+
+def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np.int64], plan: Plan) -> Tensor:
+    """Candidate tokens and scores [2, c] float64 of a chunk's choosers. which [c]: their numbers among the C."""
+    index = as_index(choosers, z.device)
+    first, last = np.searchsorted(plan.repeats[0], (which[0], which[-1] + 1))
+    at, forbidden = plan.repeats[:, first:last]
+    logits = z[index]
+    if len(at):
+        places, tokens = torch.from_numpy(np.stack((at - which[0], forbidden))).to(z.device)
+        logits[places, tokens] = -torch.inf
+    uniform = None
+    if plan.temperature > 0 and plan.draws is not None:
+        uniform = _uniform(plan.draws, int(which[0]), int(which[-1]) + 1, logits)
+    chosen = choose_tokens(logits, plan.banned, plan.temperature, uniform)
+    del uniform  # before the scores' own copy of the posteriors is made
+    own = p[index]
+    score = _SCORES[plan.scores](own) if plan.scores in _SCORES else own.gather(1, chosen[:, None])[:, 0]
+    return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
+
+
+def _uniform(draws: Draws, start: int, stop: int, like: Tensor) -> Tensor:
+    """Numbers in [0, 1) of candidates `start` to `stop`, [stop - start, V] float64: numpy's on a CPU. On other devices
+    they are that device's own, drawn row by row, and what lies between is drawn and dropped.
+    """
+    if like.is_cpu:
+        return torch.from_numpy(draws.gumbel(start, stop, like.shape[1]))
+    out = torch.empty(stop - start, like.shape[1], dtype=torch.float64, device=like.device)
+    for stream in np.unique(draws.stream[start:stop]).tolist():
+        state = int(np.random.SeedSequence(draws.keys[stream]).generate_state(1, np.uint64)[0])
+        generator, at = torch.Generator(like.device).manual_seed(state >> 1), 0
+        for c in np.flatnonzero(draws.stream[start:stop] == stream).tolist():
+            row = int(draws.row[start + c])
+            for _ in range(row - at + 1):
+                out[c].uniform_(generator=generator)
+            at = row + 1
+    return out
+
+
+def as_index(places: NDArray[np.int64], device: torch.device) -> Tensor:
+    return torch.from_numpy(places).to(device)
+
+
+def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:
+    return tuple(stacked.to(torch.float64).numpy(force=True))

@@ -1,0 +1,154 @@
+"""The engine for GPUs, several devices, bfloat16 and float64: the packed forward (Algorithm 1, lines 9-15) in torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surelock.decoding.step import Layout, Plan, Reading
+from surelock.engines.cache import KVCache, Rows
+from surelock.engines.posterior import Reader, as_index
+from surelock.engines.stopwatch import Stopwatch
+from surelock.model.network import Block, Network, Rotary, rotary_table
+
+
+class PackedForward:
+    """A run's way through the network, and the cache of its slots."""
+
+    def __init__(self, network: Network, slots: int) -> None:
+        devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
+        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, devices)
+
+    def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
+        """tokens [R] int64 -> what the logits of the rows that are read come from, [K, d_model].
+
+        These are their hidden states after the last norm, or, in a shifted network, those that the cache has of the
+        positions before them. In each layer the rows' keys and values are written into the cache at the rows' own
+        slots (rows that only probe write nothing), and each row attends to all positions of its own sequence. Of rows
+        that are not read the last layer computes little more than that.
+        """
+        network, cache = self._network, self.cache
+
+        def rotary(device: torch.device) -> Rotary:
+            cos, sin = rotary_table(network.config, max(rows.lengths), network.dtype, device)
+            positions = rows.positions.to(device)
+            return cos[positions], sin[positions]
+
+        def pick(x: Tensor) -> Tensor:
+            assert rows.read is not None
+            return x[rows.read.to(x.device)]
+
+        only = None if rows.read is None else pick
+        through = partial(network.run, tokens, rotary, lambda layer: partial(cache.attend, layer, rows))
+        if not network.config.shifted:
+            return through(only)
+        hidden = cache.before(rows, through())
+        return hidden if only is None else only(hidden)
+
+
+class Memory:
+    """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
+
+    def __init__(self, network: Network, layout: Layout) -> None:
+        device = network.head_weight.device
+        self.layout, self.watch = layout, Stopwatch(device)
+        self.packed = PackedForward(network, layout.slots * layout.passes)
+        self.reader = Reader(layout.slots, network.config.vocab_size, network.dtype, device, self.watch)
+        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # of the plan, those that can be asked for: [K]
+        self.hidden = torch.empty(0)  # theirs, guided: [K, d_model]
+
+
+class TorchEngine:
+    """Computes rows on whatever device the network's parts lie on, in its dtype."""
+
+    name = f"torch {torch.__version__}"
+
+    def __init__(self, network: Network) -> None:
+        self.network, self.config = network, network.config
+
+    @property
+    def device(self) -> torch.device:
+        """Where logits come out and everything but the network's blocks runs; the blocks may lie elsewhere."""
+        return self.network.head_weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.network.dtype
+
+    def memory(self, layout: Layout) -> Memory:
+        """What is kept of a run of that layout; nothing is cached yet."""
+        return Memory(self.network, layout)
+
+    @torch.inference_mode()
+    def read(self, memory: Memory, plan: Plan) -> Reading:
+        """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
+        memory.watch.start()
+        reading, count = Reading.empty(plan), len(plan.slots)
+        memory.reader.forget(plan.forgets)
+        rows = np.arange(count) if plan.observe else np.flatnonzero(plan.watches | plan.chooses)
+        if not plan.observe:
+            memory.reader.forget(plan.slots[~(plan.watches | plan.probed)])
+        self._forward(memory, plan, rows)
+        head = self.network.logits
+        memory.reader.read(lambda start, stop, out: head(memory.hidden[start:stop], out), rows, plan, reading)
+        reading.seconds = memory.watch.seconds()
+        return reading
+
+    @torch.inference_mode()
+    def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray:
+        """Logits of rows of the step that was read last, [K, V] in the network's dtype or float32 if that is wider: NaN
+        where a row was not read.
+        """
+        wide = torch.promote_types(self.network.dtype, torch.float32)
+        found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
+        known = np.isin(rows, memory.rows)
+        if known.any():
+            at = np.searchsorted(memory.rows, rows[known])
+            hidden = memory.hidden[as_index(at, memory.hidden.device)]
+            found[torch.from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
+        return found.numpy()
+
+    def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> None:
+        """The packed forward of all passes; of the rows `read` [K] their hidden states are remembered."""
+        passes, total = memory.layout.passes, memory.layout.slots
+        memory.rows = read if len(read) else np.arange(len(plan.slots))
+        if not len(plan.slots):
+            return
+        tokens = plan.tokens if plan.blind is None else np.concatenate((plan.tokens, plan.blind))
+        offsets, count = np.arange(passes)[:, None], len(plan.slots)
+        written = np.flatnonzero(np.tile(~plan.probed, passes)) if plan.probed.any() else None
+        asked, read_counts = None, None
+        if len(memory.rows) < count:
+            asked = (read + count * offsets).ravel()
+            read_counts = np.diff(np.searchsorted(read, np.cumsum([0, *plan.counts]))).tolist() * passes
+        device = self.network.head_weight.device
+        upload = np.tile(plan.positions, passes), (plan.slots + total * offsets).ravel(), tokens
+        positions, slots, tokens = (torch.from_numpy(each).to(device) for each in upload)
+        rows = Rows(
+            positions,
+            slots,
+            counts=plan.counts * passes,
+            lengths=memory.layout.lengths * passes,
+            written=None if written is None else torch.from_numpy(written).to(device),
+            read=None if asked is None else torch.from_numpy(asked).to(device),
+            read_counts=read_counts,
+        )
+        both = memory.packed(tokens, rows).unflatten(0, (passes, -1))
+        memory.hidden = both[0] if passes == 1 else _guided(both[0], both[1], plan.cfg_scale)
+
+
+def _guided(hidden: Tensor, blind: Tensor, scale: float) -> Tensor:
+    """Hidden states [K, d_model] of guidance, blind + (scale + 1) (hidden - blind), from those of the pass with the
+    prompt and of the one with every prompt token masked. The head is linear: so are their logits.
+
+    Computed in float32 or better, given in theirs.
+    """
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    blind = blind.to(wide)
+    return torch.add(blind, hidden.to(wide) - blind, alpha=scale + 1).to(hidden.dtype)

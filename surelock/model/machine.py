@@ -1,0 +1,27 @@
+"""Where times are taken: the GPU or the processor, by its own name."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import torch
+
+_CPUINFO = Path("/proc/cpuinfo")
+
+
+def machine(device: torch.device) -> str:
+    """What computes there, in at most 80 characters."""
+    return (device_name(device) if device.type == "cuda" else processor())[:80]
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or "cpu"."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
+
+
+def processor() -> str:
+    """The processor's own name where Linux tells it, and the widest instructions that torch uses on it."""
+    lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"

@@ -1,0 +1,176 @@
+"""Ours: all decoders on the same openings, in turn: what they compute, how long they take, what they write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.express as px
+import torch
+from plotly.graph_objects import Figure
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.ends import text_of
+from surelock.decoding.loop import decode
+from surelock.decoding.presets import PRESETS, Preset
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.machine import device_name
+from surelock.quality.commit_error import Shadow
+from surelock.research import estimates, judged
+from surelock.research.experiment import Experiment
+from surelock.research.frontier import SETTINGS, looked_at
+from surelock.research.lab import Lab
+from surelock.research.prompts import Prompt
+from surelock.research.runner import Cell, Record
+from surelock.research.texts import clean, count_faults, shares
+
+_EVERY = "Every position"
+_FAST_DLLM = {"unmask": "threshold", "compute": "block_cache"}
+#: Beside the presets: other settings of theirs, what their papers combine, and half the steps, the plainest saving.
+_MORE = {
+    "Half the steps": {"compute": "everything", "half": True},
+    "SureLock, ε 5e-3": {"compute": "lock", "epsilon": 5e-3},
+    "SureLock, no gate": {"compute": "lock", "percentile": None},
+    "Lock by age, 24": {"compute": "age", "age": 24},
+    "Prefix cache": {"compute": "block_cache", "dual": False},
+    "Prefix cache and parallel threshold": _FAST_DLLM | {"dual": False},
+    "Dual cache and parallel threshold": _FAST_DLLM,
+    "SureLock and KLASS": {"compute": "lock", "unmask": "klass"},
+    "Bounded entropy": {"compute": "everything", "unmask": "entropy_bound"},
+}
+
+PAGE = SETTINGS["page"]
+
+
+def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
+    """The contestants by name, in plain form: all that a decoder depends on stands in the cell."""
+    presets = list(PRESETS.values()) + [Preset("", name, "", given) for name, given in _MORE.items()]
+    field = {}
+    for preset in presets:
+        given = dict(preset.given)
+        steps = shared["gen_length"] // 2 if given.pop("half", False) else shared["gen_length"]
+        decoder = Preset(preset.id, preset.name, preset.sentence, given).decoder(shared | {"steps": steps})
+        field[_EVERY if preset.id == "everything" else preset.name] = decoder.to_plain()
+    return {name: plain for name, plain in field.items() if names is None or name in names}
+
+
+def _cells(prompts: int, each: int, field: dict[str, Any], **more: Any) -> list[Cell]:
+    """A cell for each few openings: an interruption costs minutes."""
+    return [
+        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "contestants": field, **more}
+        for skip in range(0, prompts, each)
+    ]
+
+
+_GRIDS: dict[str, list[Cell]] = {
+    "stories": _cells(96, 8, contestants(PAGE)),
+    "paper": _cells(80, 4, contestants({"gen_length": 256, "block_length": 32}), source="mt_bench"),
+    "quick": _cells(2, 1, contestants(PAGE | {"gen_length": 12, "block_length": 6}, [_EVERY, "SureLock", "KLASS"])),
+}
+
+
+def _measure(lab: Lab, cell: Cell) -> Record:
+    """Each contestant's steps, rows, FLOPs, seconds, commit error, text and faults for each of the cell's openings, in
+    order.
+    """
+    field = {name: Decoder.from_plain(plain) for name, plain in cell["contestants"].items()}
+    prompts, names = lab.prompts(cell), list(field)
+    for name in names:  # what a first call costs is not the contestant's
+        next(decode(lab.lm, [prompts[0].ids], **field[name].keywords(), keep_logits=True))
+    told: dict[str, list[Record]] = {name: [] for name in names}
+    for number, prompt in enumerate(prompts, start=cell["skip"]):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            told[name].append(_run(lab, prompt, field[name], cell["seed"] + number))
+    result: Record = {"threads": torch.get_num_threads(), "device": device_name(lab.lm.device)}
+    for name in names:
+        runs = {key: [run[key] for run in told[name]] for key in told[name][0]}
+        runs["faults"] = count_faults(lab.lm, [prompt.text for prompt in prompts], runs["texts"])
+        result[name] = runs
+    return result
+
+
+def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
+    lm, settings = lab.lm, replace(decoder.settings, seed=seed)
+    counter, shadow = TotalsCounter(lm.config, settings.gen_length, lm.eos_id), Shadow(lm, settings)
+    run, last = replace(decoder, settings=settings).keywords(), None
+    for last in decode(lm, [prompt.ids], **run, keep_logits=True):
+        counter.add(last)
+        if looked_at(last.index, decoder.compute):
+            shadow.add(last)
+    assert last is not None
+    totals = counter.totals()
+    generated = last.tokens[0, -settings.gen_length :].tolist()
+    return {
+        "steps": totals.steps,
+        "rows": int(counter.rows().computed.sum()),
+        "flops": totals.flops,
+        "seconds": totals.seconds,
+        "error": float(shadow.result().error.mean()),
+        "tokens": totals.tokens,
+        "texts": text_of(lm, generated),
+    }
+
+
+def _table(records: list[Record]) -> pd.DataFrame:
+    runs = {name: _joined(records, name) for name in records[0]["cell"]["contestants"]}
+    every = runs[_EVERY]
+    rows = []
+    for name, own in runs.items():
+        speed = estimates.ratio(every["seconds"], own["seconds"])
+        row: Record = {
+            "contestant": name,
+            "steps": float(np.mean(own["steps"])),
+            "rows": sum(own["rows"]) / sum(every["rows"]),
+            "flops": sum(own["flops"]) / sum(every["flops"]),
+            "seconds": float(np.mean(own["seconds"])),
+            "tokens_per_s": sum(own["tokens"]) / sum(own["seconds"]),
+            **estimates.named({"speed": speed, "error": estimates.mean(own["error"])}),
+            **shares(own["faults"]),
+        }
+        change = estimates.difference(*(estimates.mean(clean(each["faults"])) for each in (own, every)))
+        rows.append(row | estimates.named({"clean_change": change}))
+    return pd.DataFrame(rows)
+
+
+def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    """Of the contestants that all cells have scores of, beside the first."""
+    read = [name for name in records[0]["cell"]["contestants"] if all(name in own for own in scores)]
+    runs = {name: judged.joined([own[name] for own in scores]) for name in read}
+    every = runs.get(_EVERY)
+    return pd.DataFrame([{"contestant": name} | judged.beside([own], every) for name, own in runs.items()])
+
+
+def _joined(records: list[Record], name: str) -> dict[str, list[Any]]:
+    """A contestant's figures over the openings of all cells."""
+    parts = [record["result"][name] for record in records]
+    return {key: [value for part in parts for value in part[key]] for key in parts[0]}
+
+
+def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    figure = px.scatter(
+        frame, "flops", "clean", error_y="clean_se", text="contestant", hover_data=["rows", "speed"], log_x=True
+    )
+    return figure.update_traces(textposition="top center", marker_size=9)
+
+
+ARENA = Experiment(
+    title="The arena: any decoders on the same openings",
+    note="""\
+rows, flops: share of what computing every position in every step costs, one token a step, by the paper's count (which
+knows no rows that nobody reads). speed: ratio of the total times of the steps, its error over openings; contestants
+take turns in going first, and make posteriors only of what they decide by, as `generate` does. error: commit error,
+KL(shadow || run) in nats, of every other step (of a cache's every step), the mean over openings with its standard
+error; it knows nothing of writing many tokens at once. clean, again, strangers, stuck: shares of the continuations as
+in `sampler`, with their standard errors; clean_change: paired with the first contestant's. The table compares every row
+with the first: with so many, one or two differences of two standard errors are chance.""",
+    grids=_GRIDS,
+    measure=_measure,
+    table=_table,
+    picture=_picture,
+    texts=lambda lab, record: {name: record["result"][name]["texts"] for name in record["cell"]["contestants"]},
+    judge_table=_judge_table,
+    judge_note=f"{judged.NOTE}\nThe baseline is the first contestant.",
+)

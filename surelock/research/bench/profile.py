@@ -1,0 +1,252 @@
+"""`bench profile`: where the time of a step goes, by part, at a few numbers of rows.
+
+Real steps of a real run under a rule with all of the paper's arithmetic, but which computes exactly as many rows as it
+is told and locks none. In each run plain and profiled steps take turns. The library has no instrumentation: while a
+step is profiled, and only then, the functions below are wrapped from here. A part's time is its own: what another part
+takes inside it is the other's. What none of them takes is `rest`, so the parts always add up to the step; how much the
+wrapping costs is told beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from surelock.bench import Figures, asked_of, load_of_cores, setup_of, timed, told
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import ComputeRule, Everything
+from surelock.decoding.locking import LockRule
+from surelock.decoding.loop import decode
+from surelock.decoding.run import Run
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.state import Slots, State
+from surelock.decoding.step import Reading
+from surelock.engines import posterior
+from surelock.engines.cache import KVCache
+from surelock.engines.posterior import Reader
+from surelock.engines.torch import PackedForward
+from surelock.model import network as transformer
+from surelock.model.language_model import LanguageModel
+from surelock.research.bench.sizes import add_subject_flags, prompts_for, subject
+from surelock.research.experiment import markdown
+from surelock.research.lab import weights_of
+
+ROWS = (1, 8, 32, 128)
+FIRST = 2  # the first step computes everything, the second is the first of its size
+MOST = 60  # steps of a run that are timed
+UNLOCKED = "unlocked"
+
+
+#: Functions by part. "products" are all of the layers; "cache" is writing keys and values, and the views that attention
+#: reads; "layers" is what these do beside the other parts, the gate's activation included.
+FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
+    "embedding": ((F, "embedding"),),
+    "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
+    "norms": ((transformer.RMSNorm, "forward"),),
+    "products": ((F, "linear"),),
+    "cache": ((KVCache, "attend"),),
+    "attention": ((F, "scaled_dot_product_attention"),),
+    "layers": ((PackedForward, "__call__"),),
+    "head": ((transformer.Network, "logits"),),
+    "posterior": ((Reader, "read"),),
+    "choosing": ((posterior, "_choose"), (Run, "_repeats")),
+    "unmasking": ((Run, "_unmask"),),
+    "report": ((Run, "_report"),),
+}
+#: In the order of a step.
+NAMES: tuple[str, ...] = (
+    "embedding", "norms", "products", "rotary", "cache", "attention", "layers", "head", "posterior",
+    "choosing", "unmasking", "rule", "report", "rest",
+)  # fmt: skip
+
+
+class Parts:
+    """Own seconds by part, of what is called inside `watching`; on a GPU each part ends with the device idle."""
+
+    def __init__(self, network: transformer.Network, rule: type[ComputeRule]) -> None:
+        self._now = _clock(network.embed.weight.device)
+        self._inside = 0.0  # seconds of the parts that the running one has called
+        self.seconds: dict[str, float] = dict.fromkeys(NAMES, 0.0)
+        places = [(owner, name, part) for part, all_of in FUNCTIONS.items() for owner, name in all_of]
+        places += [(rule, "rows", "rule"), (rule, "after", "rule")]
+        self._places = [(owner, name, self.wrapped(part, getattr(owner, name))) for owner, name, part in places]
+
+    def wrapped(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """The call, with its own time counted to that part."""
+        now = self._now
+
+        def counted(*given: Any, **named: Any) -> Any:
+            before, self._inside = self._inside, 0.0
+            begun = now()
+            result = call(*given, **named)
+            took = now() - begun
+            self.seconds[part] += took - self._inside
+            self._inside = before + took
+            return result
+
+        return counted
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Count what is called inside, from zero; then everything is as it was."""
+        self.seconds, self._inside = dict.fromkeys(NAMES, 0.0), 0.0
+        before = [(owner, name, name in vars(owner), getattr(owner, name)) for owner, name, _ in self._places]
+        for owner, name, counted in self._places:
+            setattr(owner, name, counted)
+        try:
+            yield
+        finally:
+            for owner, name, own, was in before:
+                if own:
+                    setattr(owner, name, was)
+                else:  # a module's forward is its class's, a rule's what it inherits
+                    delattr(owner, name)
+
+    def step(self, call: Callable[[], Any]) -> tuple[float, dict[str, float]]:
+        """The seconds of a call, and those of each part of it, which add up to them."""
+        with self.watching():
+            begun = self._now()
+            call()
+            took = self._now() - begun
+        return took, self.seconds | {"rest": took - self._inside}
+
+
+def _clock(device: torch.device) -> Callable[[], float]:
+    if device.type != "cuda":
+        return time.perf_counter
+
+    def idle() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return idle
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `bench profile`; sets the parser's `run`."""
+    add_subject_flags(parser, gen_length=256)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> Figures:
+    """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    load_at_start = load_of_cores()
+    if arguments.batch > 1:
+        raise ValueError("bench profile is of one sequence's operations: --batch has no part in it")
+    lm = subject(arguments)
+    settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
+    locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
+    (prompt,) = prompts_for(lm, 1, arguments.prompt_length)
+    profiled = profile(lm, prompt, locked, arguments.repeats)
+    print(shown(profiled))
+    head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **asked_of(arguments, settings)}
+    return {"benchmark": "profile", **head, **profiled}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SomeRows(LockRule):
+    """The paper's rule with all of its arithmetic, on `count` rows of a sequence in each step but the first.
+
+    Half of them are masked and half written, as far as there are such, the lowest positions first. None ever locks.
+    """
+
+    count: int
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        if state.step == 0:
+            return active
+        masked = state.masked[active]
+        half = (self.count + 1) // 2
+        order = np.concatenate((active[masked][:half], active[~masked], active[masked][half:]))
+        return np.sort(order[: self.count])
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        return np.zeros_like(LockRule.converged(self, state, reading, z))
+
+
+@dataclass(slots=True)
+class _Timed:
+    """Seconds of the plain steps, [repeats][steps], and of the profiled ones' parts, [repeats][steps][NAMES]."""
+
+    plain: list[list[float]]
+    parts: list[list[list[float]]]
+
+
+def profile(lm: LanguageModel, prompt: list[int], locked: Decoder, repeats: int) -> Figures:
+    """The figures at each number of rows of ROWS that there are, of all rows, and of the unlocked sampler's step.
+
+    `profile`: for each its median step_ms, of_unlocked (its ratio to the unlocked one's), parts_ms (means over the
+    middle half of the profiled steps by their time), and sum_over_step (their sum to the plain step's time).
+    `spread` and `refused` as in `surelock.bench`. Raises ValueError for fewer than four steps.
+    """
+    assert isinstance(locked.compute, LockRule)
+    rule, positions = locked.compute, len(prompt) + locked.settings.gen_length
+    if locked.settings.total_steps < FIRST + 2:
+        raise ValueError(f"a profile needs at least {FIRST + 2} steps, not {locked.settings.total_steps}")
+    rules: dict[str, ComputeRule] = {
+        str(count): SomeRows(epsilon=rule.epsilon, count=count) for count in (*ROWS, positions) if count <= positions
+    }
+    rules[UNLOCKED] = Everything()
+    taken = {name: _Timed([], []) for name in rules}
+    for repeat in tqdm(range(repeats), desc="repeats", disable=None):
+        for name in sorted(rules, reverse=repeat % 2 == 1):
+            _add_run(taken[name], lm, prompt, replace(locked, compute=rules[name]), first_plain=repeat % 2 == 0)
+
+    def measure(chosen: Sequence[int]) -> Figures:
+        steps = {
+            n: 1e3 * float(np.median(np.concatenate([each.plain[r] for r in chosen]))) for n, each in taken.items()
+        }
+        ratios = {f"of_unlocked {name}": step / steps[UNLOCKED] for name, step in steps.items() if name != UNLOCKED}
+        return {f"step_ms {name}": step for name, step in steps.items()} | ratios
+
+    figures = told(measure, repeats, ratios=[f"of_unlocked {name}" for name in rules if name != UNLOCKED])
+    entries = {}
+    for name, each in taken.items():
+        parts, step = _middle(each.parts), figures.pop(f"step_ms {name}")
+        entries[name] = {
+            "step_ms": step,
+            "of_unlocked": 1.0 if name == UNLOCKED else figures.pop(f"of_unlocked {name}"),
+            "sum_over_step": sum(parts.values()) / step,
+            "parts_ms": parts,
+        }
+    return {"profile": entries, **figures}
+
+
+def _add_run(to: _Timed, lm: LanguageModel, prompt: list[int], decoder: Decoder, first_plain: bool) -> None:
+    run, parts = decode(lm, [prompt], **decoder.keywords()), Parts(lm.network, type(decoder.compute))
+    to.plain.append([])
+    to.parts.append([])
+    for t in range(min(decoder.settings.total_steps, FIRST + MOST)):
+        if t < FIRST:
+            next(run)
+        elif (t % 2 == 0) == first_plain:
+            to.plain[-1].append(timed(lm.device, lambda: next(run))[0])
+        else:
+            _, seconds = parts.step(lambda: next(run))
+            to.parts[-1].append([seconds[name] for name in NAMES])
+
+
+def _middle(parts: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
+    """Mean milliseconds of each part over the half of the steps that are neither fast nor slow: they add up."""
+    steps = np.array([step for run in parts for step in run])
+    order, quarter = np.argsort(steps.sum(axis=1)), len(steps) // 4
+    return dict(zip(NAMES, (1e3 * steps[order[quarter : len(steps) - quarter]].mean(axis=0)).tolist(), strict=True))
+
+
+def shown(figures: dict[str, Any]) -> str:
+    """A table of the parts, in milliseconds: a line for each, a column for each number of rows."""
+    entries = figures["profile"]
+    columns = {name: {"step": each["step_ms"], **each["parts_ms"]} for name, each in entries.items()}
+    frame = pd.DataFrame({name: {part: f"{ms:.3f}" for part, ms in own.items()} for name, own in columns.items()})
+    return markdown(frame.rename_axis("ms").reset_index())

@@ -1,0 +1,179 @@
+"""`python -m surelock experiment NAME`: one of the experiments, resumable, over any number of processes."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from surelock.engines.flags import add_engine_flag
+from surelock.model.flags import add_model_flags, set_threads, told_dtype
+from surelock.model.loading import load
+from surelock.quality.judge import Judge
+from surelock.research import paper, speed, theory
+from surelock.research.arena import ARENA
+from surelock.research.drift import DRIFT
+from surelock.research.experiment import Experiment, markdown, write_csv, write_png, write_report
+from surelock.research.frontier import FRONTIER
+from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
+from surelock.research.lab import Lab
+from surelock.research.prompts import DATA, data_file, parse_data
+from surelock.research.runner import Cell, Record, finished, key_of, merge, run_cells
+from surelock.research.sampler import SAMPLER
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "flops": paper.FLOPS,
+    "dynamics": paper.DYNAMICS,
+    "quality": paper.QUALITY,
+    "runtime": speed.RUNTIME,
+    "selection": speed.SELECTION,
+    "epsilon": paper.EPSILON,
+    "contraction": theory.CONTRACTION,
+    "bound": theory.BOUND,
+    "seen": paper.SEEN,
+    "unlock": paper.UNLOCK,
+    "sampler": SAMPLER,
+    "arena": ARENA,
+    "frontier": FRONTIER,
+    "drift": DRIFT,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `experiment`; sets the parser's `run`."""
+    add = parser.add_argument
+    add("name", metavar="NAME", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
+    add_model_flags(parser)
+    add_engine_flag(parser, "torch")  # which the recorded results are of
+    add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
+    add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
+    add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
+    add("--category", action="append", default=[], help="of MT-Bench; repeatable (default: all)")
+    add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
+    what = "results go to OUT/NAME, shared by all processes (default: %(default)s)"
+    add("--out", type=Path, default=Path("runs/experiments"), help=what)
+    add("--threads", type=int, help="CPU threads of each process (default: torch's)")
+    what = "a PNG too, where kaleido can make one (default: --png)"
+    add("--png", action=argparse.BooleanOptionalAction, default=True, help=what)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """Run what is not finished yet of an experiment; the first process writes its table and its picture."""
+    from accelerate import PartialState
+
+    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
+    on_cpu = arguments.device == "cpu" or not torch.cuda.is_available()
+    processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
+    try:
+        return _run(arguments, processes)
+    finally:
+        processes.destroy_process_group()
+
+
+def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:
+    set_threads(arguments.threads)
+    experiment = EXPERIMENTS[arguments.name]
+    if arguments.judge is not None and experiment.texts is None:
+        raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
+    data = parse_data(arguments.data)
+    cells = with_data(experiment.grids["quick" if arguments.quick else arguments.preset], data)
+    device = arguments.device or processes.device
+    lm = load(arguments.model, device=device, dtype=told_dtype(arguments), engine=arguments.engine)
+    lab = Lab(lm, data, arguments.category)
+    for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
+        lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
+    judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
+    directory, setup = arguments.out / arguments.name, lab.setup()
+    share = {"rank": processes.process_index, "world": processes.num_processes}
+    run_cells(cells, lambda cell: experiment.measure(lab, cell), directory, setup, **share)
+    processes.wait_for_everyone()
+    if judge is not None and experiment.texts is not None:
+        done = finished(directory)
+        pairs = pairs_of(lab, experiment.texts, [done[key_of(setup, cell)] for cell in cells])
+        score_texts(judge, pairs, directory, **share)
+        processes.wait_for_everyone()
+        if processes.is_main_process:
+            merge_scores(judge, pairs, directory)
+    return _report(arguments, experiment, lab, cells, directory) if processes.is_main_process else None
+
+
+def _report(
+    arguments: argparse.Namespace, experiment: Experiment, lab: Lab, cells: list[Cell], directory: Path
+) -> dict[str, Any]:
+    records = merge(cells, directory, lab.setup())
+    frame, figure = report(experiment, command(arguments), lab, records, directory)
+    if arguments.png and not arguments.quick:
+        write_png(figure, directory / "picture.png")
+    if experiment.artifacts is not None:
+        experiment.artifacts(lab, records, directory)
+    print(markdown(frame), file=sys.stderr)
+    return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
+
+
+def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], directory: Path) -> tuple[Any, Any]:
+    """Write the tables and the picture of finished cells, and return the first of both. told: the command."""
+    frame = table_of(experiment, records, directory)
+    figure = experiment.picture(frame, records)
+    sections = _judges(experiment, lab, records, directory)
+    write_report(directory, experiment, told, lab.setup(), frame, figure, sections)
+    return frame, figure
+
+
+def table_of(experiment: Experiment, records: list[Record], directory: Path) -> pd.DataFrame:
+    """The experiment's table. Raises ValueError when the cells hold something else than it is made of."""
+    try:
+        return experiment.table(records)
+    except (LookupError, TypeError, AttributeError) as error:
+        told = f"the cells in {directory} do not hold what their table is made of ({error!r})"
+        raise ValueError(f"{told}: delete the damaged line and run the same command again") from error
+
+
+def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: Path) -> list[str]:
+    """The end of table.md: what each judge made of the texts; its own folder has that as CSV."""
+    sections = []
+    if experiment.texts is None or experiment.judge_table is None:
+        return sections
+    for judged in read_scores(lab, pairs_of(lab, experiment.texts, records), directory):
+        frame = experiment.judge_table(records, judged.scores)
+        if frame.empty:  # the baseline has no score
+            continue
+        write_csv(judged.folder / "table.csv", frame)
+        heading = "## By the judge {name}\n\nWith weights {weights}, dtype {dtype}.".format(**judged.setup)
+        sections += [heading, markdown(frame), experiment.judge_note]
+    return sections
+
+
+def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
+    """The cells whose data is there. Raises ValueError, which names the flags, when none is."""
+    problems = {}
+    for source in dict.fromkeys(cell["source"] for cell in cells):
+        try:
+            data_file(source, data)
+        except ValueError as error:
+            problems[source] = str(error)
+    kept = [cell for cell in cells if cell["source"] not in problems]
+    if not kept:
+        raise ValueError("; or ".join(problems.values()))
+    for problem in problems.values():
+        print(f"left out: {problem}", file=sys.stderr)
+    return kept
+
+
+def command(arguments: argparse.Namespace) -> str:
+    """The command that repeats this run. Paths of data and model are as they were given."""
+    words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
+    words += ["--preset", arguments.preset] + ["--quick"] * arguments.quick
+    for flag in ("judge", "device", "dtype", "threads", "out"):
+        if (value := getattr(arguments, flag)) is not None:
+            words += [f"--{flag}", str(value)]
+    for flag in ("data", "category"):
+        for value in getattr(arguments, flag):
+            words += [f"--{flag}", value]
+    return shlex.join(words)

@@ -1,0 +1,92 @@
+"""Means and ratios over prompts, with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Estimate(NamedTuple):
+    """value: over all prompts. error: its standard error. residuals [prompts]: what each adds to value, mean 0."""
+
+    value: float
+    error: float
+    residuals: NDArray[np.float64]
+
+
+def mean(values: Sequence[float | None] | NDArray[np.float64]) -> Estimate:
+    """The mean; prompts without a value (None) do not count. The error of a single value is NaN."""
+    x = np.asarray(values, dtype=float)
+    present = ~np.isnan(x)
+    if not present.any():
+        return Estimate(np.nan, np.nan, np.zeros(len(x)))
+    value = float(x[present].mean())
+    if present.sum() == 1:
+        return _estimate(value, np.where(present, np.nan, 0.0))
+    count = present.sum()
+    scale = np.sqrt(len(x) * (len(x) - 1) / (count * (count - 1)))  # the error is that of those present, by themselves
+    return _estimate(value, np.where(present, (x - value) * scale, 0.0))
+
+
+def ratio(
+    numerators: Sequence[float] | NDArray[np.float64], denominators: Sequence[float] | NDArray[np.float64]
+) -> Estimate:
+    """sum(numerators) / sum(denominators), its error by linearisation."""
+    over, under = np.asarray(numerators, dtype=float), np.asarray(denominators, dtype=float)
+    value = float(over.sum() / under.sum())
+    return _estimate(value, (over - value * under) / under.mean())
+
+
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """first - second, over the same prompts: paired, so that what is hard in both does not count as error."""
+    return _estimate(first.value - second.value, first.residuals - second.residuals)
+
+
+def named(estimates: Mapping[str, Estimate]) -> dict[str, float]:
+    """A table's figures: each value, and its standard error behind it as `_se`."""
+    row = {}
+    for name, estimate in estimates.items():
+        row |= {name: estimate.value, f"{name}_se": estimate.error}
+    return row
+
+
+def intercept(x: Sequence[Sequence[float]], y: Sequence[Sequence[float]]) -> Estimate:
+    """Of the straight line through all (x, y), least squares. Each sequence has a value for every prompt, NaN for none.
+
+    The error holds where the values of one prompt hang together: residuals are summed over each prompt's.
+    """
+    over, under = np.asarray(y, dtype=float), np.asarray(x, dtype=float)
+    present = ~np.isnan(over + under)
+    design = np.stack([present, np.where(present, under, 0.0)], axis=-1)  # [sequences, prompts, 2]
+    over = np.where(present, over, 0.0)
+    moments = np.einsum("spi,spj->ij", design, design)
+    if np.linalg.matrix_rank(moments) < 2:  # the line may have any slope
+        return Estimate(np.nan, np.nan, np.zeros(over.shape[1]))
+    line = np.linalg.solve(moments, np.einsum("spi,sp->i", design, over))
+    scores = np.einsum("spi,sp->pi", design, over - design @ line)
+    return _estimate(float(line[0]), np.linalg.solve(moments, scores.T)[0] * over.shape[1])
+
+
+def student_t(p: float, freedom: float) -> float:
+    """The quantile p of Student's t, from the normal one: Abramowitz and Stegun, Handbook, 26.7.5.
+
+    To a hundred-thousandth from 29 degrees of freedom on, for p up to 1 - 1e-5.
+    """
+    z = NormalDist().inv_cdf(p)
+    terms = (
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    return z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms))
+
+
+def _estimate(value: float, residuals: NDArray[np.float64]) -> Estimate:
+    count = len(residuals)
+    error = float(np.sqrt((residuals**2).sum() / (count * (count - 1)))) if count > 1 else np.nan
+    return Estimate(value, error, residuals)

@@ -1,0 +1,387 @@
+"""Ours: what skipping rows costs, rule by rule, at the same share of rows."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import plotly.express as px
+from numpy.typing import NDArray
+from plotly.graph_objects import Figure
+
+from surelock.decoding.choices import Decoder, from_flat, read_compute
+from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
+from surelock.decoding.locking import LockingRule
+from surelock.decoding.loop import decode
+from surelock.quality.commit_error import Shadow
+from surelock.research import estimates, judged
+from surelock.research.compare import bits_per_character
+from surelock.research.experiment import Experiment, Texts
+from surelock.research.lab import Lab
+from surelock.research.runner import RECOMMENDED, Cell, Record, in_batches
+from surelock.research.texts import text_figures
+
+TARGETS = (0.52, 0.56, 0.60, 0.65)
+_PAPER, _AGE, _CHANCE, _EVERY = "the paper's rule", "by age", "by chance", "every position"
+_OTHERS = {"paper": _PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
+_BATCH = 8
+_LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
+
+
+@dataclass(frozen=True, slots=True)
+class LockByChance(LockingRule):
+    """A control of this experiment: each candidate locks with the same probability in each step.
+
+    Drawn by step and slot of the batch, whatever the seed: the first sequences of two batches draw the same.
+    """
+
+    kind: ClassVar[str] = "chance"
+
+    probability: float = 0.1
+
+    def after(self, state: Any, reading: Any) -> Changes:
+        return Changes(locked=self.locked(state, reading, 1))
+
+    def converged(self, state: Any, reading: Any, z: Any) -> NDArray[np.bool_]:
+        drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
+        return np.array(drawn) < self.probability
+
+
+def _lock(**settings: Any) -> list[Record]:
+    """One rule for each value of the setting that is a list."""
+    (name, values), *_ = [item for item in settings.items() if isinstance(item[1], list)]
+    return [{"kind": "lock", **settings, name: value} for value in values]
+
+
+#: Rule -> its thresholds, from dear to cheap.
+RULES: dict[str, list[Record]] = {
+    _EVERY: [{"kind": "everything"}],
+    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=0),
+    "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=1),
+    "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
+    "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
+    _AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
+    _CHANCE: [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
+    "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
+    "dual cache": [{"kind": "block_cache", "dual": True}],
+    "delayed cache": [{"kind": "delayed_cache"}],
+}
+#: What is compared away from the page's settings: rule -> its thresholds.
+FEW: dict[str, list[Record]] = {
+    _EVERY: RULES[_EVERY],
+    _PAPER: RULES[_PAPER],
+    _AGE: [{"kind": "age", "steps": steps} for steps in (24, 16, 12, 8)],
+    "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
+}
+
+#: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
+_LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
+
+_FLAT = {"remasking": "unmask"}  # the flat form's names, where they are others
+_PAGE = {"gen_length": 128} | {_FLAT.get(name, name): value for name, value in RECOMMENDED.items()}
+#: The page's settings, and what else a decoder is asked for.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "page": _PAGE,
+    "whole canvas": {name: value for name, value in _PAGE.items() if name != "block_length"},
+    "greedy": {"gen_length": 128, "unmask": "low_confidence", "block_length": 32},
+    "temperature 1": _PAGE | {"temperature": 1.0},
+    "256 tokens": _PAGE | {"gen_length": 256},
+}
+
+
+def _cells(
+    settings: Sequence[str],
+    choosing: tuple[int, int],
+    reporting: tuple[int, int],
+    each: int,
+    rules: dict[str, list[Record]] = RULES,
+) -> list[Cell]:
+    """(first opening, how many) of the two halves; a cell for each few openings, all rules on the same few in turn."""
+    cells = []
+    for half, (skip, count) in (("choose", choosing), ("report", reporting)):
+        for start, setting in product(range(skip, skip + count, each), settings):
+            for rule, thresholds in rules.items():
+                if half == "choose" and len(thresholds) == 1:
+                    continue
+                cell = {"source": "openings", "prompts": min(each, skip + count - start), "skip": start, "seed": 0}
+                cell |= {"half": half, "setting": setting, "sampler": SETTINGS[setting], "rule": rule}
+                cells += [cell | {"compute": compute} for compute in thresholds]
+    return cells
+
+
+_GRIDS: dict[str, list[Cell]] = {
+    "stories": [
+        *_cells(["page"], (0, 48), (48, 48), 16),
+        *_cells(["whole canvas"], (0, 48), (48, 48), 16),
+        *_cells(["greedy", "temperature 1", "256 tokens"], (0, 48), (48, 48), 8, FEW),
+    ],
+    "paper": [
+        cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
+        for start in range(0, 80, 10)  # the file goes by category, ten each: both halves have of all
+        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, _LONG)
+    ],
+    "quick": [
+        cell | {"sampler": {"gen_length": 12}}
+        for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: thresholds[-2:] for rule, thresholds in FEW.items()})
+    ],
+}
+
+
+def _measure(lab: Lab, cell: Cell) -> Record:
+    """Of each opening: rows and positions; in the half that is reported also commit errors and the text's figures."""
+    prompts, found = lab.prompts(cell), defaultdict(list)
+    for start, batch in in_batches(prompts, _BATCH):
+        seeds = [cell["seed"] + cell["skip"] + start + number for number in range(len(batch))]
+        decoder = frontier_decoder(cell["sampler"], _read(cell["compute"]), seeds)
+        ids = [prompt.ids for prompt in batch]
+        for name, values in _run(lab, ids, decoder, cell["half"] == "report").items():
+            found[name] += values
+    if cell["half"] == "report":
+        found |= text_figures(lab, prompts, found["tokens"])
+    return dict(found)
+
+
+def frontier_decoder(sampler: Record, compute: ComputeRule, seeds: list[int]) -> Decoder:
+    """The decoder of a batch: sampler is of the flat form."""
+    decoder = from_flat(sampler | {"compute": "everything"})
+    return replace(decoder, compute=compute, settings=replace(decoder.settings, seed=seeds))
+
+
+def looked_at(step: int, compute: ComputeRule) -> bool:
+    """Whether the shadow looks at a step: at every other one, which halves its cost, except that caches begin blocks
+    and renew all rows in even steps.
+    """
+    return step % 2 == 0 or isinstance(compute, BlockCache | DelayedCache)
+
+
+def _read(plain: Record) -> ComputeRule:
+    if plain["kind"] == LockByChance.kind:
+        return LockByChance(plain["probability"])
+    return read_compute(plain)
+
+
+def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict[str, list[Any]]:
+    shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
+    for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report):
+        rows += step.computed.sum(axis=1) + step.probed.sum(axis=1)
+        if report and looked_at(step.index, decoder.compute):
+            shadow.add(step)
+    assert step is not None
+    length = decoder.settings.gen_length
+    told = {"rows": rows.tolist(), "positions": [(len(own) + length) * (step.index + 1) for own in ids]}
+    if not report:
+        return told
+    errors = shadow.result()
+    for name in ("commits", "error", "large", "changed"):
+        told[name] = []
+    for b in range(len(ids)):
+        own = errors.of(b)
+        told["commits"].append(len(own.error))
+        told["error"].append(float(own.error.mean()))
+        told["large"].append(int((own.error > 0.1).sum()))
+        told["changed"].append(int(own.changed.sum()))
+    return told | {"tokens": step.tokens[:, -length:].tolist()}
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+#: Columns that only the rows of a target have.
+_COMPARED = dict.fromkeys(
+    ("target", "over_paper", "over_paper_se", *(f"minus_{name}{end}" for name in _OTHERS for end in ("", "_se")))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. errors: nats, by opening."""
+
+    rows: estimates.Estimate
+    errors: NDArray[np.float64]
+
+
+def _table(records: list[Record]) -> pd.DataFrame:
+    rows = []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
+        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in RULES}
+        rows += [{"setting": setting, **row} for row in _setting(rules)]
+    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
+    tried = int(frame[[f"minus_{other}" for other in _OTHERS]].notna().sum().sum())
+    openings = frame.pop("openings")
+    t = [estimates.student_t(1 - 0.05 / max(1, tried) / 2, max(count, _LEAST_OPENINGS) - 1) for count in openings]
+    for other in _OTHERS:
+        difference, error = frame.pop(f"minus_{other}"), t * frame.pop(f"minus_{other}_se")
+        told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
+        frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
+    return frame
+
+
+def _is(record: Record, setting: str, rule: str) -> bool:
+    return (record["cell"]["setting"], record["cell"]["rule"]) == (setting, rule)
+
+
+def _thresholds(records: list[Record]) -> dict[str, dict[str, Record]]:
+    """Of each threshold both halves, their openings joined."""
+    found: dict[str, dict[str, Record]] = {}
+    for record in records:
+        halves = found.setdefault(_threshold(record["cell"]["compute"]), {})
+        half = halves.setdefault(record["cell"]["half"], defaultdict(list))
+        for name, values in record["result"].items():
+            half[name] += values
+    return found
+
+
+def _threshold(compute: Record) -> str:
+    return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
+
+
+def _setting(rules: dict[str, dict[str, dict[str, Record]]]) -> Iterator[Record]:
+    """Every threshold as it is, then every rule at every target."""
+    (every,) = rules[_EVERY].values()
+    for rule, thresholds in rules.items():
+        for threshold, halves in thresholds.items():
+            yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
+    for target in TARGETS:
+        points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != _EVERY}
+        yield from _beside({rule: point for rule, point in points.items() if point is not None}, target)
+
+
+def _figures(own: Record, every: Record) -> Record:
+    error, rows = estimates.mean(own["error"]), estimates.ratio(own["rows"], own["positions"])
+    bits, bits_every = (bits_per_character(each) for each in (own, every))
+    change = estimates.difference(bits, bits_every)
+    commits = sum(own["commits"])
+    return {
+        "openings": len(own["error"]),
+        "rows": rows.value,
+        "error": error.value,
+        "error_se": error.error,
+        "median": float(np.median(own["error"])),
+        "large": sum(own["large"]) / commits,
+        "changed": sum(own["changed"]) / commits,
+        "bits": bits.value,
+        "bits_change": change.value,
+        "bits_change_se": change.error,
+        "repeats": estimates.mean(own["repeats"]).value,
+    }
+
+
+def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | None:
+    """The mixture of two neighbouring thresholds that has this share of rows in the choosing half; None outside it."""
+    shares = {}
+    for threshold, halves in thresholds.items():
+        if "choose" in halves:
+            shares[threshold] = sum(halves["choose"]["rows"]) / sum(halves["choose"]["positions"])
+    order = sorted(shares, key=lambda threshold: shares[threshold])
+    for low, high in pairwise(order):
+        if shares[low] <= target <= shares[high]:
+            weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
+            cheap, dear = (thresholds[each]["report"] for each in (low, high))
+            mixed = {name: _mix(cheap[name], dear[name], weight) for name in ("rows", "error")}
+            return Point(estimates.ratio(mixed["rows"], cheap["positions"]), mixed["error"])
+    return None
+
+
+def _mix(cheap: list[float], dear: list[float], weight: float) -> NDArray[np.float64]:
+    return (1 - weight) * np.asarray(cheap, dtype=float) + weight * np.asarray(dear, dtype=float)
+
+
+def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
+    for rule, point in points.items():
+        error = estimates.mean(point.errors)
+        row = {"rule": rule, "target": target, "openings": len(point.errors), "rows": point.rows.value}
+        row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
+        for short, name in _OTHERS.items():
+            if name not in points or name == rule:
+                continue
+            difference = estimates.difference(error, estimates.mean(points[name].errors))
+            row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
+            if short == "paper":
+                ratio = estimates.ratio(point.errors, points[name].errors)
+                row |= {"over_paper": ratio.value, "over_paper_se": ratio.error}
+        yield row
+
+
+def _texts(lab: Lab, record: Record) -> Texts:
+    return judged.texts_of_tokens(lab, record) if record["cell"]["half"] == "report" else {}
+
+
+def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    """What a judge makes of each rule's texts beside those of every position; commit error and the own bound's change
+    stand beside it. A threshold of which it has read other openings than of those is left out.
+    """
+    read = [(record, own[""]) for record, own in zip(records, scores, strict=True) if own]
+    rows = []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record, _ in read):
+        every = _read_texts(read, setting, _EVERY)
+        if not every:
+            continue
+        ((openings, own_every, base),) = every.values()
+        for rule in RULES:
+            for threshold, (its, own, found) in _read_texts(read, setting, rule).items():
+                if its != openings:
+                    continue
+                figures = _figures(own, own_every)
+                told = {"rows": figures["rows"], "error": figures["error"], "own_change": figures["bits_change"]}
+                rows.append(
+                    {"setting": setting, "rule": rule, "threshold": threshold, **told, **judged.beside([found], base)}
+                )
+    return pd.DataFrame(rows)
+
+
+def _read_texts(
+    read: list[tuple[Record, judged.Scores]], setting: str, rule: str
+) -> dict[str, tuple[list[int], Record, judged.Scores]]:
+    """By threshold: the first openings of the cells that the judge has read, a rule's figures, and the judge's."""
+    own = [(record, scores) for record, scores in read if _is(record, setting, rule)]
+    found: dict[str, list[judged.Scores]] = defaultdict(list)
+    openings: dict[str, list[int]] = defaultdict(list)
+    for record, scores in own:
+        threshold = _threshold(record["cell"]["compute"])
+        found[threshold].append(scores)
+        openings[threshold].append(record["cell"]["skip"])
+    halves = _thresholds([record for record, _ in own])
+    return {name: (openings[name], halves[name]["report"], judged.joined(parts)) for name, parts in found.items()}
+
+
+def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    points = frame[frame["target"].isna() & (frame["error"] > 0)]
+    return px.line(
+        points,
+        "rows",
+        "error",
+        error_y="error_se",
+        color="rule",
+        facet_col="setting",
+        hover_data=["threshold", "median", "changed", "bits_change"],
+        markers=True,
+        log_y=True,
+    )
+
+
+FRONTIER = Experiment(
+    title="The frontier: what skipping rows costs, rule by rule",
+    note="""\
+rows: share of the rows that a run computes (probes count). error: commit error, KL(shadow || run) in nats, of every
+other step (of a cache's every step), the mean over openings with its standard error; median: over openings. large:
+share of the commits above .1 nats; changed: whose most likely token is another one. At a target share of rows a rule is
+a mixture of two of its thresholds, weighted so that the other half of the openings has that share: nothing that is
+reported chose anything; a rule whose thresholds do not reach a share has no row there. over_paper: ratio to the paper's
+rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired difference at
+the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. bits:
+the model's own bound per character; bits_change: paired with the unlocked run's.""",
+    grids=_GRIDS,
+    measure=_measure,
+    table=_table,
+    picture=_picture,
+    texts=_texts,
+    judge_table=_judge_table,
+    judge_note=f"""\
+{judged.NOTE}
+rows, error, own_change: share of rows, commit error and the change of the model's own bound, as above.""",
+)

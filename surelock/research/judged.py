@@ -1,0 +1,194 @@
+"""A judge on what exists: the texts of finished cells are scored without decoding anything again.
+
+Scores lie beside the cells, in `judge-NAME/cells.jsonl`, as records of the same runner: resumable, over any number of
+processes. Each is kept under its judge and a hash of what that read, prompts and texts: a text that changed has none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from surelock.decoding.ends import text_of
+from surelock.quality.judge import Judge, Score
+from surelock.research import estimates
+from surelock.research.experiment import Texts
+from surelock.research.lab import Lab
+from surelock.research.runner import Record, finished, merge, run_cells
+from surelock.research.texts import repeated
+
+NOTE = """\
+bits: bits per character of the generated text given its prompt, by the judge; gen_ppl: its perplexity per token of its
+own, all texts together. bits_change, gen_ppl_ratio: beside the baseline's on the same prompts, paired; the ratio's
+error is that of the logarithms' difference, by the delta method. repeats: 4-grams that occurred before. bits_repeats:
+rank correlation of the two over the texts; where it is negative, the judge likes what repeats itself. bits_change_even:
+the change where repeats do not change, by a straight line through the texts' changes. `_se`: standard error over
+prompts."""
+
+#: (prompt, continuation) by the name of the decoder.
+Pairs = dict[str, list[tuple[str, str]]]
+
+
+class Scores(NamedTuple):
+    """Of each text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
+
+    nats: list[float]
+    tokens: list[int]
+    characters: list[int]
+    repeats: list[float | None]
+
+
+class Judged(NamedTuple):
+    """What one judge made of some cells. setup: the judge's. scores: of each cell, by decoder, as far as there are."""
+
+    folder: Path
+    setup: Record
+    scores: list[dict[str, Scores]]
+
+
+def texts_of_tokens(lab: Lab, record: Record) -> Texts:
+    """The texts of a cell that keeps its tokens, up to their first EOS."""
+    return {"": [text_of(lab.lm, ids) for ids in record["result"]["tokens"]]}
+
+
+def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[Record]) -> list[Pairs]:
+    """What a judge reads of each record. texts: of the experiment."""
+    found = []
+    for record in records:
+        prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
+        found.append({name: list(zip(prompts, own, strict=True)) for name, own in texts(lab, record).items()})
+    return found
+
+
+def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: int = 0, world: int = 1) -> None:
+    """Score this process's share of what has no score yet; equal texts after equal prompts are read once.
+
+    Raises ValueError for a text longer than the judge's context; OSError as `run_cells` does.
+    """
+    asked = {_key(own): own for each in pairs for own in each.values()}
+    known: dict[tuple[str, str], Score] = {}
+
+    def measure(cell: Record) -> Record:
+        own = asked[cell["texts"]]
+        new = [pair for pair in dict.fromkeys(own) if pair not in known]
+        known.update(zip(new, judge.scores(new), strict=True))
+        scores = [known[pair] for pair in own]
+        return {
+            "nats": [float(f"{sum(score.nats):.5g}") for score in scores],
+            "tokens": [len(score.tokens) for score in scores],
+            "characters": [score.characters for score in scores],
+        }
+
+    run_cells(_cells(pairs), measure, _folder(directory, judge), judge.setup(), rank=rank, world=world)
+
+
+def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
+    """The scores of all processes in one file. Raises ValueError when one is missing."""
+    merge(_cells(pairs), _folder(directory, judge), judge.setup())
+
+
+def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[Judged]:
+    """What each judge that has been here made of the texts, by its last setup. Says which texts have no score."""
+    for folder in sorted(directory.glob("judge-*/")):
+        found = list(finished(folder).values())
+        if not found:
+            continue
+        setup = found[-1]["setup"]
+        results = {each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup}
+        judged = Judged(folder, setup, [_scores(lab, own, results) for own in pairs])
+        if missing := sum(len(own) > len(scores) for own, scores in zip(pairs, judged.scores, strict=True)):
+            told = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
+            print(f"{told} now: its table leaves them out, --judge scores them", file=sys.stderr)
+        if any(judged.scores):
+            yield judged
+
+
+def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Scores]:
+    return {
+        name: Scores(**results[key], repeats=[repeated(lab.lm.encode(text)) for _, text in own])
+        for name, own in pairs.items()
+        if (key := _key(own)) in results
+    }
+
+
+def _key(pairs: list[tuple[str, str]]) -> str:
+    return hashlib.sha256(json.dumps(pairs).encode()).hexdigest()[:16]
+
+
+def _cells(pairs: Sequence[Pairs]) -> list[Record]:
+    return [{"texts": key} for key in dict.fromkeys(_key(own) for each in pairs for own in each.values())]
+
+
+def _folder(directory: Path, judge: Judge) -> Path:
+    return directory / f"judge-{judge.name}"
+
+
+def joined(parts: Sequence[Scores]) -> Scores:
+    """A decoder's scores over the prompts of several cells."""
+    return Scores(*(list(chain.from_iterable(each)) for each in zip(*parts, strict=True)))
+
+
+def beside(own: Sequence[Scores], base: Scores | None = None) -> Record:
+    """A table's figures: of one decoder's texts, or of several ones' together, on the same prompts; and of the baseline
+    with the paired differences, where there is one.
+    """
+    row: Record = {"prompts": len(own[0].nats)}
+    bits, log_ppl, repeats = _estimates(own)
+    if base is None:
+        told = {"bits": bits, "gen_ppl": _exp(log_ppl), "repeats": repeats}
+    else:
+        bits_base, log_ppl_base, repeats_base = _estimates([base])
+        told = {
+            "bits_base": bits_base,
+            "bits": bits,
+            "bits_change": estimates.difference(bits, bits_base),
+            "bits_change_even": _change_at_equal_repeats(own, base),
+            "gen_ppl_base": _exp(log_ppl_base),
+            "gen_ppl": _exp(log_ppl),
+            "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
+            "repeats_base": repeats_base,
+            "repeats": repeats,
+            "repeats_change": estimates.difference(repeats, repeats_base),
+        }
+    return row | estimates.named(told) | {"bits_repeats": _preference(own)}
+
+
+def _estimates(own: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
+    """Bits per character, nats per token, share of repeated 4-grams: a prompt's texts count together."""
+    nats, tokens, characters = (
+        np.sum([getattr(each, name) for each in own], axis=0).tolist() for name in ("nats", "tokens", "characters")
+    )
+    repeats = pd.DataFrame([each.repeats for each in own], dtype=float).mean().tolist()
+    bits = estimates.ratio([value / math.log(2) for value in nats], characters)
+    return bits, estimates.ratio(nats, tokens), estimates.mean(repeats)
+
+
+def _exp(estimate: estimates.Estimate) -> estimates.Estimate:
+    """By the delta method: each residual grows by the derivative."""
+    value = math.exp(estimate.value)
+    return estimates.Estimate(value, value * estimate.error, value * estimate.residuals)
+
+
+def _per_text(scores: Scores) -> pd.DataFrame:
+    """Bits per character and repeats of each text, NaN where there is none."""
+    texts = pd.DataFrame(scores._asdict(), dtype=float)
+    return pd.DataFrame({"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]})
+
+
+def _change_at_equal_repeats(own: Sequence[Scores], base: Scores) -> estimates.Estimate:
+    changes = [_per_text(each) - _per_text(base) for each in own]
+    return estimates.intercept(*([each[name].tolist() for each in changes] for name in ("repeats", "bits")))
+
+
+def _preference(own: Sequence[Scores]) -> float:
+    known = pd.concat([_per_text(each) for each in own]).dropna()
+    return float(known.rank().corr().to_numpy()[0, 1])

@@ -1,0 +1,141 @@
+"""What an experiment measures with: the model and the data; and the decoding of a cell's prompts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from surelock.decoding.choices import Decoder, from_flat
+from surelock.decoding.flops import row_flops
+from surelock.decoding.loop import decode
+from surelock.decoding.totals import TotalsCounter
+from surelock.model.language_model import LanguageModel
+from surelock.research.prompts import OPENINGS, Prompt, load_prompts
+from surelock.research.runner import Cell, in_batches
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """data: files by source. categories: of MT-Bench, none for all."""
+
+    lm: LanguageModel
+    data: dict[str, Path] = field(default_factory=dict)
+    categories: Sequence[str] = ()
+
+    def prompts(self, cell: Cell) -> list[Prompt]:
+        return load_prompts(self.lm, cell, self.data, self.categories)
+
+    def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
+        """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
+        for start, batch in in_batches(self.prompts(cell), cell["batch"]):
+            yield [prompt.ids for prompt in batch], decoder_of(cell, start)
+
+    def setup(self) -> dict[str, Any]:
+        """What results depend on besides the cell."""
+        files = {"openings": OPENINGS} | self.data
+        hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
+        return {
+            "model": Path(self.lm.name).name,
+            **weights_of(self.lm),
+            "data": hashes,
+            "categories": list(self.categories),
+        }
+
+
+def weights_of(lm: LanguageModel) -> dict[str, str]:
+    """What every result says of the weights that it is from."""
+    return {"weights": fingerprint(lm), "dtype": lm.dtype}
+
+
+def fingerprint(lm: LanguageModel) -> str:
+    """Tells one checkpoint from another of the same name: a hash of some of each tensor."""
+    digest = hashlib.sha256()
+    for parameter in lm.network.parameters():
+        digest.update(parameter.flatten()[:4096].float().numpy(force=True).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def decoder_of(cell: Cell, first: int = 0) -> Decoder:
+    """The decoder of a cell, which holds the flat form's names, for a batch that begins with prompt number `first`.
+
+    The policy is called remasking there. Where the cell names no rule, epsilon None is the baseline, and
+    select_fraction below 1 selects from what the rule leaves.
+    """
+    rule = "everything" if cell["epsilon"] is None else "lock"
+    if cell["select_fraction"] < 1:
+        rule = "select" if rule == "everything" else "lock+select"
+    given = {name: value for name, value in cell.items() if value is not None or name == "percentile"}
+    return from_flat({"compute": rule, "unmask": cell["remasking"]} | given | {"seed": cell["seed"] + first})
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What decoding a cell gave. tokens: generated ids of each prompt. figures: of the whole cell. curve: per step."""
+
+    tokens: list[list[int]]
+    figures: dict[str, float]
+    curve: dict[str, list[float]]
+
+
+def decode_cell(lab: Lab, cell: Cell) -> Decoded:
+    """Decode the cell's prompts, with FLOPs counted as Sec. 2.4 and Table 1 do, micro-averaged over the batches."""
+    tokens: list[list[int]] = []
+    sums: dict[str, float] = defaultdict(float)
+    total_steps = decoder_of(cell).settings.total_steps
+    curve = {name: [0.0] * total_steps for name in ("flops", "baseline_flops", "active", "present")}
+    for ids, decoder in lab.batches(cell):
+        counter = TotalsCounter(lab.lm.config, cell["gen_length"], lab.lm.eos_id)
+        positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length
+        last = None
+        for last in decode(lab.lm, ids, **decoder.keywords()):
+            counter.add(last)
+            curve["flops"][last.index] += float(last.flops.sum())
+            curve["baseline_flops"][last.index] += float(last.baseline_flops.sum())
+            curve["active"][last.index] += int(last.computed.sum())
+            curve["present"][last.index] += positions
+        assert last is not None
+        generated = last.tokens[:, -decoder.settings.gen_length :].tolist()
+        tokens += generated
+        for name, value in _counts(lab.lm, ids, generated, counter):
+            sums[name] += value
+        sums["positions"] += positions
+        sums["padded_positions"] += last.tokens.size
+        sums["locked"] += counter.totals().locked * positions
+    return Decoded(tokens, _figures(sums), curve)
+
+
+def _counts(
+    lm: LanguageModel, prompts: list[list[int]], generated: list[list[int]], counter: TotalsCounter
+) -> Iterator[tuple[str, float]]:
+    """Rows and FLOPs of a batch; `eos_`: without the positions after each sequence's first EOS, which lock early and
+    flatter the ratio.
+    """
+    totals, config = counter.totals(), lm.config
+    yield from (("flops", totals.flops), ("baseline", totals.baseline_flops), ("padded", totals.padded_baseline_flops))
+    for prefix, rows in (("", counter.rows()), ("eos_", counter.rows(to_eos=True))):
+        yield f"{prefix}computed", float(rows.computed.sum())
+        yield f"{prefix}present", float(rows.present.sum())
+    rows = counter.rows(to_eos=True)
+    lengths = [len(prompt) + len(ids) for prompt, ids in zip(prompts, generated, strict=True)]
+    counts = zip(lengths, *(getattr(rows, name).tolist() for name in ("computed", "probed", "present")), strict=True)
+    for length, computed, probed, present in counts:
+        yield "eos_flops", computed * row_flops(config, length) + probed * row_flops(config, length, probed=True)
+        yield "eos_baseline", present * row_flops(config, length)
+
+
+def _figures(sums: dict[str, float]) -> dict[str, float]:
+    return {
+        "active_ratio": sums["computed"] / sums["present"],
+        "active_ratio_to_eos": sums["eos_computed"] / sums["eos_present"],
+        "f_base": sums["baseline"] / sums["positions"],
+        "f_base_padded": sums["padded"] / sums["padded_positions"],
+        "f_locked": sums["flops"] / sums["positions"],
+        "flops_ratio": sums["flops"] / sums["baseline"],
+        "flops_ratio_padded": sums["flops"] / sums["padded"],
+        "flops_ratio_to_eos": sums["eos_flops"] / sums["eos_baseline"],
+        "locked": sums["locked"] / sums["positions"],
+    }

@@ -1,0 +1,216 @@
+"""The paper's experiments on cost and quality (1, 2, 3, 6, the appendix's unlocking), and `seen`, of the same make."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pandas as pd
+import plotly.express as px
+from plotly.graph_objects import Figure
+
+from surelock.research import compare
+from surelock.research.compare import comparison
+from surelock.research.experiment import Experiment, points, row, rows
+from surelock.research.lab import Lab, decode_cell
+from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
+from surelock.research.texts import write_judge_files
+
+EPSILONS = [5e-4, 5e-3, 5e-2]
+
+FLOPS = Experiment(
+    title="Algorithmic FLOPs (Experiment 1, Table 1)",
+    note="""\
+f_base, f_locked: FLOPs of whole runs per position of the batch, as the paper's tables print them, with pads neither
+computed nor counted. f_base_padded: the baseline as the paper counts it, every sequence padded to N_b, the longest of
+its batch. active_ratio: r, micro-averaged. `_to_eos`: without the positions after each sequence's first EOS, which lock
+early and flatter the ratio.""",
+    grids={
+        "stories": grid(gen_length=[64, 128, 256], epsilon=EPSILONS, prompts=16, batch=4),
+        "paper": grid(source="mt_bench_subset", gen_length=[64, 256, 1024], epsilon=EPSILONS, prompts=32, **PAPER),
+        "quick": grid(gen_length=[8, 16], epsilon=[5e-4, 5e-2], prompts=3, batch=2),
+    },
+    measure=lambda lab, cell: decode_cell(lab, cell).figures,
+    table=lambda records: rows(
+        records,
+        ("gen_length", "epsilon"),
+        (
+            *("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"),
+            *("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"),
+        ),
+    ),
+    picture=lambda frame, records: px.line(
+        frame, "epsilon", "flops_ratio", color="gen_length", markers=True, log_x=True
+    ),
+)
+
+
+# --- Experiment 2: the step-wise FLOPs ratio as decoding proceeds, for m = 10, 20 and 40 % ----------------------------
+
+_VARIED = ("percentile", "gen_length", "epsilon")
+_SHARES = {"percentile": [10.0, 20.0, 40.0]}
+
+
+def _curves(lab: Lab, cell: Cell) -> Record:
+    curve = decode_cell(lab, cell).curve
+    return {
+        "flops_ratio": [a / b for a, b in zip(curve["flops"], curve["baseline_flops"], strict=True)],
+        "active_ratio": [a / b for a, b in zip(curve["active"], curve["present"], strict=True)],
+    }
+
+
+def _progress(records: list[Record]) -> pd.DataFrame:
+    found = []
+    for record in records:
+        ratio = record["result"]["flops_ratio"]
+        told = row(record, _VARIED)
+        told |= {f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)}
+        found.append(told | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))})
+    return pd.DataFrame(found)
+
+
+def _progress_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    long = points(
+        records,
+        _VARIED,
+        lambda result: (
+            {"progress": (t + 1) / len(result["flops_ratio"]), "flops_ratio": value}
+            for t, value in enumerate(result["flops_ratio"])
+        ),
+    )
+    long["epsilon"] = long["epsilon"].map("{:g}".format)
+    return px.line(long, "progress", "flops_ratio", color="epsilon", facet_col="percentile", facet_row="gen_length")
+
+
+DYNAMICS = Experiment(
+    title="Step-wise FLOPs ratio (Experiment 2)",
+    note="""\
+at_25 ... at_100: FLOPs of the step at that percentage of the run over the baseline's; mean: over the whole run; rises:
+steps in which the ratio was above the step before it (permanent locks allow none).""",
+    grids={
+        "stories": grid(**_SHARES, gen_length=[64, 256], epsilon=EPSILONS, prompts=8, batch=4),
+        "paper": grid(
+            source="mt_bench_subset", **_SHARES, gen_length=[64, 256, 1024], epsilon=EPSILONS, prompts=32, **PAPER
+        ),
+        "quick": grid(**_SHARES, gen_length=16, epsilon=[5e-3], prompts=2, batch=2),
+    },
+    measure=_curves,
+    table=_progress,
+    picture=_progress_drawn,
+)
+
+
+# --- Experiment 3: over length, steps and epsilon; answers and completions in the judges' own formats -----------------
+
+_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
+_SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+
+
+def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
+    axes = {"epsilon": [None, 5e-4, 5e-3], **fixed}
+    return [cell for length, steps in sizes for cell in grid(gen_length=length, steps=steps, **axes)]
+
+
+def _sizes_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    size = frame["gen_length"].astype(str) + " in " + frame["steps"].astype(str) + " steps, " + frame["remasking"]
+    frame = frame.assign(size=size, epsilon=frame["epsilon"].map("{:g}".format))
+    return px.scatter(frame, "flops_ratio", "bits_change", error_y="bits_change_se", color="size", symbol="epsilon")
+
+
+QUALITY = comparison(
+    ("source", "gen_length", "steps", *_SAMPLER, "epsilon"),
+    title="Quality and cost (Experiment 3)",
+    note=f"""\
+{compare.NOTE}
+MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the files written beside this table.""",
+    grids={
+        "stories": _sized([(32, 16), (32, 32), (64, 32), (64, 64), (128, 64), (128, 128)])
+        + _sized([(128, 128)], **RECOMMENDED),
+        "paper": _sized(_SIZES, source="wikitext", prompts=120, **PAPER)
+        + _sized(_SIZES, source="mt_bench", prompts=80, **PAPER)
+        + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
+        "quick": _sized([(12, 6), (12, 12)], prompts=2),
+    },
+    picture=_sizes_drawn,
+    artifacts=write_judge_files,
+)
+
+
+# --- Experiment 6: quality against epsilon, from 5e-8 to 5e-2, on short generations -----------------------------------
+
+_MANY = {"epsilon": [None, 5e-8, 5e-7, 5e-6, 5e-5, 5e-4, 5e-3, 5e-2]}
+EPSILON = comparison(
+    ("gen_length", "epsilon"),
+    title="Quality against epsilon (Experiment 6)",
+    note=compare.NOTE,
+    grids={
+        "stories": grid(gen_length=64, **_MANY),
+        "paper": grid(source="wikitext", prompts=120, gen_length=64, **_MANY, **PAPER),
+        "quick": grid(gen_length=12, epsilon=[None, 5e-4, 5e-2], prompts=2),
+    },
+    picture=lambda frame, records: px.line(
+        frame, "flops_ratio", "bits", error_y="bits_se", text="epsilon", markers=True
+    ).add_hline(y=frame["bits_base"].iloc[0], line_dash="dot", annotation_text="baseline"),
+)
+
+
+# --- the appendix: optional unlocking, with and without probes of the locked positions --------------------------------
+
+
+def _probed(epsilons: list[float], periods: list[int | None], **fixed: object) -> list[Cell]:
+    return grid(**fixed, epsilon=None) + grid(**fixed, epsilon=epsilons, unlock_period=periods)
+
+
+UNLOCK = comparison(
+    ("epsilon", "unlock_period"),
+    title="Optional unlocking (appendix)",
+    note=f"""\
+unlock_period: steps between probes of 8 locked positions per sequence; empty: locks are permanent.
+{compare.NOTE}""",
+    grids={
+        "stories": _probed([5e-3, 5e-2], [None, 8, 4], gen_length=64),
+        "paper": _probed([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
+        "quick": _probed([5e-2], [None, 2], gen_length=12, prompts=2),
+    },
+    picture=lambda frame, records: px.scatter(
+        frame.assign(epsilon=frame["epsilon"].map("{:g}".format)),
+        "flops_ratio",
+        "bits_change",
+        error_y="bits_change_se",
+        color="epsilon",
+        text="unlock_period",
+    ),
+)
+
+
+# --- ours: how many forward passes must have seen a token before its position may lock --------------------------------
+
+
+def _waits(epsilons: list[float], **fixed: object) -> list[Cell]:
+    """The baseline at each temperature, then every rule."""
+    return grid(**fixed, epsilon=None) + grid(**fixed | {"visible_steps": [0, 1, 2], "epsilon": epsilons})
+
+
+SEEN = comparison(
+    ("temperature", "visible_steps", "epsilon"),
+    title="Lock only what the others have seen: visible_steps",
+    note=f"""\
+visible_steps 0 is Algorithm 1 to the letter: a position may lock in the step that unmasks it, with keys and values of
+the mask token, and no other position ever sees the token that was chosen. At temperature 0 the mask's hidden state
+already carries that token; once tokens are sampled it does not.
+{compare.NOTE}""",
+    grids={
+        "stories": _waits(EPSILONS, temperature=[0.0, 0.5, 1.0], gen_length=64),
+        "paper": _waits(EPSILONS, **PAPER, source="wikitext", prompts=120, temperature=[0.0, 0.6, 1.0], gen_length=128),
+        "quick": _waits([5e-2], temperature=[1.0], gen_length=12, prompts=2),
+    },
+    picture=lambda frame, records: px.line(
+        frame.assign(visible_steps=frame["visible_steps"].astype(str)),
+        "active_ratio",
+        "bits_change",
+        error_y="bits_change_se",
+        color="visible_steps",
+        facet_col="temperature",
+        hover_data="epsilon",
+        markers=True,
+    ),
+)

@@ -1,0 +1,169 @@
+"""What the experiments decode from: openings of stories; WikiText, MT-Bench, HumanEval as the paper prepares them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from surelock.model.language_model import LanguageModel
+from surelock.research.runner import Cell, file_of
+
+OPENINGS = Path(__file__).with_name("openings.txt")
+_STORY_END = "<|endoftext|>"
+_OPENING_TOKENS = 16
+_WIKITEXT_RECORDS, _WIKITEXT_TOKENS = 120, 64
+_PER_CATEGORY = 4
+
+#: Sources that need a file, and what that file is.
+FILES = {
+    "wikitext": "WikiText as text, one record per line",
+    "mt_bench": "MT-Bench's question.jsonl",
+    "mt_bench_subset": "MT-Bench's question.jsonl",
+    "humaneval": "HumanEval.jsonl or HumanEval.jsonl.gz",
+}
+
+
+DATA = ("openings", "wikitext", "mt_bench", "humaneval")
+
+
+class Prompt(NamedTuple):
+    """key: the record's number or id in its source. text: as the source has it. ids: what the model gets."""
+
+    key: Any
+    text: str
+    ids: list[int]
+
+
+def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path], categories: Sequence[str] = ()) -> list[Prompt]:
+    """The first cell["prompts"] prompts of cell["source"], after cell["skip"] others.
+
+    With categories there may be fewer. Raises ValueError when the source's file is not given, cannot be read, or holds
+    too few, or none.
+    """
+    source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
+    prompts = _SOURCES[source](lm, data_file(source, data), categories)[skip : skip + count]
+    if not prompts or (len(prompts) < count and not categories):
+        chosen = f" of {', '.join(categories)}" if categories else ""
+        raise ValueError(f"{source} has only {len(prompts)} prompts{chosen} after the first {skip}, {count} are needed")
+    return prompts
+
+
+def data_file(source: str, data: dict[str, Path]) -> Path | None:
+    """The file given for a source."""
+    name = file_of(source)
+    if name not in data and source in FILES:
+        raise ValueError(f"--data {name}=FILE is needed: {FILES[source]}")
+    return data.get(name)
+
+
+def parse_data(given: list[str]) -> dict[str, Path]:
+    """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a file that is not there."""
+    data = {}
+    for text in given:
+        source, _, file = text.partition("=")
+        if source not in DATA or not file:
+            raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(DATA)}, not {text!r}")
+        if not Path(file).is_file():
+            raise ValueError(f"--data {source}: there is no file {file}")
+        data[source] = Path(file)
+    return data
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file, gzipped or not, each with its newline (CRLF counts as one). Raises ValueError."""
+    try:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8") as stream:
+            return list(stream)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+
+
+def read_records(path: Path, fields: Iterable[str]) -> list[dict[str, Any]]:
+    """The objects of a JSONL file. Raises ValueError when a line is none or lacks one of the fields."""
+    records = []
+    for number, line in enumerate(read_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number} is not JSON: {error}") from error
+        if not isinstance(record, dict) or not set(fields) <= record.keys():
+            raise ValueError(f"{path}, line {number} must be an object with {', '.join(fields)}")
+        records.append(record)
+    return records
+
+
+def wikitext_records(path: Path) -> list[str]:
+    """Experiment 3: blank lines dropped, then the first 120 records at odd (0-based) indices, each with its newline."""
+    return [line for line in read_lines(path) if line.strip()][1::2][:_WIKITEXT_RECORDS]
+
+
+def mt_bench_questions(
+    path: Path, categories: Sequence[str] = (), per_category: int | None = None
+) -> list[dict[str, Any]]:
+    """MT-Bench's questions in the file's order, at most `per_category` of each category (Experiment 1: the first four).
+
+    categories: only those. Raises ValueError for one that the file does not have.
+    """
+    questions = read_records(path, ("question_id", "category", "turns"))
+    known = list(dict.fromkeys(question["category"] for question in questions))
+    if unknown := [name for name in categories if name not in known]:
+        raise ValueError(f"category {unknown[0]!r} is not in {path}: it has {', '.join(known)}")
+    kept, seen = [], dict.fromkeys(known, 0)
+    for question in questions:
+        name = question["category"]
+        seen[name] += 1
+        if (not categories or name in categories) and (per_category is None or seen[name] <= per_category):
+            kept.append(question)
+    return kept
+
+
+def _openings(lm: LanguageModel, path: Path | None, _: Sequence[str]) -> list[Prompt]:
+    """Openings of held-out stories: those that ship, or the first 16 tokens of each story in a file."""
+    if path is None:
+        return _texts(lm, enumerate(OPENINGS.read_text(encoding="utf-8").splitlines()))
+    stories = [story.strip() for story in "".join(read_lines(path)).split(_STORY_END)]
+    return _beginnings(lm, [story for story in stories if story], _OPENING_TOKENS)
+
+
+def _wikitext(lm: LanguageModel, path: Path, _: Sequence[str]) -> list[Prompt]:
+    """Experiment 3: the first 64 tokens of each record; shorter ones are kept (decoding pads them on the left)."""
+    return _beginnings(lm, wikitext_records(path), _WIKITEXT_TOKENS)
+
+
+def _mt_bench(
+    lm: LanguageModel, path: Path, categories: Sequence[str], per_category: int | None = None
+) -> list[Prompt]:
+    """First turns in the model's chat template, no system message."""
+    questions = mt_bench_questions(path, categories, per_category)
+    return _texts(lm, ((question["question_id"], question["turns"][0]) for question in questions), chat=True)
+
+
+def _human_eval(lm: LanguageModel, path: Path, _: Sequence[str]) -> list[Prompt]:
+    """The prompts as they are, to be completed: the harness runs prompt + completion."""
+    return _texts(lm, ((each["task_id"], each["prompt"]) for each in read_records(path, ("task_id", "prompt"))))
+
+
+def _texts(lm: LanguageModel, texts: Iterable[tuple[Any, str]], chat: bool = False) -> list[Prompt]:
+    return [Prompt(key, text, lm.encode(text, chat=chat)) for key, text in texts]
+
+
+def _beginnings(lm: LanguageModel, texts: Sequence[str], tokens: int) -> list[Prompt]:
+    cut = [lm.encode(text)[:tokens] for text in texts]
+    return [Prompt(i, lm.decode(ids), ids) for i, ids in enumerate(cut)]
+
+
+#: The subset is Experiment 1's: the first four questions of each category, 32 in all.
+_SOURCES: dict[str, Callable[..., list[Prompt]]] = {
+    "openings": _openings,
+    "wikitext": _wikitext,
+    "mt_bench": _mt_bench,
+    "mt_bench_subset": partial(_mt_bench, per_category=_PER_CATEGORY),
+    "humaneval": _human_eval,
+}

@@ -1,0 +1,193 @@
+"""The resumable runner: one JSON line per finished cell, one file per process, merged by the first of them.
+
+A cell is a flat dict of JSON values: all that its result depends on, but the model. Cells are split by rank over the
+processes that `accelerate launch` started, and everything passes through files: an interrupted run, of any number of
+processes, goes on where it stopped. A
+finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+Cell = dict[str, Any]
+Record = dict[str, Any]
+
+#: What a grid does not name. epsilon None is the baseline; seed: of the first prompt, the next has the next.
+DEFAULTS: Cell = {
+    "source": "openings", "prompts": 64, "batch": 8, "gen_length": 64, "steps": None, "block_length": None,
+    "remasking": "low_confidence", "temperature": 0.0, "no_repeat_ngram_size": 0, "epsilon": None, "percentile": 20.0,
+    "visible_steps": 1, "select_fraction": 1.0, "unlock_period": None, "seed": 0,
+}  # fmt: skip
+
+#: The paper's own: batches of 4, and Algorithm 1 to the letter, which lets a position lock in the step that unmasks it.
+PAPER: Cell = {"batch": 4, "visible_steps": 0}
+
+#: What the embedded model's own generation_config.json recommends, and the page starts with.
+RECOMMENDED: Cell = {"temperature": 0.5, "remasking": "entropy", "block_length": 32, "no_repeat_ngram_size": 5}
+
+
+def grid(**axes: Any) -> list[Cell]:
+    """The cells of a grid: axes given as lists are crossed, the last one fastest; other values hold in every cell."""
+    choices = [value if isinstance(value, list) else [value] for value in axes.values()]
+    return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
+
+
+def file_of(source: str) -> str:
+    """The name of a source's data: both MT-Bench sources read the same file."""
+    return "mt_bench" if source == "mt_bench_subset" else source
+
+
+def key_of(setup: Record, cell: Cell) -> str:
+    """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
+
+    That is the data of their own source. The setup of older records names a judge, on which no decoding ever depended.
+    """
+    own = {name: value for name, value in setup.items() if name != "judge"}
+    if "source" in cell and "data" in own:
+        file = file_of(cell["source"])
+        own["data"] = own["data"].get(file)
+        own["categories"] = own.get("categories") if file == "mt_bench" else []
+    return json.dumps([own, cell], sort_keys=True)
+
+
+def finished(directory: Path) -> dict[str, Record]:
+    """The records in `directory` by key, from the files of all processes. A torn last line is passed over.
+
+    Raises ValueError when another line is not a record.
+    """
+    records = {}
+    for file in _files(directory):
+        for number, line in enumerate(_whole_lines(file), start=1):
+            try:
+                record = _read(line)
+                records[key_of(record["setup"], record["cell"])] = record
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
+    return records
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted([*directory.glob("cells*.jsonl"), *directory.glob("cells.jsonl.xz")])
+
+
+def _read(line: bytes) -> Record:
+    record = json.loads(line)
+    if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
+        raise TypeError("setup, cell and result must be objects")
+    if not isinstance(record["setup"].get("data", {}), dict):
+        raise TypeError("the setup's data must be an object")
+    return record
+
+
+def _whole_lines(file: Path) -> list[bytes]:
+    data = file.read_bytes()
+    if file.suffix == ".xz":
+        try:
+            data = lzma.decompress(data)
+        except lzma.LZMAError as error:
+            raise ValueError(f"{file} cannot be unpacked: {error}") from error
+    return [line for line in data.splitlines(keepends=True) if line.endswith(b"\n") and line.strip()]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    measure: Callable[[Cell], Record],
+    directory: Path,
+    setup: Record,
+    *,
+    rank: int = 0,
+    world: int = 1,
+) -> None:
+    """Measure this process's share of the cells that are not finished yet, and keep each as soon as it is.
+
+    The share depends on the grid alone, never on what is finished, so that processes agree without a word.
+    Raises OSError when a record cannot be written: what was finished before stays, and that record is printed.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    done = finished(directory)
+    mine = [cell for cell in cells[rank::world] if key_of(setup, cell) not in done]
+    file = directory / (f"cells-{rank}.jsonl" if rank else "cells.jsonl")
+    for cell in tqdm(mine, desc=f"cells of process {rank}", disable=None):
+        append(file, {"setup": setup, "cell": cell, "result": measure(cell)})
+
+
+def append(file: Path, record: Record) -> None:
+    """Add one line to `file` and see it on the disk; a torn line at its end, of an interrupted run, is cut off first.
+
+    Raises OSError, with the file as it was before and the line printed on standard error, when it cannot be written.
+    """
+    line = json.dumps(record).encode() + b"\n"
+    try:
+        with file.open("ab+", buffering=0) as stream:
+            size = file.read_bytes().rfind(b"\n") + 1
+            try:
+                stream.truncate(size)
+                _write(stream.fileno(), line)
+                os.fsync(stream.fileno())
+            except OSError:
+                stream.truncate(size)
+                raise
+    except OSError as error:
+        sys.stderr.write(line.decode())
+        kept = len(_whole_lines(file)) if file.exists() else 0
+        raise OSError(
+            error.errno,
+            f"{error.strerror}: the line above could not be added to {file}; the {kept} finished cells in it are kept, "
+            "the same command goes on from there",
+        ) from error
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
+    """The finished cells in the grid's order, in one file; the records of other setups and former grids stay
+    before them.
+
+    Raises ValueError when a cell is missing.
+    """
+    done = finished(directory)
+    keys = [key_of(setup, cell) for cell in cells]
+    if missing := [key for key in keys if key not in done]:
+        raise ValueError(f"{len(missing)} of {len(keys)} cells are missing in {directory}: run the same command again")
+    records = [done.pop(key) for key in keys]
+    data = "".join(json.dumps(record) + "\n" for record in (*done.values(), *records)).encode()
+    target = packed if (packed := directory / "cells.jsonl.xz").exists() else directory / "cells.jsonl"
+    write_bytes(target, lzma.compress(data, preset=9 | lzma.PRESET_EXTREME) if target == packed else data)
+    for file in _files(directory):
+        if file != target:
+            file.unlink()
+    return records
+
+
+def write_bytes(file: Path, data: bytes) -> None:
+    """Write a whole file or leave the old one: a full disk must not cost what was there."""
+    part = file.with_name(file.name + ".part")
+    try:
+        part.write_bytes(data)
+        part.replace(file)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_text(file: Path, text: str) -> None:
+    """The same of a text."""
+    write_bytes(file, text.encode())
+
+
+def in_batches(items: Sequence[Any], size: int) -> Iterator[tuple[int, Sequence[Any]]]:
+    """(index of its first item, batch) for each batch."""
+    for start in range(0, len(items), size):
+        yield start, items[start : start + size]

@@ -1,0 +1,188 @@
+"""Experiments 4 and 5: throughput as the paper's appendix on runtime metrics defines it, E2E-TPS and Step-TPS."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.express as px
+import torch
+from plotly.graph_objects import Figure
+
+from surelock.bench import load_of_cores, told
+from surelock.decoding.choices import Decoder
+from surelock.decoding.loop import decode
+from surelock.model.machine import device_name
+from surelock.research.experiment import Experiment, points, row
+from surelock.research.lab import Lab, decoder_of
+from surelock.research.runner import PAPER, Cell, Record, grid
+
+Batches = Sequence[tuple[list[list[int]], Decoder]]
+
+
+def compare_speed(lab: Lab, cell: Cell) -> Record:
+    """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
+
+    Beside them what single repeats say (`tps_ratios`, `spread`) and the machine's load at the start. tps_ratio is None
+    where its spread is wider than its effect, and `refused` says so (`surelock.bench`).
+    """
+    load_at_start = load_of_cores()
+    plain = cell | {"epsilon": None, "select_fraction": 1.0}
+    samplers = {name: list(lab.batches(c)) for name, c in (("baseline", plain), ("locked", cell))}
+    for batches in samplers.values():  # what a first call costs is not throughput
+        ids, decoder = batches[0]
+        next(decode(lab.lm, ids, **decoder.keywords()))
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in samplers}
+    for repeat in range(cell["repeats"]):
+        for name in sorted(samplers, reverse=repeat % 2 == 1):
+            runs[name].append(_timed(lab, samplers[name], decoder_of(cell).settings.total_steps))
+
+    def total(name: str, of: str, repeats: Sequence[int]) -> Any:
+        return sum(runs[name][r][of] for r in repeats)
+
+    def throughput(repeats: Sequence[int]) -> Record:
+        base, own = (total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs)
+        return {"e2e_tps_base": base, "e2e_tps": own, "tps_ratio": own / base}
+
+    every = range(cell["repeats"])
+    step = {name: total(name, "unmasked", every) / total(name, "step_seconds", every) for name in runs}
+    locked = runs["locked"][-1]
+    return {
+        **told(throughput, cell["repeats"], ratios=("tps_ratio",)),
+        "tps_ratios": [throughput([repeat])["tps_ratio"] for repeat in every],
+        "flops_ratio": locked["flops"] / locked["baseline_flops"],
+        "step_tps_base": step["baseline"].tolist(),
+        "step_tps": step["locked"].tolist(),
+        "load": load_at_start,
+        "threads": torch.get_num_threads(),
+        "device": device_name(lab.lm.device),
+    }
+
+
+def _timed(lab: Lab, batches: Batches, steps: int) -> dict[str, Any]:
+    """One pass over the prepared batches, gaps between them included. Step times are summed over the batches.
+
+    A step's data are numpy's: when it is there, the device has done its work.
+    """
+    unmasked = np.zeros(steps)
+    indices: list[int] = []
+    flops = baseline = 0.0
+    marks = [time.perf_counter()]
+    for ids, decoder in batches:
+        for step in decode(lab.lm, ids, **decoder.keywords()):
+            unmasked[step.index] += float(step.newly_unmasked.sum())
+            indices.append(step.index)
+            flops += float(step.flops.sum())
+            baseline += float(step.baseline_flops.sum())
+            marks.append(time.perf_counter())
+    seconds = np.diff(marks)
+    return {
+        "seconds": float(seconds.sum()),
+        "tokens": float(unmasked.sum()),
+        "unmasked": unmasked,
+        "step_seconds": np.bincount(indices, seconds, minlength=steps),
+        "flops": flops,
+        "baseline_flops": baseline,
+    }
+
+
+# --- Experiment 4 and its appendix: over batch size and generated length ----------------------------------------------
+
+
+def _speeds(records: list[Record]) -> pd.DataFrame:
+    found = []
+    for record in records:
+        result = record["result"]
+        steps = [a / b for a, b in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+        eighth, ratio = max(1, len(steps) // 8), result["tps_ratio"]
+        told = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
+        told |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
+        told |= {"step_ratio_first": sum(steps[:eighth]) / eighth, "step_ratio_last": sum(steps[-eighth:]) / eighth}
+        told |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
+        found.append(told | row(record, result=("device", "threads")))
+    return pd.DataFrame(found)
+
+
+def _speeds_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
+    def ratios(result: Record) -> list[Record]:
+        pairs = zip(result["step_tps"], result["step_tps_base"], strict=True)
+        length = len(result["step_tps"])
+        return [{"progress": (t + 1) / length, "step_tps_ratio": own / base} for t, (own, base) in enumerate(pairs)]
+
+    long = points(records, ("batch", "gen_length"), ratios).astype({"batch": str, "gen_length": str})
+    return px.line(long, "progress", "step_tps_ratio", color="batch", facet_col="gen_length")
+
+
+RUNTIME = Experiment(
+    title="Runtime (Experiment 4)",
+    note="""\
+E2E-TPS: unmasked tokens over the wall-clock time of all decoding calls, from before the first to after the last.
+tps_ratio_min, tps_ratio_max: of single repeats; tps_ratio is empty where their quartiles lie further apart than it lies
+from 1. step_ratio_first, step_ratio_last: ratio of Step-TPS over the first and the last eighth of the steps.
+efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run it in one process on a quiet machine.
+""",
+    grids={
+        "stories": grid(batch=[1, 2, 4, 8], gen_length=[64, 256], epsilon=5e-3, prompts=8, repeats=4),
+        "paper": grid(
+            **PAPER | {"batch": [1, 2, 4, 8]},
+            **{"source": "mt_bench_subset", "gen_length": [64, 256, 1024], "epsilon": 5e-3, "prompts": 32},
+            repeats=4,
+        ),
+        "quick": grid(batch=[1, 2], gen_length=12, epsilon=5e-3, prompts=2, repeats=4),
+    },
+    measure=compare_speed,
+    table=_speeds,
+    picture=_speeds_drawn,
+)
+
+
+# --- Experiment 5: computing a fraction k of the active rows, locking, and both ---------------------------------------
+
+
+def _methods(**fixed: object) -> list[Cell]:
+    """i) selection, ii) locking, iii) both."""
+    variants = ({"select_fraction": 0.8}, {"epsilon": 5e-4}, {"select_fraction": 0.8, "epsilon": 5e-4})
+    return [cell | variant for cell in grid(**fixed) for variant in variants]
+
+
+def _method(cell: Cell) -> str:
+    parts = ["locking"] * (cell["epsilon"] is not None)
+    parts += [f"selection k={cell['select_fraction']:g}"] * (cell["select_fraction"] < 1)
+    return " and ".join(parts)
+
+
+SELECTION = Experiment(
+    title="Selection, locking, and both (Experiment 5)",
+    note="""\
+Selection computes ceil(k M) of the M active rows in a step, those longest uncomputed first; every FLOP of Sec. 2.4 is
+linear in the rows, so at k = 0.8 it costs 0.80 of the baseline (a little more: the first step computes all). The
+paper's 0.64 does not follow from its text. 0.64 is k squared: it would take attention of the selected queries to the
+selected keys alone AND a cost made of attention alone, while the projections and the feed-forward part, linear in the
+rows, are 98.8 % of LLaDA-8B's FLOPs at N = 320. Its 0.28 for both is not 0.54 * 0.64 = 0.35 either. tps_ratio is empty
+where the quartiles of the repeats' own lie further apart than it lies from 1.""",
+    grids={
+        "stories": _methods(gen_length=[64, 256], prompts=8, batch=4, repeats=4),
+        "paper": _methods(source="mt_bench_subset", gen_length=256, prompts=32, repeats=4, **PAPER),
+        "quick": _methods(gen_length=12, prompts=2, repeats=4),
+    },
+    measure=compare_speed,
+    table=lambda records: pd.DataFrame(
+        [
+            row(r, ("gen_length",))
+            | {"method": _method(r["cell"])}
+            | row(r, (), ("tps_ratio", "flops_ratio", "device"))
+            for r in records
+        ]
+    ),
+    picture=lambda frame, records: px.bar(
+        frame.melt(["gen_length", "method"], ["tps_ratio", "flops_ratio"]),
+        "method",
+        "value",
+        color="variable",
+        barmode="group",
+        facet_col="gen_length",
+    ),
+)

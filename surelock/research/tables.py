@@ -1,0 +1,367 @@
+"""`python -m surelock.research.tables FILE ...`: write the tables of results that stand in documents.
+
+A table stands between the lines `<!-- table NAME -->` and `<!-- end of table -->`. It is made of what is committed in
+assets/results: the tables that the experiments left there (table.csv), and the cells for what pools several of them.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from surelock.research.compare import bits_per_character, sampler_of
+
+RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
+JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
+PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading."""
+
+    folder: str
+    columns: dict[str, str]
+    query: str = ""
+
+    def __call__(self) -> str:
+        frame = read(self.folder)
+        rows = (frame.query(self.query) if self.query else frame).to_dict("records")
+        return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
+
+
+def read(folder: str) -> Any:
+    """An experiment's table; what has no value in a row is empty text, an epsilon reads 5e-4."""
+    frame = pd.read_csv(RESULTS / folder / "table.csv").astype(object)
+    if "epsilon" in frame:
+        frame["epsilon"] = [short(value) for value in frame["epsilon"]]
+    return frame.where(frame.notna(), "")
+
+
+def short(epsilon: float) -> str:
+    """5e-4, and "all" where a row is of every epsilon together."""
+    return "all" if math.isnan(epsilon) else f"{epsilon:.0e}".replace("e-0", "e-")
+
+
+def written(form: str, row: dict[str, Any]) -> str:
+    """A cell; empty where a figure is missing in its row."""
+    names = re.findall(r"\{(\w+)", form)
+    return "" if any(row[name] == "" for name in names) else form.format(**row)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+# --- what is made of cells --------------------------------------------------------------------------------------------
+
+Values = NDArray[np.float64]  # [prompts]: their mean is the figure, their scatter its error
+
+
+def cells(experiment: str) -> list[dict[str, Any]]:
+    (file,) = (RESULTS / experiment).glob("cells.jsonl*")
+    with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def bits(result: dict[str, Any]) -> Values:
+    """Bits per character of all texts together, linearised at each prompt."""
+    told = bits_per_character(result)
+    return told.value + told.residuals
+
+
+def changes(experiment: str) -> list[tuple[dict[str, Any], Values]]:
+    """(cell, change of the bits against the same sampler's baseline) of the locked cells."""
+    every = cells(experiment)
+    bases = {sampler_of(r["cell"]): bits(r["result"]) for r in every if r["cell"]["epsilon"] is None}
+    locked = [r for r in every if r["cell"]["epsilon"] is not None]
+    return [(r["cell"], bits(r["result"]) - bases[sampler_of(r["cell"])]) for r in locked]
+
+
+def error(values: Values) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def pooled() -> dict[str, Values]:
+    """Changes that several cells share the prompts of, each the mean over its cells."""
+    quality, seen = changes("quality"), changes("seen")
+    literal = [sign * own for sign, v in ((2, 0), (-2, 1)) for c, own in seen if c["visible_steps"] == v]
+    groups = {
+        "`quality`, all cells": [own for _, own in quality],
+        "`quality`, ε 5e-3": [own for cell, own in quality if cell["epsilon"] == 5e-3],
+        "`epsilon`, all cells": [own for _, own in changes("epsilon")],
+        "`seen`, all cells": [own for _, own in seen],
+        "`seen`, to the letter less waiting for one step": literal,
+    }
+    return {name: np.mean(own, axis=0) for name, own in groups.items()}
+
+
+def together() -> str:
+    rows = [
+        [name, f"{own.mean():+.4f} ({error(own):.4f})", f"{own.mean() / error(own):.1f}"]
+        for name, own in pooled().items()
+    ]
+    return markdown(["cells", "bits per character", "z"], rows)
+
+
+# --- what is made of tables -------------------------------------------------------------------------------------------
+
+
+def seen() -> str:
+    """A line for each temperature and epsilon, a column for each `visible_steps`."""
+    frame, form = read("seen"), "{bits_change:+.3f} ({bits_change_se:.3f}) at {active_ratio:.3f}"
+    rows = [
+        [f"{t:g}", e, *(written(form, row) for row in own.sort_values("visible_steps").to_dict("records"))]
+        for (t, e), own in frame.groupby(["temperature", "epsilon"], sort=False)
+    ]
+    return markdown(["temperature", "ε", "0", "1", "2"], sorted(rows, key=lambda row: (row[0], float(row[1]))))
+
+
+SPEEDS = ["gen_length, batch", "step, unlocked and locked", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
+SAMPLER = ["temperature", "remasking", "block_length", "no_repeat_ngram_size"]
+CHOSEN_BY, FRESH = ("0 and 1000", "0"), "2000"  # seeds
+
+
+def sampler() -> str:
+    """The samplers by the seeds that the choice was made by: the two together where there are two."""
+    frame = read("sampler")
+    own = frame[frame["seed"].isin(CHOSEN_BY)].sort_values("seed", ascending=False, kind="stable")
+    own = own.drop_duplicates(SAMPLER).sort_values("clean", ascending=False, kind="stable")
+    forms = ["{temperature:g}", "`{remasking}`", "{block_length}", "{no_repeat_ngram_size}", "{prompts}"]
+    forms += [f"{{{kind}:.0%}} ({{{kind}_se:.0%}})" for kind in ("again", "strangers", "stuck", "clean")]
+    rows = [[written(form, row) for form in (*forms, "{trigrams:.2f}")] for row in own.to_dict("records")]
+    told = ["continuations", "a sentence again", "a stranger", "stuck", "clean", "new trigrams"]
+    return markdown(["temperature", "policy", "blocks", "ngram", *told], rows)
+
+
+BOTH = ("page", "whole canvas")
+
+
+def targets() -> Any:
+    """The rules of `frontier` at equal shares of the rows."""
+    return read("frontier").query("target != ''")
+
+
+def at_shares(*settings: str) -> Callable[[], str]:
+    """Commit errors of a setting or several: a line for each rule, a column for each share of the rows."""
+
+    def table() -> str:
+        own = targets()
+        own = own[own["setting"].isin(settings)]
+        wide = own.pivot_table("error", ["setting", "rule"], "target", aggfunc="first", sort=False)
+        cells = [[nats(value) for value in row] for row in wide.to_numpy()]
+        rows = [[*names, *row] for names, row in zip(wide.index, cells, strict=True)]
+        return markdown(["setting", "rule", *(f"{share:.2f}" for share in wide.columns)], rows)
+
+    return table
+
+
+def nats(value: float) -> str:
+    """Three digits, or the first that is not 0."""
+    return "" if math.isnan(value) else f"{value:.{max(3, math.ceil(-math.log10(value)))}f}"
+
+
+def less(rule: str, other: str, settings: Sequence[str] = BOTH) -> tuple[int, int]:
+    """(at how many places a rule errs less than another, corrected for all comparisons; of how many)."""
+    every = targets()
+    own = every[(every["rule"] == rule) & every["setting"].isin(settings)][f"beats_{other}"]
+    return int((own == "yes").sum()), int((own != "").sum())
+
+
+def beaten() -> str:
+    others = {"paper": "the paper's rule", "age": "by age", "chance": "by chance"}
+    rows = []
+    for rule in targets()["rule"].unique():
+        counts = [less(rule, other) for other in others]
+        rows.append([rule, *("{} of {}".format(*count) if count[1] else "" for count in counts)])
+    return markdown(["errs less than", *others.values()], rows)
+
+
+def agreement() -> str:
+    """Rank correlations over the thresholds of the page's settings and the whole canvas."""
+    every = read(f"frontier/{JUDGE}")
+    own = every[every["setting"].isin(BOTH) & (every["rule"] != "every position")]
+    named = {"error": "commit error", "own_change": "own bound", "bits_change": "judge"}
+    ranks = own[list(named)].astype(float).corr("spearman")
+    pairs = [("error", "own_change"), ("error", "bits_change"), ("own_change", "bits_change")]
+    told = [[f"{named[a]}, {named[b]}", f"{ranks.loc[a, b]:.2f}"] for a, b in pairs]
+    return markdown([f"over {len(own)} thresholds", "rank correlation"], told)
+
+
+def speeds() -> str:
+    """For every machine and checkpoint what they are, and a table of their rows."""
+    records = cells("bench")
+    setups = {json.dumps(record["setup"]): record["setup"] for record in records}
+    parts = []
+    for setup in setups.values():
+        own = [record for record in records if record["setup"] == setup]
+        own.sort(key=lambda record: (record["cell"]["batch"], record["cell"]["gen_length"]))
+        days = sorted({date.fromisoformat(record["result"]["measured"]) for record in own})
+        spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
+        where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
+        told = (
+            "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, torch {torch}, "
+        )
+        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
+        parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in own]))
+    return "\n\n".join(parts)
+
+
+def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
+    spread, ratio = told["spread"].get("speedup"), told["speedup"]
+    between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
+    return [
+        "{gen_length}".format(**cell) + (f" in {cell['steps']} steps" if cell["steps"] else "") + f", {cell['batch']}",
+        "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**told),
+        "{baseline_tps:.3g} and {locked_tps:.3g}".format(**told),
+        ("refused" if ratio is None else f"{ratio:.2f}x") + between,
+        f"{told['flops_ratio']:.2f}x",
+        "" if ratio is None else f"{told['efficiency']:.2f}",
+        "" if told["load"] is None else f"{told['load']:.1f}",
+    ]
+
+
+def speed_parts() -> str:
+    """Beside the table of speeds: what the forward alone gains, and the share of a step that is beside it."""
+    rows = [
+        [
+            "{gen_length}, {batch}".format(**record["cell"]),
+            record["setup"]["processor"],
+            "{forward_speedup:.2f}x".format(**record["result"]),
+            "{baseline_other_share:.0%} and {locked_other_share:.0%}".format(**record["result"]),
+        ]
+        for record in sorted(cells("bench"), key=lambda r: (r["setup"]["processor"], r["cell"]["batch"]), reverse=True)
+    ]
+    return markdown(
+        ["gen_length, batch", "processor", "the forward's speed-up", "beside it, unlocked and locked"], rows
+    )
+
+
+def change(name: str, digits: int = 3) -> str:
+    return f"{{{name}:+.{digits}f}} ({{{name}_se:.{digits}f}})"
+
+
+def plain(name: str, digits: int = 2) -> str:
+    return f"{{{name}:.{digits}f}} ({{{name}_se:.{digits}f}})"
+
+
+SETTING = {"new tokens": "{gen_length}", "steps": "{steps}", "policy": "`{remasking}`", "ε": "{epsilon}"}
+OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits per character": change("bits_change"), "tokens kept": "{equal:.0%}"}
+BY_JUDGE = {
+    "bits per character": change("bits_change"),
+    "where repeats stay": change("bits_change_even"),
+    "Gen.-PPL": plain("gen_ppl_ratio") + " times",
+    "bits with repeats": "{bits_repeats:.2f}",
+}
+TABLES: dict[str, Callable[[], str]] = {
+    "flops": Table(
+        "flops",
+        {"new tokens": "{gen_length}", "ε": "{epsilon}", "FLOPs": "{flops_ratio:.3f}x"}
+        | {"as the paper counts": "{flops_ratio_padded:.3f}x", "active ratio": "{active_ratio:.3f}"},
+    ),
+    "dynamics": Table(
+        "dynamics",
+        {"m": "{percentile:.0f} %", "ε": "{epsilon}"}
+        | {f"at {share} %": f"{{at_{share}:.2f}}" for share in (25, 50, 75, 100)}
+        | {"in all": "{mean:.2f}x", "rises": "{rises}"},
+        "gen_length == 256",
+    ),
+    "quality": Table("quality", SETTING | OWN),
+    "quality-judge": Table(f"quality/{JUDGE}", SETTING | BY_JUDGE),
+    "together": together,
+    "runtime": Table(
+        "runtime",
+        {"new tokens": "{gen_length}", "batch": "{batch}", "ε": "{epsilon}"}
+        | {"speed-up": "{tps_ratio:.2f}x ({tps_ratio_min:.2f} to {tps_ratio_max:.2f})"}
+        | {"FLOPs": "{flops_ratio:.2f}x", "efficiency": "{efficiency:.2f}"}
+        | {"first and last steps": "{step_ratio_first:.1f}x and {step_ratio_last:.1f}x"},
+    ),
+    "selection": Table(
+        "selection",
+        {"new tokens": "{gen_length}", "rule": "{method}", "speed-up": "{tps_ratio:.2f}x"}
+        | {"FLOPs": "{flops_ratio:.2f}x"},
+    ),
+    "epsilon": Table("epsilon", {"ε": "{epsilon}"} | OWN),
+    "epsilon-judge": Table(f"epsilon/{JUDGE}", {"ε": "{epsilon}"} | BY_JUDGE),
+    "contraction": Table(
+        "contraction",
+        {"new tokens": "{gen_length}", "temperature": "{temperature:g}", "prompts": "{prompts}"}
+        | {"mean KL, a step": "{rho_mean:.3f}x", "it rises in": "{mean_rises:.0%}"}
+        | {"single positions rise in": "{rises:.0%}", "of them never rise": "{positions_ok:.1%}"},
+    ),
+    "bound": Table(
+        "bound",
+        {"new tokens": "{gen_length}", "ε": "{epsilon}", "L": "{smooth}", "steps": "{steps}", "holds": "{holds:.1%}"}
+        | {"too loose": "{loose:.0e} times", "KL and error, rank correlation": "{rank_correlation:.2f}"},
+    ),
+    "seen": seen,
+    "seen-judge": Table(
+        f"seen/{JUDGE}",
+        {"temperature": "{temperature:g}", "`visible_steps`": "{visible_steps}"} | BY_JUDGE,
+        "epsilon == 'all'",
+    ),
+    "sampler": sampler,
+    "sampler-chosen": Table(
+        "sampler",
+        {"ngram": "{no_repeat_ngram_size}", "seeds": "{seed}"}
+        | {name: f"{{{name}:.0%}} ({{{name}_se:.0%}})" for name in ("clean", "again", "strangers", "stuck")},
+        "temperature == .5 and remasking == 'entropy' and block_length == 32 and seed in ['0 and 1000', '0', '2000']",
+    ),
+    "arena": Table(
+        "arena",
+        {"contestant": "{contestant}", "rows": "{rows:.2f}", "speed": "{speed:.2f}x", "commit error": "{error:.4f}"}
+        | {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": "{clean_change:+.2f} ({clean_change_se:.2f})"},
+    ),
+    "arena-judge": Table(f"arena/{JUDGE}", {"contestant": "{contestant}"} | BY_JUDGE),
+    "frontier": at_shares(*BOTH),
+    "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
+    "frontier-beaten": beaten,
+    "frontier-agreement": agreement,
+    "drift": Table(
+        "drift",
+        {"rule": "{rule}", "rows": "{rows:.2f}", "drift": plain("drift", 3), "median KL at the lock": "{kl:.0e}"}
+        | {"confidence at the lock": "{confidence:.2f}", "drift with confidence": "{drift_confidence:.2f}"},
+    ),
+    "unlock": Table("unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN),
+    "speeds": speeds,
+    "speed-parts": speed_parts,
+}
+
+
+def filled(text: str) -> str:
+    """A document with its tables made anew. Raises ValueError for the name of no table."""
+
+    def place(found: re.Match[str]) -> str:
+        if found[2] not in TABLES:
+            raise ValueError(f"there is no table {found[2]!r}: there are {', '.join(TABLES)}")
+        return f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}"
+
+    return PLACE.sub(place, text)
+
+
+def main(files: Sequence[str]) -> None:
+    """Write the tables of these files; ends the process with a sentence when one cannot be."""
+    if not files:
+        sys.exit("tables: name the documents to write, such as docs/results.md")
+    try:
+        for file in map(Path, files):
+            file.write_text(filled(file.read_text("utf-8")), "utf-8")
+    except (ValueError, OSError) as error:
+        sys.exit(f"tables: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

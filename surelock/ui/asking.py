@@ -1,0 +1,43 @@
+"""What the page's Run and What if ask for, read into jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from surelock.ui.form import Form, read_value
+from surelock.ui.models import Models
+from surelock.ui.request import Job, read_branch, read_job, read_lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Reads for one server, on which a run has at most ``most`` positions."""
+
+    models: Models
+    form: Form
+    most: int
+
+    def job(self, asked: Any) -> Job:
+        """A new run, from the values of the form's fields by name, or, where there are `prompt_tokens`, one that
+        continues what the page shows from one of its steps. Raises ValueError, a sentence.
+        """
+        if not isinstance(asked, Mapping):
+            raise ValueError("A run is asked for by an object of the form's values.")
+        lm = self.models.get(label := asked.get("model", ""))
+        longest = min(self.most, lm.config.max_length)
+        if "prompt_tokens" in asked:
+            return read_branch(lm, label, asked, longest)
+        lanes = read_lanes(
+            read_value(asked.get("lanes")), self.form.shared([asked.get(name) for name in self.form.fields])
+        )
+        return read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
+
+
+def key_of(read: Callable[[], Job]) -> str | None:
+    """The key of the job that is read, None where it is none: its own turn says why."""
+    try:
+        return read().key
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,64 @@
+"""Flags from the environment, where there is no command line: ``--keep-mb`` from SURELOCK_KEEP_MB, and so each."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from typing import Any
+
+_YES, _NO = ("1", "true"), ("0", "false")
+
+
+def variable_of(action: argparse.Action) -> str:
+    """The variable of a flag, "" of what is none."""
+    flag = next((each for each in action.option_strings if each.startswith("--")), "")
+    return "" if flag in ("", "--help") else f"SURELOCK{flag.upper().replace('-', '_')[1:]}"
+
+
+def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
+    """Take the defaults of the parser's flags from their variables, and name these in its help. A list is parted by
+    blanks or commas, a flag without a value is 1 or true. Returns what was taken, by the flags' destinations.
+
+    Ends the process, as the parser does, with a sentence that names the variable of a value that is none.
+    """
+    taken = {}
+    for action in parser._actions:
+        variable = variable_of(action)
+        if not variable:
+            continue
+        action.help = f"{action.help} [{variable}]"
+        if text := os.environ.get(variable, "").strip():
+            try:
+                taken[action.dest] = _value(action, text)
+            except (ValueError, argparse.ArgumentTypeError) as error:
+                parser.error(f"{variable} {error}, not {text[:60]!r}")
+    parser.set_defaults(**taken)
+    return taken
+
+
+def named(said: str, parser: argparse.ArgumentParser, given: argparse.Namespace, taken: dict[str, Any]) -> str:
+    """A sentence about flags, with the variables of those that were not on the command line."""
+    for action in parser._actions:
+        if action.dest in taken and getattr(given, action.dest) is taken[action.dest]:
+            said = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), said)
+    return said
+
+
+def _value(action: argparse.Action, text: str) -> Any:
+    if action.nargs == 0:
+        if text.lower() not in (*_YES, *_NO):
+            raise ValueError("must be 1 or 0")
+        return text.lower() in _YES
+    return [_one(action, word) for word in re.split(r"[\s,]+", text) if word] if action.nargs else _one(action, text)
+
+
+def _one(action: argparse.Action, word: str) -> Any:
+    if action.choices is not None and word not in action.choices:
+        raise ValueError(f"must be one of {', '.join(action.choices)}")
+    if not callable(action.type):
+        return word
+    try:
+        return action.type(word)
+    except ValueError:
+        raise ValueError("must be a whole number" if action.type is int else "must be a number") from None

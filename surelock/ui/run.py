@@ -1,0 +1,153 @@
+"""What one visitor sees of a race: their own pace, pauses and end, under an id that cannot be guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+import time
+from collections.abc import AsyncGenerator
+from math import inf
+
+from surelock.ui.computation import STOPPED, Computation, numbered
+
+SEND_SECONDS = 0.08  # quicker steps are sent together: each sending costs server and page more than a step's content
+EACH_SECONDS = 0.03  # between two sendings of a computation to all who follow it, on the average
+RUNNING, PAUSED, ENDED = "running", "paused", "ended"
+
+
+class Run:
+    """A follower of a computation. The latest stream has the run; ``pause`` and ``stop`` may come from any thread and
+    take effect after the present step.
+    """
+
+    def __init__(self, owner: str, computation: Computation) -> None:
+        self.id = secrets.token_urlsafe(18)
+        self.owner, self.computation = owner, computation
+        self.state = PAUSED
+        self.touched = time.monotonic()
+        self._sent = 0  # messages
+        self._stopped: int | None = None  # the number of its own last message
+        self._wanted: str | None = None  # what another thread asked for: PAUSED or ENDED
+        self._stream: object = None  # which of its streams goes on
+        self._lock = threading.Lock()
+
+    @property
+    def streams(self) -> bool:
+        """Whether it takes what comes."""
+        return self.state == RUNNING
+
+    @property
+    def follows(self) -> bool:
+        """Whether more of it is to come."""
+        return self.state != ENDED
+
+    @property
+    def steps(self) -> int | None:
+        """How many steps its page has been sent, None for all that there is, what follows them among it."""
+        seen = self._sent if self._stopped is None else self._stopped
+        if seen == len(self.computation.log):
+            return None
+        return max(0, min(seen, self.computation.over or seen) - 1)
+
+    async def stream(self, after: int, most: int | None = None) -> AsyncGenerator[str]:
+        """Batches of messages: what the page has missed after number ``after``, then one message per step until the run
+        pauses or ends, or ``most`` steps. The first step is sent at once, then every SEND_SECONDS what there is (more
+        seldom where many follow), the last at once again. A stream before it, given up by the page, sends no more.
+        """
+        own = object()
+        going, cursor = self._begin(own), min(after + 1, self._sent)
+        upto, due = inf if most is None else max(cursor, 1) + most, 0.0
+        try:
+            if unsent := self._take(cursor, upto):
+                yield _batch(unsent)
+            cursor, unsent = cursor + len(unsent), []
+            while going and self._goes_on(own) and cursor < self._bound(upto):
+                await self.computation.more()
+                if not self._goes_on(own):
+                    break
+                new = self._take(cursor, upto)
+                cursor, unsent = cursor + len(new), unsent + new
+                if unsent and (self.computation.over is not None or time.monotonic() >= due):  # the errors take a while
+                    yield _batch(unsent)
+                    unsent, due = [], time.monotonic() + max(SEND_SECONDS, EACH_SECONDS * self.computation.crowd)
+            if self._stream is own and self._wanted == ENDED and self.state == RUNNING:
+                unsent.append(self._stop())
+            if unsent:
+                yield _batch(unsent)
+        finally:
+            self._rest(own)
+            if self.state == ENDED:
+                await asyncio.to_thread(self.computation.leave, self)
+
+    def pause(self) -> None:
+        """Pause after the present step."""
+        self._wanted = self._wanted or PAUSED
+
+    def stop(self) -> str | None:
+        """End after the present step; a run that is not streaming ends at once and its last message is returned."""
+        with self._lock:
+            if self.state != PAUSED:
+                self._wanted = ENDED
+                return None
+            last = self._stop()
+        self.computation.leave(self)
+        return last
+
+    def _begin(self, stream: object) -> bool:
+        """Whether there is anything to come: then the run is that stream's."""
+        with self._lock:
+            self._wanted = None
+            if self.state == ENDED:
+                return False
+            self.state, self._stream = RUNNING, stream
+            return True
+
+    def _goes_on(self, stream: object) -> bool:
+        return self._stream is stream and self.state == RUNNING and self._wanted is None
+
+    def _rest(self, stream: object) -> None:
+        """After streaming, whether it ran out, was paused or its reader went away; not where another has the run."""
+        with self._lock:
+            if self._stream is not stream:
+                return
+            self._stream = None
+            if self.state == RUNNING:
+                self.state = PAUSED
+                if self._wanted == ENDED:
+                    self._stop()
+
+    def _bound(self, upto: float) -> float:
+        """The number of the message to stop before: what follows the steps belongs to the last one."""
+        over = self.computation.over
+        return inf if over is not None and upto > over else upto
+
+    def _take(self, cursor: int, upto: float) -> list[str]:
+        """The messages from number ``cursor`` on that there are, or that there were when the run was stopped."""
+        log, self.touched = self.computation.log, time.monotonic()
+        there = len(log) if self._stopped is None else self._stopped
+        end = int(max(cursor, min(there, self._bound(upto))))
+        with self._lock:
+            self._sent = max(self._sent, end)
+            if self._stopped is None and self.computation.ended and end == len(log):
+                self.state = ENDED
+        found = [self._named(text) for text in log[cursor:end]]
+        if self._stopped is not None and cursor <= self._stopped and end == self._stopped:
+            found.append(self._last(self._stopped))
+        return found
+
+    def _stop(self) -> str:
+        """End here, whatever the others do; the last message."""
+        self.state, self._stopped = ENDED, self._sent
+        self._sent += 1
+        return self._last(self._stopped)
+
+    def _last(self, number: int) -> str:
+        return self._named(numbered(number, {"end": STOPPED, "problem": None}))
+
+    def _named(self, text: str) -> str:
+        return f'{{"run":"{self.id}",{text}'
+
+
+def _batch(messages: list[str]) -> str:
+    return "[" + ",".join(messages) + "]"

@@ -1,0 +1,229 @@
+"""Fair shares of the one queue: visitors of the page before scripts, clients in turn, those who ask alike together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import parse_qs
+
+import gradio as gr
+from gradio.server_messages import EstimationMessage
+from starlette.types import Scope
+
+from surelock.ui.addresses import client_of
+from surelock.ui.fair import Inboxes, Link, Readers
+from surelock.ui.gate import API, SOCKET, Refused
+from surelock.ui.session import Sessions
+
+SCRIPTS = "decode"  # the name of the public endpoint
+DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
+MOST_FOLLOWERS = 200  # who wait or are served beside those that have a place
+MOST_STREAMS = 400  # open at once by one client; a page has two
+MOST_INBOXES = 200  # sessions that neither wait nor run nor read, whose last messages are kept
+_CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
+_KEY = "surelock.key"  # in the scope of a request: of the job that it asks for, None where it asks for none
+Ask = Callable[[list[Any]], str | None]  # from its data to a job's key
+
+
+class Shares:
+    """What each client may have of the queue of ``page``, which holds ``size`` visitors.
+
+    One client's visitors take at most three quarters of it. Scripts wait in as many places again, and one client's in
+    a quarter of those. A client is an address: a class behind one counts as one. Who asks for what another asks for
+    takes no place: they have their turn together, or at once where it is computed already.
+    keys: of the page's functions that ask for a job, by number, what makes its key of their data.
+    """
+
+    def __init__(
+        self, page: gr.Blocks, size: int, readers: Readers, sessions: Sessions, keys: Mapping[int, Ask]
+    ) -> None:
+        self._queue, self._readers, self._sessions, self._keys = page._queue, readers, sessions, keys
+        self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
+        self._entering: dict[object, tuple[object, bool, str]] = {}
+        self._streams: Counter[str] = Counter()  # by client
+        self._scripts = {number for number, fn in page.fns.items() if fn.api_name == SCRIPTS}
+        self._holder: Any = None  # the event that was given the device last
+        self._next = self._queue.get_events
+        self._queue.max_size = None  # `admit` says who waits
+        self._queue.pending_messages_per_session = Inboxes(  # type: ignore[assignment]
+            MOST_INBOXES, self._busy, self._queue.pending_event_ids_session
+        )
+        self._queue.get_events = self._in_turn
+        self._queue.broadcast_estimations = self._tell_places
+
+    def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
+        """Let a request in, or raise Refused; what it returns is to be called when the request has been answered."""
+        path, client = scope["path"], client_of(scope)
+        if scope["method"] == "POST":
+            called = _CALL.fullmatch(path)
+            if called or path.rstrip("/") == f"{API}/queue/join":
+                number = body.get("fn_index") if isinstance(body, dict) else None
+                if not called and type(number) is not int:
+                    raise Refused(400, "fn_index must be the number of one of the page's functions.")
+                script = bool(called) or number in self._scripts
+                scope[_KEY] = None if script else self._key(number, body)
+                return self._enter(script, client, scope[_KEY], body)
+            return _nothing
+        if path.startswith(f"{API}/heartbeat/"):
+            return self._stream(client, None, scope)
+        if path == f"{API}/queue/data":
+            told = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
+            asked = told[0] if len(told) == 1 else ""  # of two, others would take the other one
+            if asked not in self._queue.pending_messages_per_session:
+                raise Refused(404, "Nothing was asked for under that session.")
+            return self._stream(client, asked, scope)
+        if (called := _CALL.fullmatch(path)) and called[1]:
+            return self._stream(client, self._session_of(called[1]), scope)
+        return _nothing
+
+    def _key(self, number: Any, body: Mapping[str, Any]) -> str | None:
+        ask, values = self._keys.get(number), body.get("data")
+        return ask(values) if ask is not None and isinstance(values, list) else None
+
+    def _enter(self, script: bool, client: str, key: str | None, body: Mapping[str, Any]) -> Callable[[], None]:
+        places = {_group(each): (_is_script(each), _client(each)) for each in self._waiting() if not self._free(each)}
+        places |= {group: (of_script, who) for group, of_script, who in self._entering.values()}
+        group = object() if key is None else key
+        if key in places or (key is not None and self._sessions.follows(str(body.get("session_hash")), key)):
+            self._check_crowd(client)
+        else:
+            most, own = self._most[script]
+            kind = [who for of_script, who in places.values() if of_script == script]
+            if kind.count(client) >= own:
+                raise Refused(
+                    503, f"The queue is full for you: {own} of your runs wait already. Try again in a moment."
+                )
+            if len(kind) >= most:
+                raise Refused(503, f"The queue is full: {most} runs wait already. Try again in a moment.")
+        entering = object()
+        self._entering[entering] = (group, script, client)
+
+        def entered() -> None:
+            del self._entering[entering]
+
+        return entered
+
+    def _check_crowd(self, client: str) -> None:
+        here = [_client(each) for each in (*self._waiting(), *self._running())]
+        here += [who for _, _, who in self._entering.values()]
+        own = 3 * MOST_FOLLOWERS // 4
+        if len(here) >= MOST_FOLLOWERS or here.count(client) >= own:
+            raise _full(f" for you: {own} of your" if len(here) < MOST_FOLLOWERS else f": {MOST_FOLLOWERS}")
+
+    def _stream(self, client: str, session: str | None, scope: Scope) -> Callable[[], None]:
+        if self._streams[client] >= MOST_STREAMS:
+            raise Refused(429, "Too many open streams from one address; close some pages.")
+        ended = _counted(self._streams, client)
+        if session is None:
+            return ended
+        unread = self._readers.open(session, Link(scope.get(SOCKET)))
+
+        def both() -> None:
+            ended()
+            unread()
+
+        return both
+
+    def _waiting(self) -> list[Any]:
+        return [event for each in self._queue.event_queue_per_concurrency_id.values() for event in each.queue]
+
+    def _running(self) -> list[Any]:
+        return [event for events in self._queue.active_jobs if events for event in events]
+
+    def _busy(self) -> set[str]:
+        """The sessions that wait, run or read."""
+        return {event.session_hash for event in (*self._waiting(), *self._running())} | self._readers.sessions
+
+    def _session_of(self, event_id: str) -> str:
+        event = self._queue.event_ids_to_events.get(event_id)
+        if event is not None:
+            return event.session_hash
+        for session, ids in self._queue.pending_event_ids_session.items():
+            if event_id in ids:
+                return session
+        raise Refused(404, "There is no such call, or its answer has been read.")
+
+    def _free(self, event: Any) -> bool:
+        """Whether nothing is computed for that event alone: what it asks for is under way, or there already."""
+        key = event.request.scope.get(_KEY)
+        if key is not None:
+            return self._sessions.follows(event.session_hash, key)
+        more = not (_is_script(event) or event.fn._id in self._keys) and event.data.data  # of the run that it names
+        return bool(more) and self._sessions.goes_on(more[0])
+
+    def _in_turn(self) -> Any:
+        """The next event: one that needs no device, else Gradio's choice, after what waits was put in order."""
+        if self._queue.active_jobs.count(None) < 2:  # Gradio's forty are for threads; who follows takes none
+            self._queue.active_jobs.append(None)
+        for each in self._queue.event_queue_per_concurrency_id.values():
+            before: Counter[tuple[bool, str]] = Counter()
+            order: dict[object, tuple[bool, int]] = {}
+            for event in each.queue:
+                kind = _is_script(event), _client(event)
+                if _group(event) not in order:
+                    order[_group(event)] = kind[0], before[kind]
+                    before[kind] += 1
+            each.queue.sort(key=lambda event: order[_group(event)])
+        device = self._queue.event_queue_per_concurrency_id.get(DEVICE_SLOT)
+        if device is None:
+            return self._next()
+        for event in device.queue:
+            if self._free(event):
+                device.queue.remove(event)
+                return [event], False, DEVICE_SLOT
+        taken = self._sessions.computing or self._holder in self._running()
+        device.concurrency_limit = device.current_concurrency + (not taken)
+        found = self._next()
+        if found and found[2] == DEVICE_SLOT:
+            self._holder = found[0][0]
+        return found
+
+    def _tell_places(self, concurrency_id: str, after: int | None = None) -> None:
+        """Tell each event that waits its place, those that ask for the same one of them. after: those before it in the
+        queue know theirs.
+        """
+        places: dict[object, int] = {}
+        waiting: list[Any] = []
+        for number, event in enumerate(self._queue.event_queue_per_concurrency_id[concurrency_id].queue):
+            if not self._free(event):
+                places.setdefault(_group(event), len(places))
+                if after is None or number >= after:
+                    waiting.append(event)
+        for event in waiting:
+            told = EstimationMessage(rank=places[_group(event)], rank_eta=None, queue_size=len(places))
+            self._queue.send_message(event, told)
+
+
+def _is_script(event: Any) -> bool:
+    return event.fn.api_name == SCRIPTS
+
+
+def _client(event: Any) -> str:
+    return client_of(event.request.scope)
+
+
+def _group(event: Any) -> object:
+    """What all that ask for the same share: the job's key, else the event itself."""
+    return event.request.scope.get(_KEY) or event
+
+
+def _full(whose: str) -> Refused:
+    return Refused(503, f"The queue is full{whose} runs wait already. Try again in a moment.")
+
+
+def _nothing() -> None:
+    return None
+
+
+def _counted(counter: Counter[Any], key: Any) -> Callable[[], None]:
+    """Count one more; what it returns takes it back."""
+    counter[key] += 1
+
+    def back() -> None:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
+
+    return back

@@ -1,0 +1,155 @@
+"""The drawer: a pin and its curve, ε and its locks, What if and its lane, on one screen."""
+
+from __future__ import annotations
+
+from math import hypot
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import seek, until
+from tests.browser.server import App
+
+SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")
+SHOWN, REACH = (1280, 800), 400
+CELL = """(cell) => {
+  const { canvas, grid } = surelock.stage.sides[1], [x, y, width, height] = grid.rect(cell);
+  const edge = canvas.getBoundingClientRect();
+  return { x: edge.x + x, y: edge.y + y, width, height };
+}"""
+
+
+@pytest.fixture
+def stage(page: Page, app: App) -> Page:
+    """A laptop's window with the recorded run in its middle, the sidebar shut, and no server that computes."""
+    page.set_viewport_size({"width": SHOWN[0], "height": SHOWN[1]})
+    page.goto(f"{app.url}/?race=steps")
+    until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
+    page.evaluate(SIMULATED)
+    if page.locator(".sidebar.open").count():
+        page.click(".sidebar .toggle-button")
+        expect(page.locator(".sidebar.open")).to_have_count(0)
+        page.wait_for_timeout(500)
+    seek(page, 60)
+    page.evaluate("surelock.stage.grids.scrollIntoView()")
+    page.wait_for_timeout(300)
+    return page
+
+
+def press(page: Page, cell: int) -> None:
+    box = page.evaluate(CELL, cell)
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_timeout(200)
+
+
+def box(page: Page, selector: str) -> Any:
+    """Where an element is: whole in the window."""
+    found = page.locator(selector).last.bounding_box()
+    assert found is not None, selector
+    assert found["y"] >= 0 and found["y"] + found["height"] <= SHOWN[1], (selector, found)
+    return found
+
+
+def gap(one: Any, other: Any) -> float:
+    """Pixels between the edges of two boxes."""
+    apart = [
+        max(0, b[at] - a[at] - a[size])
+        for at, size in (("x", "width"), ("y", "height"))
+        for a, b in ((one, other), (other, one))
+    ]
+    return hypot(max(apart[:2]), max(apart[2:]))
+
+
+def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
+    """Pin and curve, ε and what it locks, What if and its lane: each in the window, 400 px apart at most."""
+    press(stage, 40)
+    assert stage.evaluate("[...surelock.stage.pins.keys()]") == [40]
+    curve = box(stage, ".sl-cell-curve")
+    columns = stage.evaluate("surelock.stage.sides[1].grid.box.columns")
+    far = max(gap(stage.evaluate(CELL, cell), curve) for cell in range(4 * columns, 12 * columns))
+    assert far <= REACH, "from any cell of eight rows"
+    stage.focus(".sl-epsilon")
+    for _ in range(6):
+        stage.keyboard.press("ArrowUp")
+    locks = "(({ drawer: { epsilon }, trace: { lanes: [, lane] } }) => [...epsilon.states(lane, 60)].flatMap("
+    changed = stage.evaluate(
+        f"{locks}(state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))(surelock.stage)"
+    )
+    away = [gap(stage.evaluate(CELL, p), box(stage, ".sl-epsilon-grip")) for p in changed]
+    assert sum(each <= REACH for each in away) >= 0.75 * len(away) > 0
+    both = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
+    assert max(both) <= stage.locator(".sl-drawer").bounding_box()["x"], "both grids stay in sight"
+    stage.keyboard.press("Escape")
+    stage.click(".sl-whatif summary")
+    action = ".sl-whatif button:enabled >> nth=0"
+    stage.locator(action).scroll_into_view_if_needed()
+    asked = box(stage, action)
+    stage.click(action)
+    expect(stage.locator(".sl-side")).to_have_count(3)
+    lane = stage.locator(".sl-side").nth(2).bounding_box()
+    assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1] / 2
+    expect(stage.locator(".sl-drawer-progress")).to_have_text("Starting …")
+    assert stage.text_content(".sl-status") == "" and stage.evaluate("surelock.stage.pins.size") == 1
+
+
+def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
+    stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
+    stage.click(".sl-whatif summary")
+    stage.locator(".sl-whatif button:enabled").first.click()
+    names = stage.locator(".sl-side h2").all_inner_texts()
+    assert names[0] == "Every word" and names[1].startswith("Every word, from step 62") and len(names) == 3
+    progress = stage.locator(".sl-drawer-progress")
+    stage.evaluate("""() => {
+      const { trace, child } = surelock.live.branching;
+      const header = { ...trace.header, lanes: [child.decoder] };
+      const records = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
+      open("branch", { header, pieces: {} });
+      window.send2 = (seq, from, end) => send({ run: "branch", seq, pieces: {}, records: records.slice(from, end) });
+      send2(1, 0, 20);
+    }""")
+    expect(progress).to_have_text(f"“{names[1]}”: step 81 of 128.")
+    stage.evaluate("send2(2, 20); send({ run: 'branch', seq: 3, end: 'finished', problem: null })")
+    expect(progress).to_have_text(f"“{names[1]}” stands beside “Every word”, after its step 128.")
+    assert stage.text_content(".sl-status") == ""
+    stage.locator(".sl-whatif select").first.select_option(label="SureLock")
+    seek(stage, 60)
+    stage.locator(".sl-whatif button:enabled").first.click()
+    expect(progress).to_have_text("Starting …")
+    stage.evaluate("send({ run: null, seq: 9, refused: 'Not so.' })")
+    expect(progress).to_have_text("Not so.")
+    assert stage.locator(".sl-side").count() == 3
+
+
+def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -> None:
+    drawer = stage.locator(".sl-drawer")
+    expect(drawer).to_be_hidden()
+    wide = stage.evaluate("surelock.stage.sides[1].canvas.clientWidth")
+    stage.locator("canvas.sl-grid").nth(1).focus()
+    for key in ("ArrowDown", "ArrowRight", "Enter", "ArrowRight"):
+        stage.keyboard.press(key)
+    cell = stage.evaluate("surelock.stage.hover")
+    expect(drawer).to_contain_text(f"Position {cell}")
+    assert [cell - 1] == stage.evaluate("[...surelock.stage.pins.keys()]"), "it follows the arrows"
+    assert stage.evaluate("surelock.stage.sides[1].canvas.clientWidth") < wide
+    for _ in range(8):
+        stage.keyboard.press("Tab")
+        if stage.evaluate("document.activeElement.closest('.sl-drawer')"):
+            break
+    stage.focus(".sl-epsilon")
+    stage.keyboard.press("ArrowUp")
+    value = stage.evaluate("surelock.stage.drawer.epsilon.value")
+    found = Axe().run(stage, context=".sl-floor").response["violations"]
+    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
+    stage.click(".sl-drawer >> text=Close")
+    expect(drawer).to_be_hidden()
+    assert stage.evaluate("document.activeElement === surelock.stage.sides[1].canvas")
+    stage.keyboard.press("ArrowLeft")
+    stage.keyboard.press("Enter")
+    expect(drawer).to_contain_text(f"Position {cell - 1}")
+    assert stage.evaluate("[surelock.stage.pins.size, surelock.stage.drawer.epsilon.value]") == [1, value]
+    stage.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    stage.wait_for_function("(wide) => surelock.stage.sides[1].canvas.clientWidth === wide", arg=wide)

@@ -1,0 +1,97 @@
+"""The first screen: the whole race, and little beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.actions import until
+from tests.browser.server import App
+
+SIZES = {"laptop": (1280, 800), "desk": (1440, 900), "large": (1920, 1080), "phone": (390, 844)}
+FORBIDDEN = {"row", "rows", "commit", "unmask", "reference", "resting", "nats", "posterior", "percentile", "likeliest"}
+SEEN = Path(__file__).with_name("first_screen.js").read_text("utf-8")
+
+
+def landed(browser: Browser, app: App, size: tuple[int, int], **more: Any) -> Page:
+    phone = {"has_touch": True, "is_mobile": True} if size[0] < 500 else {}
+    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, **phone, **more)
+    page = context.new_page()
+    page.goto(app.url)
+    until(page, "window.surelock?.stage.trace && surelock.stage.sides.every(({ grid }) => grid.fits.size > 5)")
+    return page
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, app: App, size: str) -> None:
+    page = landed(browser, app, SIZES[size], reduced_motion="reduce")  # at its end: every word, the longest sentence
+    until(page, "document.querySelector('.sl-narrator').textContent.includes('did')")
+    page.evaluate("surelock.stage.timeline.seek(60)")
+    page.wait_for_timeout(300)
+    seen = page.evaluate(SEEN)
+    words = [word.lower() for word in seen.pop("words")]
+    assert min(seen["grids"]) >= 0.9 and len(seen["grids"]) == 2, seen
+    assert seen["missing"] == [] and seen["wide"] <= 0, seen
+    assert seen["focusable"] <= 20, seen
+    assert len(words) <= 120, words
+    assert not FORBIDDEN & set(words), FORBIDDEN & set(words)
+    assert seen["smallest"] >= (9 if size == "phone" else 11) and seen["split"] <= 0.05, seen
+    page.context.close()
+
+
+def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
+    page = landed(browser, app, SIZES["laptop"], reduced_motion="no-preference")
+    page.evaluate("""() => {
+      window.told = [];
+      const look = (now) => {
+        const { step, rests, playing } = surelock.stage.timeline;
+        const text = document.querySelector(".sl-narrator").textContent;
+        if (told.at(-1)?.text !== text) told.push({ text, since: now });
+        Object.assign(told.at(-1), { step, until: now });
+        if (rests) told.at(-1).rests = (told.at(-1).rests ?? now);
+        if (playing) requestAnimationFrame(look);
+        else setTimeout(() => { window.over = true; }, 6000);
+      };
+      requestAnimationFrame(look);
+    }""")
+    until(page, "window.over", seconds=60)
+    told = page.evaluate("told")
+    lives = sorted(each["until"] - each["since"] for each in told[:-1])
+    assert lives[len(lives) // 2] >= 1500, lives
+    stops = [each for each in told if "rests" in each]
+    assert len(stops) == 3 and all(each["until"] - each["rests"] >= 2000 for each in stops), stops
+    assert any("the first word to be" in each["text"] for each in stops)
+    assert any("half of all words" in each["text"] for each in stops)
+    assert any("the texts part here" in each["text"] for each in stops)
+    still = page.evaluate(
+        "[surelock.stage.timeline.step, surelock.stage.timeline.last, surelock.stage.timeline.playing]"
+    )
+    assert still[0] == still[1] and not still[2], "it rests on the verdict"
+    verdict = page.inner_text(".sl-narrator >> nth=0")
+    assert "of the work" in verdict and len(verdict.split()) <= 25
+    texts = page.locator(".sl-parting").all_inner_texts()
+    assert len(texts) == 2 and all(len(text) > 40 for text in texts) and page.is_visible(".sl-quick summary")
+    page.click(".sl-quick summary")
+    with page.expect_download() as picture:
+        page.click(".sl-quick >> text=Picture")
+    assert picture.value.suggested_filename.endswith(".png")
+    page.context.close()
+
+
+def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, app: App) -> None:
+    page = landed(browser, app, SIZES["laptop"], reduced_motion="reduce")
+    stops = 0
+    while not page.evaluate("document.activeElement.matches('.sl-action-run')"):
+        page.keyboard.press("Tab")
+        stops += 1
+        assert stops <= 8
+    page.click("text=Try your own words")
+    until(page, "document.activeElement.closest('#sl-prompt')")
+    page.click(".sidebar .toggle-button")
+    page.click("role=button[name='Lessons']")
+    box = page.locator("dialog.sl-lessons").bounding_box()
+    assert box and box["y"] >= 0 and box["y"] + box["height"] <= SIZES["laptop"][1]
+    page.context.close()

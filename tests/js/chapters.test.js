@@ -1,0 +1,83 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { chapters, writtenAt } from "../../assets/js/trace/chapters.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { decoder, pairs, raceOf, small } from "./small.js";
+
+/** A lane whose steps say what they lock, and which of 2 and 3 they write, beside one that computes everything. */
+function raced(steps, pieces = {}) {
+  const all = [decoder("a", "All", { kind: "everything" }), steps.map((_, t) => (t ? {} : write))];
+  const own = [decoder("b", "B", { kind: "lock", epsilon: 1 }), steps];
+  return Trace.parse(raceOf([all, own], { pieces: { 13: " tale", ...pieces } }));
+}
+
+const write = { unmasked: pairs(2, 12, 3, 13) };
+const named = (trace, name) => chapters(trace).find((each) => each.name === name);
+
+test("half of the positions are locked when two of four are, the prompt's among them", () => {
+  const trace = raced([write, { locked: [0] }, {}, { locked: [2] }, { locked: [3] }]);
+  const half = "half of all words are locked now.";
+  assert.deepEqual(named(trace, "Half locked"), { step: 3, name: "Half locked", stop: true, text: half });
+  assert.equal(named(raced([write, { locked: [0] }, {}]), "Half locked"), undefined);
+  assert.equal(named(raced([write, { locked: [0, 1] }, {}]), "Half locked").step, 1);
+  assert.equal(named(raced([{ ...write, locked: [0, 2] }, {}]), "Half locked").step, 0);
+  assert.equal(named(raced([write, { locked: [0, 1, 2] }, {}]), "Half locked").step, 1);
+  assert.equal(named(raced([write, { locked: [0] }, { locked: [2], unlocked: [0] }]), "Half locked"), undefined);
+});
+
+test("the first lock is of what was written, not of the prompt", () => {
+  assert.deepEqual(named(raced([write, { locked: [0, 1] }, {}, { locked: [2] }, {}]), "First lock"), {
+    step: 3,
+    name: "First lock",
+    stop: true,
+  });
+  assert.equal(named(raced([write, { locked: [0, 1] }]), "First lock"), undefined);
+  assert.equal(named(raced([{ ...write, locked: [3] }, {}]), "First lock").step, 0);
+});
+
+test("the slowest to lock is the written one with the longest wait, the first among equals", () => {
+  const told = (steps) => {
+    const { step, position, text } = named(raced(steps), "Slowest to lock") ?? {};
+    return [step, position, text?.match(/“.*$/)[0]];
+  };
+  const none = [undefined, undefined, undefined];
+  assert.deepEqual(told([write, { locked: [0, 2] }, { locked: [3] }, { locked: [1] }]), [
+    2,
+    3,
+    "“tale” took longest: 2 steps after it was written.",
+  ]);
+  assert.deepEqual(told([write, { locked: [2, 3] }]), [1, 2, "“=a” took longest: 1 step after it was written."]);
+  assert.deepEqual(told([{ ...write, locked: [2] }, {}]), none, "that locks as it is written");
+  assert.deepEqual(told([write, { locked: [0, 1] }]), none);
+  const late = [{ unmasked: [[2, 12]] }, {}, { unmasked: [[3, 13]], locked: [2] }, { locked: [3] }];
+  assert.deepEqual(told(late).slice(0, 2), [2, 2]);
+});
+
+test("a fork is where the later of the two texts is written, and tells both", () => {
+  const trace = raced([{ unmasked: [[2, 12]] }, { unmasked: [[3, 14]] }, {}], { 13: " tale", 14: " dog" });
+  assert.deepEqual(named(trace, "Fork"), {
+    step: 1,
+    name: "Fork",
+    stop: true,
+    position: 3,
+    text: "the texts part here: “B” has “dog” where “All” has “tale”.",
+  });
+  assert.deepEqual(
+    [2, 3, 0].map((p) => writtenAt(trace, trace.lane("b"), p)),
+    [0, 1, 0],
+  );
+  assert.equal(named(raced([write, {}]), "Fork"), undefined);
+  const { lanes } = trace;
+  assert.equal(named(trace.withLanes([lanes[1]]), "Fork"), undefined, "a lane alone has nothing to part from");
+});
+
+test("the end is told when nothing more comes, and a trace without steps has no chapters", () => {
+  const trace = raced([write, {}]);
+  assert.deepEqual(chapters(trace), [{ name: "End", step: 1 }]);
+  trace.live = true;
+  assert.deepEqual([chapters(trace), chapters(new Trace(small()))], [[], []]);
+  const begun = new Trace(small());
+  begun.append(small().records[0]);
+  assert.deepEqual(chapters(begun), [], "the lane that is told of has none yet");
+});

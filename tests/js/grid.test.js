@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Grid, layout } from "../../assets/js/stage/grid.js";
+import { Raster } from "../../assets/js/stage/raster.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { small } from "./small.js";
+
+test("cells are laid out in the columns that fit, with their words up to a length or when they are scrolled", () => {
+  const told = (...how) => {
+    const { columns, rows, w, h, gap, text } = layout(...how);
+    return [columns, rows, Math.round(10 * w) / 10, Math.round(10 * h) / 10, gap, text];
+  };
+  assert.deepEqual(told(100, 600), [10, 10, 60, 26, 3, true]);
+  assert.deepEqual(told(144, 570), [10, 15, 57, 26, 3, true]);
+  assert.deepEqual(told(145, 569), [9, 17, 63.2, 23, 3, true]);
+  assert.deepEqual(told(256, 2000), [12, 22, 166.7, 23, 3, true]);
+  assert.deepEqual(told(257, 2000), [16, 17, 125, 23, 3, true]);
+  assert.deepEqual(told(10, 100), [5, 2, 20, 26, 3, true]);
+  assert.deepEqual(told(256, 600, { whole: true }), [10, 26, 60, 23, 3, true], "what fits is always readable");
+  assert.deepEqual(told(142, 590, { tall: 330 }), [10, 15, 59, 22, 3, true], "rows shrink to what is there");
+  assert.deepEqual(told(142, 590, { tall: 900 }), [10, 15, 59, 26, 3, true]);
+  assert.deepEqual(told(142, 358, { tall: 215 }), [10, 15, 35.8, 14, 2, true], "then there are more columns");
+  assert.deepEqual(told(1024, 600, { whole: true }), [31, 34, 19.4, 19.4, 2, false]);
+  assert.deepEqual(told(4096, 400, { whole: true }), [58, 71, 6.9, 9, 1, false]);
+  assert.deepEqual(told(1024, 400, { whole: true }), [30, 35, 13.3, 13.3, 2, false]);
+  assert.deepEqual(told(2600, 600, { whole: true }), [50, 52, 12, 12, 1, false]);
+});
+
+test("a point is in the cell that is drawn there, also when they are scrolled", () => {
+  const grid = Object.assign(Object.create(Grid.prototype), { n: 23, box: layout(23, 600), offset: 0, ratio: 2 });
+  const { w, h, gap } = grid.box;
+  for (const offset of [0, 2 * h])
+    for (const cell of [0, 9, 10, 22]) {
+      grid.offset = offset;
+      const [x, y, wide, high] = grid.rect(cell);
+      assert.equal(grid.cellAt(x + wide / 2, y + high / 2 - offset / 2), cell);
+      assert.equal(grid.top, offset / 2);
+      assert.deepEqual([x, y], [(cell % 10) * w + gap / 2, Math.floor(cell / 10) * h + gap / 2]);
+      assert.deepEqual([wide, high], [w - gap, h - gap]);
+    }
+  grid.offset = 0;
+  const outside = [
+    [-1, 5],
+    [-1, 30],
+    [600, 5],
+    [5, -1],
+    [181, 2.5 * h],
+  ];
+  assert.deepEqual(
+    outside.map(([x, y]) => grid.cellAt(x, y)),
+    [-1, -1, -1, -1, -1],
+  );
+  assert.deepEqual(
+    [grid.cellAt(0, 0), grid.cellAt(59, h), grid.cellAt(60, 0), grid.cellAt(179, 2 * h)],
+    [0, 10, 1, 22],
+  );
+});
+
+test("a raster has a column for each step of the cursor, a row for each position, and ends with its lane", () => {
+  const colours = Object.fromEntries(
+    ["Masked", "Active", "Locked", "Resting", "Waiting"].map((name, i) => [
+      `raster${name}`,
+      `#0000${`${i + 1}`.padStart(2, "0")}`,
+    ]),
+  );
+  const drawn = (trace, lane) => {
+    let image;
+    const pen = {
+      createImageData: (width, height) => ({ data: new Uint8Array(4 * width * height) }),
+      putImageData: (made) => (image = made),
+    };
+    const canvas = { getContext: () => pen, setAttribute: (_, text) => (canvas.label = text) };
+    const raster = Object.assign(Object.create(Raster.prototype), { lane, canvas, cursor: { style: {} } });
+    raster.moveTo(0);
+    assert.equal(raster.cursor.style.transform, undefined, "before it is drawn there is no cursor");
+    raster.draw(trace, colours);
+    raster.moveTo(1);
+    const { width, height } = canvas;
+    const state = (p, column) => image.data[4 * (p * width + column) + 2];
+    const rows = Array.from({ length: height }, (_, p) =>
+      Array.from({ length: width }, (__, column) => state(p, column)).join(""),
+    );
+    return [...rows, canvas.label, raster.cursor.style.transform];
+  };
+  const trace = Trace.parse(small());
+  const [all, locks] = trace.lanes;
+  const label = "states of 4 positions over 3 steps";
+  assert.deepEqual(drawn(trace, locks), ["343", "233", "223", "122", `=Locks: ${label}`, "translateX(50.000cqw)"]);
+  trace.byClock = true;
+  assert.deepEqual(drawn(trace, all), ["222", "222", "222", "122", `All: ${label}`, "translateX(50.000cqw)"]);
+  const records = small().records.map((each) => ({ ...each, seconds: each.lane === "b" ? 0.25 : 1 }));
+  const raced = Object.assign(Trace.parse({ ...small(), records }), { byClock: true });
+  assert.deepEqual(drawn(raced, raced.lanes[1]).slice(0, 4), ["300", "300", "300", "200"], "then its time is saved");
+  const short = records
+    .filter(({ lane: id, step }) => id === "a" || !step)
+    .map((each) => ({ ...each, seconds: each.lane === "b" ? 9 : 1 }));
+  const slow = Object.assign(Trace.parse({ ...small(), records: short }), { byClock: true });
+  assert.deepEqual(
+    drawn(slow, slow.lanes[0]).slice(0, 4),
+    ["2", "2", "2", "2"],
+    "a column for the slowest lane's one step",
+  );
+  const live = Object.assign(new Trace(small()), { byClock: true, live: true });
+  for (const record of small().records.slice(0, 2)) live.append(record);
+  assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);
+});
+
+test("what has just locked or been written glows, less with each step", (t) => {
+  const strokes = [];
+  const pen = () => {
+    const kept = {};
+    const write = {
+      stroke: () => strokes.push([kept.strokeStyle, kept.globalAlpha]),
+      measureText: () => ({ width: 1 }),
+    };
+    return new Proxy(kept, { get: (_, name) => kept[name] ?? write[name] ?? (() => {}) });
+  };
+  const canvas = () => ({ style: {}, pen: pen(), getContext: () => pen() });
+  t.after(() => delete globalThis.document);
+  globalThis.document = { createElement: canvas };
+  const colours = { fresh: "fresh", freshLock: "lock", pins: [], scale: ["#000000", "#ffffff"] };
+  const [, lane] = Trace.parse(small()).lanes;
+  const grid = new Grid(canvas());
+  grid.resize(4, 300, colours, { ratio: 1 });
+  const glow = (step, fresh) => {
+    strokes.length = 0;
+    const labels = ["", "", "", ""];
+    grid.draw({ lane, step, tokens: [], other: null, promptLength: 2, labels, fresh, hover: -1, pins: new Map() });
+    return strokes.filter(([style]) => style === "fresh" || style === "lock").join(" ");
+  };
+  assert.equal(glow(0, true), "lock,1 fresh,1");
+  assert.equal(glow(1, true), "lock,0.5 lock,1 fresh,0.5 fresh,1");
+  assert.equal(glow(2, true), "lock,1 lock,0.5 lock,1 fresh,0.2 fresh,0.5");
+  assert.equal(glow(2, false), "");
+});

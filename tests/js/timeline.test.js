@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Timeline } from "../../assets/js/stage/timeline.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { small } from "./small.js";
+
+/** A timeline without its controls, at a step of three. */
+function at(step, more = {}) {
+  const told = [];
+  const note = (name, answer) => (value) => {
+    told.push(value === undefined ? name : `${name} ${value}`);
+    return answer;
+  };
+  return Object.assign(Object.create(Timeline.prototype), {
+    restsUntil: null,
+    trace: Trace.parse(small()),
+    told,
+    step,
+    byClock: false,
+    live: false,
+    follow: false,
+    playing: false,
+    show: note("show"),
+    onSeek: note("seek"),
+    onLive: note("live"),
+    onStepPastEnd: note("more", true),
+    ...more,
+  });
+}
+
+test("the cursor stays among the steps that there are", () => {
+  for (const [step, there] of [
+    [-3, 0],
+    [-1, 0],
+    [0, 0],
+    [1, 1],
+    [2, 2],
+    [3, 2],
+    [Infinity, 2],
+  ]) {
+    const line = at(1);
+    line.seek(step);
+    assert.equal(line.step, there);
+    assert.deepEqual(line.told, ["show", "seek"]);
+  }
+  const moved = (from, by, more) => {
+    const line = at(from, more);
+    line.move(by);
+    return [line.step, line.follow, line.told];
+  };
+  const seen = ["show", "seek"];
+  assert.deepEqual(moved(0, -1), [0, false, seen]);
+  assert.deepEqual(moved(1, -1), [0, false, seen]);
+  assert.deepEqual(moved(0, 1), [1, false, seen]);
+  assert.deepEqual(moved(2, 1), [2, true, ["more"]], "past the end one more is asked for");
+  assert.deepEqual(moved(2, 1, { onStepPastEnd: () => false }), [2, false, seen]);
+  assert.deepEqual(moved(0, 1, { follow: true }), [0, true, ["more"]]);
+  assert.deepEqual(moved(2, -1), [1, false, seen]);
+});
+
+test("a run that still comes is followed from its front, and has room for all its steps", () => {
+  const line = at(0, { live: true });
+  line.trace.header.steps = line.trace.steps = 9;
+  assert.deepEqual([line.last, line.steps, line.atEnd], [2, 9, false]);
+  line.seek(1);
+  assert.equal(line.follow, false);
+  line.seek(5);
+  assert.deepEqual([line.step, line.follow, line.atEnd], [2, true, true]);
+  assert.deepEqual([at(2).steps, at(2).atEnd, at(3).atEnd, at(1).atEnd], [3, true, true, false]);
+  const none = at(-1, { trace: null });
+  assert.deepEqual([none.last, none.steps], [-1, 0]);
+  const clock = at(0, { live: true, byClock: true });
+  const { records } = small();
+  clock.trace = Object.assign(new Trace(small()), { byClock: true });
+  for (const record of records.slice(0, 3)) clock.trace.append(record);
+  assert.deepEqual([clock.last, at(0, { ...clock, live: false }).last], [0, 1], "by the clock the one ahead waits");
+});
+
+test("a chapter is the next one, or the one before", () => {
+  const chapters = [0, 1, 1, 2].map((step) => ({ step }));
+  for (const [from, by, to] of [
+    [0, 1, 1],
+    [1, 1, 2],
+    [2, 1, 2],
+    [2, -1, 1],
+    [1, -1, 0],
+    [0, -1, 0],
+    [-1, 1, 0],
+  ]) {
+    const line = at(from, { chapters });
+    line.chapter(by);
+    assert.equal(line.step, to, `${from} by ${by}`);
+  }
+  const last = at(2, { chapters });
+  last.chapter(1);
+  assert.deepEqual(last.told, [], "and there is none after the last");
+});
+
+test("one play button is the replay's, or of the run that is followed", () => {
+  const pressed = (more) => {
+    const line = at(1, { play: () => line.told.push("play"), pause: () => line.told.push("pause"), ...more });
+    line.toggle();
+    return [line.moving, ...line.told];
+  };
+  assert.deepEqual(pressed({}), [false, "play"]);
+  assert.deepEqual(pressed({ playing: true }), [true, "pause", "seek"]);
+  const live = { live: true, follow: true };
+  assert.deepEqual(pressed({ ...live, state: "running" }), [true, "live pause"]);
+  assert.deepEqual(pressed({ ...live, state: "running", follow: false }), [false, "play"]);
+  assert.deepEqual(pressed({ ...live, state: "running", live: false }), [false, "play"]);
+  assert.deepEqual(pressed({ ...live, state: "paused" }), [false, "live resume"]);
+  assert.deepEqual(pressed({ ...live, state: "paused", live: false }), [false, "play"]);
+  assert.deepEqual(pressed({ live: true, state: "paused" }), [false, "play"]);
+  assert.deepEqual(pressed({ live: true, state: "paused", step: 2 }), [false, "live resume"]);
+  assert.deepEqual(pressed({ ...live, state: "idle" }), [false, "play"]);
+  assert.deepEqual(pressed({ playing: true, restsUntil: 1e9 }), [false], "at a stop it goes on at once");
+});

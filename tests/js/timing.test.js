@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+import { heading, stepsAfter } from "../../assets/js/export/poster.js";
+import { misfit } from "../../assets/js/lessons/answers.js";
+import { branchOf, cursorBefore } from "../../assets/js/run/branching.js";
+import { laneClock } from "../../assets/js/stage/clock.js";
+import { measured, uncompared } from "../../assets/js/stage/gauges.js";
+import { narrate, verdict } from "../../assets/js/stage/narrator.js";
+import { results } from "../../assets/js/trace/results.js";
+import { clocked, speedOf } from "../../assets/js/trace/timing.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { longer, record, small } from "./small.js";
+
+const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
+const result = (trace, lane, name) => results(trace, lane).find(([own]) => own === name)[1];
+
+for (const { name, own, other, speed } of read("tests/traces/speeds.json"))
+  test(`a ratio of times is further from 1 than its spread: ${name}`, () => {
+    const found = speedOf(own, other);
+    assert.ok(speed === null ? found === null : Math.abs(found - speed) < 1e-6, `${found}`);
+  });
+
+/** The recorded run and what if, beside it, whose steps of its own took so long. */
+function whatIf(seconds = 40) {
+  const run = Trace.parse(read("assets/runs/stories.json"));
+  const { trace, child, from } = branchOf(run, run.lane("surelock"), {}, 126, "What if");
+  for (const step of [126, 127]) {
+    const { lane: _, ...last } = run.lane("surelock").records[step];
+    trace.timed({ timed_together: [{ lanes: ["what-if-1"] }] }); // as the server's header says when its stream begins
+    child.append({ ...last, lane: child.id, seconds });
+  }
+  return { trace, child, from };
+}
+
+test("where no number of changed words is there, it is said why", () => {
+  const told = (live, complete) => uncompared({ live, complete });
+  assert.deepEqual(
+    [told(true, false), told(true, true), told(false, true)],
+    ["compared when the run is over", "being compared now", "not measured in this run"],
+  );
+});
+
+test("a what-if has no time beside the run that it comes from, nor after an export", () => {
+  const { trace } = whatIf();
+  for (const each of [trace, Trace.parse(trace.toDocument())]) {
+    each.byClock = true;
+    const child = each.lanes[2];
+    assert.match(verdict(each), /“What if” did 55 % of the work\. /);
+    assert.doesNotMatch(verdict(each), /“What if”[^“]* time/);
+    assert.deepEqual(laneClock(each, child, 60), ["not timed, by step", "step 61 of 128"]);
+    assert.deepEqual(laneClock(each, child, 127), ["not timed, by step", "128 steps"]);
+    assert.equal(laneClock(each, each.lane(each.lanes[1].id), 127)[0], "first: 1.52 s");
+    assert.equal(heading(each, child, 127).clock, "✓");
+    assert.deepEqual(
+      ["Time", "Speed"].map((name) => result(each, child, name)),
+      ["–", "–"],
+    );
+    assert.equal(result(each, each.lanes[0], "Time"), "1.96 s");
+    assert.deepEqual(measured(each.totals(child, 127), { slowest: 2 }), {
+      value: "–",
+      note: "not timed together",
+      bar: 0,
+    });
+  }
+});
+
+test("by the clock a lane that was not timed with the others is shown by steps, and so goes the video", () => {
+  const { trace, child, from } = whatIf();
+  trace.byClock = true;
+  assert.equal(trace.pacemaker.id, "everything");
+  assert.deepEqual([trace.last, trace.reached(child, 40), trace.cursorAt(child, 40)], [127, 40, 40]);
+  assert.equal(cursorBefore({ trace, child, from }), 125);
+  assert.deepEqual(
+    [1, 2].map((i) => stepsAfter(trace, 0.98)[i]),
+    [trace.lane("surelock").doneBy(0.98), 63],
+  );
+  assert.deepEqual(stepsAfter(trace, Infinity), [127, 127, 127]);
+  Object.assign(trace, { live: true, growing: [child] });
+  assert.equal(trace.front, 127);
+  child.count = 130;
+  assert.equal(trace.last, 129, "and the cursor goes as far as the longest of them");
+});
+
+test("a trace that does not say what was timed together claims nothing of times", () => {
+  const { header, ...rest } = longer(small());
+  const { timed_together: _, ...silent } = header;
+  const trace = Trace.parse({ ...rest, header: silent });
+  trace.byClock = true;
+  assert.deepEqual([trace.clocked, trace.pacemaker, trace.reached(trace.lanes[1], 7), trace.last], [[], null, 7, 19]);
+  assert.doesNotMatch(verdict(trace), /time/);
+  assert.deepEqual(stepsAfter(trace, 0.5), [9, 9]);
+  assert.equal("timed_together" in trace.toDocument().header, false);
+  const alone = trace.withLanes([trace.lanes[0]]);
+  assert.equal(laneClock(alone, alone.lanes[0], 19)[0], "20.0 s");
+  const needs = { needs: [], timed: true };
+  assert.match(misfit(trace, needs), /^The contestants of the run on show were not timed together/);
+});
+
+test("lanes of two runs, laid beside each other, keep the clocks of the most that were timed together", () => {
+  const [one, other] = [Trace.parse(small()), Trace.parse(small())];
+  const of = (trace, id) => ({ trace, lane: trace.lane(id), name: id });
+  const both = Trace.of([of(one, "b"), of(other, "a"), of(other, "b")]);
+  assert.deepEqual(both.toDocument().header.timed_together, [{ lanes: ["lane-2", "lane-3"] }]);
+  assert.deepEqual(
+    Trace.parse(both.toDocument()).clocked.map(({ id }) => id),
+    ["lane-2", "lane-3"],
+  );
+  assert.deepEqual(clocked(Trace.of([of(one, "a"), of(other, "a")]).lanes), []);
+});
+
+test("lanes that go on together in another race stay timed together, one that had ended does not", () => {
+  const trace = new Trace(small());
+  for (const id of ["a", "b"]) trace.append(record(id, 0));
+  const { trace: shown, child } = branchOf(trace, trace.lanes[1], {}, 1, "What if");
+  shown.timed({ timed_together: [{ lanes: ["a", "b", child.id] }] });
+  assert.deepEqual(shown.clocked, [trace.lanes[0], trace.lanes[1]]);
+  shown.timed({ timed_together: [{ lanes: ["a", child.id] }] });
+  assert.deepEqual(shown.clocked, []);
+  const { header } = small();
+  const never = new Trace({ ...small(), header: { ...header, timed_together: [] } });
+  for (const id of ["a", "b"]) never.append(record(id, 0));
+  never.timed(header);
+  assert.deepEqual(never.clocked, [], "steps that were timed apart stay so");
+});
+
+/** What the recorded run's clocks say when each step takes these times. */
+function retimed(seconds) {
+  const document = read("assets/runs/stories.json");
+  for (const each of document.records) each.seconds = seconds(each);
+  return Trace.parse(document);
+}
+
+test("two that compute every row are too close to tell, and no number is shouted after a few steps", () => {
+  const [{ own, other }] = read("tests/traces/speeds.json").filter(({ name }) => name.startsWith("two that compute"));
+  const alike = retimed(({ lane, step }) => (lane === "surelock" ? own : other)[step]);
+  const { speed, seconds, against } = alike.totals(alike.lanes[1], 127);
+  assert.ok(speed === null && against / seconds > 1.1);
+  assert.match(verdict(alike), /; its time is too close to tell\. /);
+  assert.equal(result(alike, alike.lanes[1], "Speed"), "too close to tell");
+  const { value, note } = measured(alike.totals(alike.lanes[1], 4), { slowest: 2 });
+  assert.ok(value === "–" && note.startsWith("too close to tell: "));
+  const early = retimed(({ lane, step }) => (lane === "surelock" && step < 5 ? 1 : 2));
+  assert.deepEqual(
+    [0, 4, 14, 15].map((step) => early.totals(early.lanes[1], step).speed),
+    [null, null, null, null],
+  );
+  const twice = retimed(({ lane }) => (lane === "surelock" ? 1 : 2));
+  assert.deepEqual(
+    [14, 15, 127].map((step) => twice.totals(twice.lanes[1], step).speed),
+    [null, 2, 2],
+  );
+  assert.equal(measured(twice.totals(twice.lanes[1], 127), { slowest: 2 }).value, "2.00×");
+  assert.match(narrate(twice, 127), / in 50 % of the time\./);
+});

@@ -1,0 +1,85 @@
+"""``python -m tests.mutants --seed 1``: plant single faults on lines that the tests reach, see which the tests catch.
+
+Half are Python's, drawn by cosmic-ray's operators, half JavaScript's, drawn by Stryker's. Each is planted in a copy of
+the checkout. One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.mutants.places import AT_ONCE, HERE, WORK, copy_checkout, install
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.partition("\n")[0])
+    made.add_argument("--seed", type=int, required=True)
+    made.add_argument("--count", type=int, default=60, help="faults (default: %(default)s)")
+    made.add_argument("--only", choices=("py", "js"), help="one language; else half of them each")
+    made.add_argument("--browser", action="store_true", help="the tests in Chromium, too: about an hour more")
+    made.add_argument("--list", action="store_true", help="say which would be drawn, plant none")
+    made.add_argument("--out", type=Path, help="where the lines go (default: runs/mutants/SEED.jsonl)")
+    made.add_argument("--equivalent", type=Path, default=HERE / "equivalent.jsonl", help="faults that change nothing")
+    return made
+
+
+def main() -> int:
+    asked = parser().parse_args()
+    install()
+    from tests.mutants.cover import covered
+    from tests.mutants.draw import drawn, key
+    from tests.mutants.verdict import Trial
+
+    known = {key(each) for each in _lines(asked.equivalent)}
+    counts = {".py": (asked.count + 1) // 2, ".js": asked.count // 2}
+    counts = {f".{asked.only}": asked.count} if asked.only else counts
+    out = asked.out or WORK / f"{asked.seed}.jsonl"
+    done = {key(each): each for each in _lines(out)}
+    with tempfile.TemporaryDirectory() as folder:
+        roots = [Path(folder, str(copy)) for copy in range(AT_ONCE)]
+        for root in roots:
+            copy_checkout(root)
+        reached = covered(roots[0], WORK / "covered", counts, asked.browser)
+        trials = SimpleQueue()
+        for root in roots:
+            trials.put(Trial(root, reached))
+        plan = list(drawn(roots[0], reached, asked.seed, counts, known))
+
+        def result(planned):
+            mutant, one = planned
+            return one if asked.list else done.get(key(one)) or _tried(trials, mutant, one, out)
+
+        told = []
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            for one in pool.map(result, plan):
+                print(json.dumps(one, ensure_ascii=False), flush=True)
+                told.append(one)
+    caught = sum(bool(one.get("caught")) for one in told)
+    sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught}
+    print(json.dumps({"seed": asked.seed, "drawn": len(told)} if asked.list else sum_up | {"equivalent": len(known)}))
+    return 0
+
+
+def _tried(trials, mutant, one, out: Path) -> dict:
+    trial, begun = trials.get(), time.monotonic()
+    by = trial.caught_by(mutant)
+    trials.put(trial)
+    one |= {"caught": by is not None, "by": by, "seconds": round(time.monotonic() - begun, 1)}
+    with out.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(one, ensure_ascii=False) + "\n")
+    return one
+
+
+def _lines(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines() if line] if file.exists() else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""All single faults that cosmic-ray and Stryker can plant in a file, and a fair draw of them.
+
+Neither language's texts are touched: cosmic-ray has no operator for them, and Stryker's is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import random
+import subprocess
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.places import HERE, NODE_TOOLS
+
+Covered = dict[str, dict[int, list[str]]]  # by file and line the tests that reach it
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A file's fault: where it begins (line from 1, column from 0), whose, and the file's text with it."""
+
+    file: str
+    line: int
+    column: int
+    operator: str
+    text: str
+
+    def told(self, before: str) -> dict[str, str | int]:
+        """It in plain form, without the text: the lines that change, before and after, tell it from all others."""
+        was, now = before.splitlines(), self.text.splitlines()
+        differ = difflib.unified_diff(was, now, n=0, lineterm="")
+        changed = [line for line in differ if not line.startswith(("---", "+++", "@@"))]
+        sides = ["\n".join(line[1:].strip() for line in changed if line[0] == sign) for sign in "-+"]
+        return {k: v for k, v in asdict(self).items() if k != "text"} | {"was": sides[0], "is": sides[1]}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One that could be planted there; ``make`` gives the file's text with it, None where that means the same."""
+
+    file: str
+    line: int
+    column: int
+    operator: str
+    make: Callable[[], str | None]
+
+
+Planned = tuple[Mutant, dict[str, Any]]
+
+
+def drawn(root: Path, covered: Covered, seed: int, counts: dict[str, int], known: set[str]) -> Iterator[Planned]:
+    """So many of each suffix, on covered lines, each at a place of its own, and what is told of it. Every place is as
+    likely as another, then each of its faults; those that are ``known`` (see `key`) to be equivalent are drawn again.
+    """
+    for suffix, count in counts.items():
+        rng, left = random.Random(f"{seed} {suffix}"), count
+        places: dict[tuple[str, int, int], list[Fault]] = defaultdict(list)
+        for fault in (_python if suffix == ".py" else _javascript)(root, sorted(covered)):
+            if fault.line in covered[fault.file]:
+                places[fault.file, fault.line, fault.column].append(fault)
+        order = sorted(places)
+        rng.shuffle(order)
+        for place in order:
+            fault = rng.choice(places[place])
+            text = fault.make() if left else None
+            if text is not None:
+                mutant = Mutant(fault.file, fault.line, fault.column, fault.operator, text)
+                told = mutant.told((root / fault.file).read_text("utf-8"))
+                if key(told) not in known:
+                    left -= 1
+                    yield mutant, told
+
+
+def key(told: dict[str, str | int]) -> str:
+    return "\n".join(str(told[name]) for name in ("file", "was", "is"))
+
+
+def _python(root: Path, names: list[str]) -> Iterator[Fault]:
+    from cosmic_ray.ast import ast_nodes, get_ast
+    from cosmic_ray.operators.provider import OperatorProvider
+
+    provider = OperatorProvider()
+    operators = {name: provider[name]() for name in provider if not provider[name].arguments()}
+    for file in (name for name in names if name.endswith(".py")):
+        text = (root / file).read_text("utf-8")
+        nodes, silent = list(ast_nodes(get_ast(text))), _silent(ast.parse(text))
+        for name, operator in operators.items():
+            starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
+            for occurrence, (line, column) in enumerate(starts):
+                if not any(start <= (line, column) < stop for start, stop in silent):
+                    yield Fault(file, line, column, name, partial(_mutated, text, operator, occurrence))
+
+
+def _mutated(text: str, operator: Any, occurrence: int) -> str | None:
+    """The text with the operator's change at its n-th place; None where that is no Python or means the same."""
+    from cosmic_ray.ast import Visitor, get_ast
+
+    class Planter(Visitor):
+        left = occurrence
+
+        def visit(self, node: Any) -> Any:
+            for index, _ in enumerate(list(operator.mutation_positions(node))):
+                node = operator.mutate(node, index) if self.left == 0 else node
+                self.left -= 1
+            return node
+
+    made = Planter().walk(get_ast(text)).get_code()
+    try:
+        return made if ast.dump(ast.parse(made)) != ast.dump(ast.parse(text)) else None
+    except SyntaxError:
+        return None
+
+
+def _silent(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where no change is one: types, which nothing evaluates, what they need imported, and the slots of dataclasses."""
+    found: list[Any] = []
+    for node in ast.walk(tree):
+        found += [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        found += [node.test] if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" else []
+        found += [node.value] if isinstance(node, ast.keyword) and node.arg == "slots" else []
+    spans = ((each.lineno, each.col_offset, each.end_lineno, each.end_col_offset) for each in found if each is not None)
+    return [((line, column), (last, end)) for line, column, last, end in spans]
+
+
+def _javascript(root: Path, names: list[str]) -> Iterator[Fault]:
+    texts = {name: (root / name).read_text("utf-8") for name in names if name.endswith(".js")}
+    called = ["node", str(HERE / "stryker.js"), str(NODE_TOOLS), *texts]
+    made = subprocess.run(called, cwd=root, check=True, capture_output=True, text=True).stdout if texts else "[]"
+    for each in json.loads(made):
+        text, place = texts[each["fileName"]], each["location"]
+        lines = text.splitlines(keepends=True)
+        start, end = (sum(map(len, lines[: at["line"]])) + at["column"] for at in (place["start"], place["end"]))
+        new = f"({each['replacement']})" if each["mutatorName"] == "LogicalOperator" else each["replacement"]
+        line, column = place["start"]["line"] + 1, place["start"]["column"]
+        whole = text[:start] + new + text[end:]
+        yield Fault(each["fileName"], line, column, each["mutatorName"], partial(str, whole))

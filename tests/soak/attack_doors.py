@@ -1,0 +1,215 @@
+"""Attacks on what lies before the page: connections, names of sessions, the queue, the log. Each beside an honest
+visitor and somebody who asks the page; each is bounded.
+"""
+
+from __future__ import annotations
+
+import resource
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from tests.browser.server import App
+from tests.browser.visitor import Visitor
+
+FILES = 1024  # of the attacked server: what most systems give
+HALF_OPEN, BROWSERS, UNREAD = 1060, 60, 100
+HOLD_SECONDS = 12.0
+LOG_A_SECOND, LOG_ONCE = 1e6 / 600, 20_000  # bytes: so many a second, and so many for the first of each kind
+PAGE_SECONDS = 1.0
+LONG = "x" * 900_000
+SMALL = {"Generated_length": 16, "Steps": 16, "Block_length": 16}
+PATHS = (
+    "/",
+    "/config",
+    "/surelock/scripts/page.js",
+    "/surelock/scripts/page.css",
+    "/gradio_api/app_id",
+    "/gradio_api/heartbeat/a",
+)
+
+
+def attacks(app: App, log: Path, budget_mb: float) -> dict[str, dict[str, Any]]:
+    """What each attack did to the server, to an honest run, to the page and to the log; whether that is ``ok``."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+    found = {}
+    for attack in (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense):
+        report = _watched(app, log, attack)
+        found[attack.__name__] = report | {
+            "ok": report["run"] == "finished"
+            and report["memory_mb"] <= budget_mb
+            and report["page_seconds"] <= PAGE_SECONDS
+            and report["log_bytes"] <= LOG_ONCE + LOG_A_SECOND * report["seconds"]
+        }
+    return found
+
+
+def nameless(app: App) -> str:
+    """A call, and resumptions by sessions without a name behind it: the queue died of them."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    http.post("/call/v2/decode", json={"prompt": "A fox", "gen_length": 64})
+    return _statuses(_join(http, "") for _ in range(2))
+
+
+def long_names(app: App) -> str:
+    """A megabyte of name, another each time."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    call = {"data": ["x"], "component_id": 1, "fn_name": "state"}
+
+    def each() -> Iterator[int]:
+        for number in range(30):
+            yield _join(http, f"{LONG}{number}")
+            yield http.post("/component_server", json=call | {"session_hash": f"{LONG}{number}"}).status_code
+
+    return _statuses(each())
+
+
+def many_names(app: App) -> str:
+    """Short names, another each time, each with the largest values that a field takes."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    seed = next(
+        part for part in http.get(f"{app.url}/config").json()["dependencies"] if part["api_name"] == "check_seed"
+    )
+
+    def each() -> Iterator[int]:
+        for _ in range(60):
+            yield _join(http, secrets.token_hex(6))
+            body = {"data": [LONG], "fn_index": seed["id"], "session_hash": secrets.token_hex(6)}
+            yield http.post("/run/predict", json=body).status_code
+
+    return _statuses(each())
+
+
+def half_open(app: App) -> str:
+    """Connections that say half a request, and nothing more."""
+    return _held(app, [b"GET / HTTP/1.1\r\nHost: localhost\r\n"] * HALF_OPEN)
+
+
+def crowd(app: App) -> str:
+    """No attack: browsers behind one address, six connections each. All are served."""
+    asks = [f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in PATHS] * BROWSERS
+    answered = _held(app, asks, 5.0)
+    assert answered == f"{len(asks)} answered 200", answered
+    return answered
+
+
+def slow_bodies(app: App) -> str:
+    """Bodies of a megabyte of which the last byte is missing."""
+    head = "POST /gradio_api/queue/join HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return _held(app, [f"{head}Content-Length: {len(LONG) + 1}\r\n\r\n{LONG}".encode()] * UNREAD)
+
+
+def unread(app: App) -> str:
+    """Long answers that are asked for and not read."""
+    ask = b"GET /surelock/plotly.min.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    return _held(app, [ask] * UNREAD, HOLD_SECONDS, read=False)
+
+
+def nonsense(app: App) -> str:
+    """What is written into the log: requests that are none, and events that fail."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    for _ in range(3):
+        _held(app, [b"nonsense\r\n\r\n"] * 100, 0.2)
+    body = {"data": [None] * 7, "session_hash": "soak"}
+    return _statuses(
+        http.post("/run/predict", json=body | {"fn_index": number}).status_code
+        for number in range(20)
+        for _ in range(5)
+    )
+
+
+def _join(http: httpx.Client, session: str) -> int:
+    body = {"data": [], "fn_index": 8, "session_hash": session}
+    return http.post("/queue/join", json=body).status_code
+
+
+def _statuses(each: Iterator[int]) -> str:
+    found = list(each)
+    return ", ".join(f"{found.count(status)} answered {status}" for status in sorted(set(found)))
+
+
+def _held(app: App, said: list[bytes], seconds: float = HOLD_SECONDS, read: bool = True) -> str:
+    """Open so many connections at once, say that, hold them for so long: how the answers begin that came."""
+    place = urlsplit(app.url)
+    links = []
+    for text in said:
+        link = socket.create_connection((str(place.hostname), place.port or 80), timeout=60)
+        links.append(link)
+        try:
+            link.sendall(text)
+        except OSError:  # it was given up by then
+            continue
+    time.sleep(seconds)
+    statuses = []
+    for link in links:
+        link.setblocking(False)
+        with suppress(OSError, IndexError):  # nothing came, or the end
+            statuses += [int(link.recv(64).split()[1])] if read else []
+        link.close()
+    return _statuses(iter(statuses))
+
+
+@contextmanager
+def _asking(app: App, slowest: list[float]) -> Iterator[None]:
+    """Somebody asks the page, each time by a new connection."""
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.wait(0.2):
+            begun = time.monotonic()
+            try:
+                httpx.get(f"{app.url}/gradio_api/app_id", timeout=30)
+            except httpx.HTTPError:
+                slowest.append(30.0)
+            slowest.append(time.monotonic() - begun)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _visit(app: App) -> str:
+    try:
+        visitor = Visitor(app.url)
+        try:
+            return str(list(visitor.run(**SMALL))[-1].get("end"))
+        finally:
+            visitor.close()
+    except (httpx.HTTPError, RuntimeError) as error:
+        return f"{type(error).__name__}: {error}"[:80]
+
+
+def _watched(app: App, log: Path, attack: Callable[[App], str]) -> dict[str, Any]:
+    from tests.soak.attack import most_memory
+
+    before, written, begun = app.memory(), log.stat().st_size, time.monotonic()
+    ends: list[str] = []
+    slowest: list[float] = [0.0]
+    visit = threading.Thread(target=lambda: ends.append(_visit(app)))
+    with most_memory(app) as memory, _asking(app, slowest):
+        began = threading.Timer(1.0, visit.start)
+        began.start()
+        came = attack(app)
+        began.join()
+        visit.join()
+    return {
+        "came": came,
+        "run": ends[0],
+        "memory_mb": round((memory[0] - before) / 1e6),
+        "kept_mb": round((app.memory() - before) / 1e6),
+        "page_seconds": round(max(slowest), 3),
+        "log_bytes": log.stat().st_size - written,
+        "seconds": round(time.monotonic() - begun, 1),
+    }

@@ -1,0 +1,207 @@
+"""Connections that say half a request or do not read, floods of them, and what the server writes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import uvicorn
+
+from surelock.ui import connections, log
+from surelock.ui.connections import MOST, Connection, Crowd, person, room
+from surelock.ui.log import Calm
+from tests.loops import finished
+
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+STREAM = GET.replace(b"/ ", b"/stream ", 1)
+POST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n"
+Link = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Server:
+    """An application behind such connections: says "good", at /stream more than is ever read."""
+
+    def __init__(self, most: int = 9) -> None:
+        self.crowd, self.ended = Crowd(most), 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for _ in range(1000 if scope["path"] == "/stream" else 0):
+            await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
+        self.ended += 1
+        await send({"type": "http.response.body", "body": b"good"})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        http: Any = partial(Connection, crowd=self.crowd)
+        server = uvicorn.Server(uvicorn.Config(self, port=0, http=http, log_config=None, lifespan="off"))
+        task = asyncio.ensure_future(server._serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        self.address = server.servers[0].sockets[0].getsockname()
+        yield
+        server.should_exit = server.force_exit = True
+        await task
+
+    async def connect(self, *said: bytes) -> Link:
+        """A connection, which says this, with pauses."""
+        link = await asyncio.open_connection(*self.address)
+        for text in said:
+            link[1].write(text)
+            await asyncio.sleep(0.05)
+        return link
+
+
+class Caller:
+    """Stands for a connection."""
+
+    def __init__(self, person: str | None) -> None:
+        self.person = person
+
+
+async def answer(link: Link, request: bytes = b"") -> bytes:
+    """What comes until a whole answer is there, or the connection ends."""
+    if request:
+        link[1].write(request)
+    try:
+        return await asyncio.wait_for(link[0].readuntil(b"good\r\n0\r\n\r\n"), 5)
+    except asyncio.IncompleteReadError as error:
+        return error.partial
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEAD_SECONDS", "UNREAD_SECONDS"):
+        monkeypatch.setattr(connections, name, 0.8)
+
+
+@pytest.mark.usefixtures("quick")
+def test_half_a_request_is_waited_for_some_seconds_however_it_drips() -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            drips = [bytes([byte]) for byte in GET[:-2]]
+            silent, kept = await server.connect(GET[:9]), await server.connect()
+            assert b"good" in await answer(kept, GET)
+            dripping = await asyncio.wait_for(server.connect(*drips), 5)
+            for link in (silent, kept):
+                assert await answer(link) == b""
+            assert dripping[0].exception() is not None or dripping[0].at_eof()
+            assert not server.crowd._here and not server.crowd._waiting
+
+    finished(go(Server()))
+
+
+@pytest.mark.usefixtures("quick")
+def test_who_is_slow_but_comes_is_served_again_and_again() -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            link = await server.connect(GET[:9], GET[9:])
+            for _ in range(3):
+                assert b"200 OK" in await answer(link)
+                await asyncio.sleep(0.25)
+                link[1].write(POST)
+                await asyncio.sleep(0.1)
+                link[1].write(b"body")
+
+    finished(go(Server()))
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_answer_that_nobody_reads_ends() -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            link = await server.connect(STREAM)
+            read = await server.connect(STREAM)
+            for _ in range(4):
+                await asyncio.sleep(0.4)
+                assert await read[0].read(2**22), "who reads, however slowly, is sent more"
+            assert server.ended == 1
+            del link
+
+    finished(go(Server()))
+
+
+def test_where_no_room_is_left_the_longest_silent_goes() -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            stream, first, second = await server.connect(STREAM), await server.connect(), await server.connect(GET[:9])
+            assert b"200 OK" in await answer(await server.connect(), GET)
+            assert await answer(first) == b"", "the one before took its place"
+            assert b"200 OK" in await answer(second, GET[9:])
+            streams = [await server.connect(STREAM) for _ in range(2)]
+            assert (await answer(await server.connect())).startswith(b"HTTP/1.1 503")
+            assert b"x" * 99 in await stream[0].read(2**16)
+            streams[0][1].close()
+            await asyncio.sleep(0.2)
+            assert b"200 OK" in await answer(await server.connect(), GET)
+
+    finished(go(Server(3)))
+
+
+def test_an_address_is_a_person_where_no_proxy_speaks_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPACE_ID", raising=False)
+    assert [person(each) for each in ("127.0.0.1", "::1", "::ffff:127.0.0.2")] == [None] * 3
+    assert person("9.8.7.6") == person("::ffff:9.8.7.6") == "9.8.7.6"
+    assert person("2001:db8::1") == person("2001:db8::ffff:1") != person("2001:db8:0:1::1")
+    crowd = Crowd(MOST)
+    class_: list[Any] = [Caller("9.8.7.6") for _ in range(60 * 6)]
+    assert all(crowd.enter(each) for each in class_), "sixty browsers behind one address"
+    others: list[Any] = [Caller("9.8.7.6") for _ in range(60)]
+    assert sum(crowd.enter(each) for each in others) == 40
+    elsewhere: list[Any] = [Caller("9.8.7.7"), Caller(None)]
+    assert all(crowd.enter(each) for each in elsewhere)
+    crowd.leave(class_.pop())
+    assert [crowd.enter(each) for each in others[-2:]] == [True, False], "one has gone, one may come"
+    for each in class_:
+        crowd.leave(each)
+    assert crowd.enter(others[-1])
+    monkeypatch.setenv("SPACE_ID", "me/page")
+    assert person("9.8.7.6") is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows counts no sockets")
+def test_connections_stay_below_the_files_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    for files, most in ((1024, 512), (256, 128), (2**20, MOST), (resource.RLIM_INFINITY, MOST)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert room() == most
+
+
+def test_the_log_has_a_line_a_second_of_a_kind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(log.time, "monotonic", lambda: now[0])
+    logger = logging.getLogger("a kind of its own")
+    logger.addFilter(calm := Calm())
+    for number in range(500):
+        logger.error("Too many open files: %d", number)
+        logger.warning(f"Invalid {number} request")
+    assert caplog.messages == ["Too many open files: 0", "Invalid 0 request"]
+    now[0] += 1
+    logger.error("Too many open files: %d", 7)
+    assert caplog.messages[-1] == "Too many open files: 7 (499 more like it)"
+    for _ in range(3):
+        try:
+            raise ValueError("y" * 10_000)
+        except ValueError:
+            now[0] += 1
+            logger.error("A request failed.", exc_info=True)
+    first, *others = caplog.records[-3:]
+    assert "Traceback" in str(first.exc_text) and len(str(first.exc_text)) < 5000
+    assert all(each.exc_info is None and len(each.getMessage()) < 400 for each in others)
+    for kind in "abcdefghij":
+        logger.error(kind)
+    assert len(caplog.records) == 3 + 3 + log.MOST_LINES - 1, "of all kinds, too"
+    for number in range(2000):
+        calm.filter(logging.LogRecord("a", 40, "", 0, chr(1000 + number), (), None))
+    assert len(calm._seen) == log.MOST_KINDS

@@ -1,0 +1,215 @@
+"""ONNX Runtime's engine against torch's, both in float32: the same steps, up to a tie."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+import test_oracle
+import torch
+from checkpoints import write_llada
+from conftest import TINY
+from hypothesis import HealthCheck, given, settings
+from safetensors.torch import load_file, save_file
+from test_oracle import FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
+
+import surelock
+from surelock.engines.onnx import OnnxEngine
+from surelock.engines.torch import TorchEngine
+from surelock.model import loading
+from surelock.model.checkpoint import find_tensors, read_files
+from surelock.model.families import LLADA, CheckpointError
+
+NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
+NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}
+SCORES = (0, 1e-4)  # all other comparisons
+
+
+@pytest.fixture(scope="session")
+def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, Model, Model]]:
+    """Of each kind the oracle's model, and the same weights in float32 with both engines."""
+    made = {}
+    for kind in MODELS:
+        path = tmp_path_factory.mktemp(kind)
+        exact = test_oracle.make_model(path, kind)
+        both = (surelock.load(path, device="cpu", engine=engine) for engine in ("torch", "onnx"))
+        made[kind] = exact, *(replace(exact, lm=replace(lm, eot_id=exact.lm.eot_id)) for lm in both)
+    return made
+
+
+def steps_of(model: Model, case: Case, events: list[Any]) -> tuple[list[Any], str]:
+    """The steps, and what the run was refused with."""
+    steps: list[Any] = []
+    try:
+        run_library(model, case, events, steps)
+    except ValueError as error:
+        return steps, str(error)
+    return steps, ""
+
+
+def same(a: Any, b: Any) -> bool:
+    return np.array_equal(a.tokens, b.tokens) and all(np.array_equal(getattr(a, n), getattr(b, n)) for n in FLAGS)
+
+
+def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bool:
+    """Whether the oracle compares values in a step that float32 cannot tell apart."""
+    ties, compare = [], oracle.Run.compare
+
+    def note(run: oracle.Run, kind: str, a: float, b: float) -> None:
+        relative, absolute = NEAR.get(kind, SCORES)
+        if len(run.trace.steps) == step and abs(a - b) <= absolute + relative * max(abs(a), abs(b)):
+            ties.append(kind)
+        compare(run, kind, a, b)
+
+    with patch.context() as patched:
+        patched.setattr(oracle.Run, "compare", note)
+        run_oracle(model, case)
+    return bool(ties)
+
+
+@pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.long)])
+def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
+    """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding."""
+    seen = parted = 0
+
+    @settings(
+        max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(cases())
+    def check(case: Case) -> None:
+        nonlocal seen, parted
+        exact, *both = engines[case.model]
+        told = run_oracle(exact, case)
+        (first, refused), (second, also) = (steps_of(model, case, told.events) for model in both)
+        seen += 1
+        for a, b in zip(first, second, strict=False):
+            if not same(a, b):
+                assert is_tie(exact, case, a.index, monkeypatch), f"they part in step {a.index} without a tie"
+                parted += 1
+                return
+            for name, atol in (("kl", 1e-6), ("confidence", 1e-5)):
+                np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=0.01, atol=atol, err_msg=name)
+            logits = a.commit_logits, b.commit_logits
+            np.testing.assert_allclose(*(np.nan_to_num(each) for each in logits), rtol=0, atol=1e-4)
+        assert (len(first), refused) == (len(second), also)
+
+    check()
+    print(f"engines: {seen} runs, {parted} part at a tie")
+    assert parted <= 0.02 * seen
+
+
+# --- what it is loaded from -------------------------------------------------------------------------------------------
+
+PROMPTS, CHOSEN = [[5, 9, 3], [7]], surelock.DecodeSettings(gen_length=8)
+
+
+def logits_of(lm: surelock.LanguageModel) -> np.ndarray:
+    steps = surelock.decode(lm, PROMPTS, CHOSEN, keep_logits=True)
+    return np.concatenate([step.commit_logits for step in steps])
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_weights_of_any_dtype_in_any_files_are_those_of_torch(tmp_path: Path, dtype: torch.dtype, shards: int) -> None:
+    """Also where every file is a link, as in the cache of the hub. The torch network is not made for it."""
+    write_llada(tmp_path / "blobs", **TINY, dtype=dtype, shards=shards)
+    (tmp_path / "snapshot").mkdir()
+    for number, file in enumerate((tmp_path / "blobs").iterdir()):
+        file.rename(tmp_path / f"{number}")
+        (tmp_path / "snapshot" / file.name).symlink_to(f"../{number}")
+    lm, other = (surelock.load(tmp_path / "snapshot", device="cpu", engine=each) for each in ("auto", "torch"))
+    assert isinstance(lm.engine, OnnxEngine) and isinstance(other.engine, TorchEngine)
+    np.testing.assert_allclose(logits_of(lm), logits_of(other), rtol=0, atol=1e-4)
+    assert lm.engine._network is None and lm.dtype == "float32"
+    assert torch.equal(lm.network.embed.weight, other.network.embed.weight) and lm.network is lm.network
+
+
+def test_a_loaded_engine_needs_its_files_no_more(llada: Path) -> None:
+    """But the torch network does, and says what became of them."""
+    lm = surelock.load(llada, device="cpu", engine="onnx")
+    expected = logits_of(lm)
+    size = (llada / "model.safetensors").stat().st_size
+    (llada / "model.safetensors").write_bytes(os.urandom(size))
+    np.testing.assert_array_equal(logits_of(lm), expected)
+    with pytest.raises(CheckpointError, match="safetensors"):
+        lm.network  # noqa: B018
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_weights_cut_short_are_told_in_a_sentence(llada: Path, engine: str) -> None:
+    file = llada / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="not a readable safetensors file") as caught:
+        surelock.load(llada, engine=engine)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"engine": "magic"}, "engine must be one of auto, torch, onnx, not 'magic'"),
+        ({"engine": "onnx", "dtype": torch.bfloat16}, "float32 on one CPU"),
+        ({"engine": "onnx", "device_map": "auto"}, "float32 on one CPU"),
+    ],
+)
+def test_an_engine_that_cannot_be_had_is_refused(llada: Path, asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        surelock.load(llada, **asked)
+
+
+def test_without_its_packages_there_is_torch(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "find_spec", lambda package: None if package == "onnxruntime" else object())
+    assert isinstance(surelock.load(llada, device="cpu").engine, TorchEngine)
+    with pytest.raises(ValueError, match="engine 'onnx' needs onnxruntime: `pip install onnxruntime`"):
+        surelock.load(llada, engine="onnx")
+
+
+def test_what_no_graph_expresses_is_left_to_torch(llada: Path) -> None:
+    tensors = load_file(llada / "model.safetensors")
+    name = "model.transformer.ln_f.weight"
+    save_file(tensors | {name: tensors[name].to(torch.float8_e4m3fn)}, llada / "model.safetensors")
+    assert isinstance(surelock.load(llada, device="cpu").engine, TorchEngine)
+    with pytest.raises(CheckpointError, match=f"tensor {name} holds F8_E4M3.*ask for engine 'torch'"):
+        surelock.load(llada, engine="onnx")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_everything_but_float32_is_torchs(llada: Path, dtype: torch.dtype) -> None:
+    assert isinstance(surelock.load(llada, device="cpu", dtype=dtype).engine, TorchEngine)
+
+
+WITHOUT_TORCH = """
+import pickle, sys
+for name in ("torch", "transformers", "safetensors"):
+    sys.modules[name] = None
+from surelock.decoding.choices import Decoder
+from surelock.decoding.locking import LockRule
+from surelock.decoding.run import Run
+from surelock.decoding.settings import DecodeSettings
+from surelock.engines.onnx import OnnxEngine
+shape, tensors, files = pickle.load(open(sys.argv[1], "rb"))
+engine = OnnxEngine(shape.network, tensors, files, 1, None)
+run = Run(shape, [[5, 9, 3], [7]], Decoder(settings=DecodeSettings(gen_length=8), compute=LockRule()))
+memory = engine.memory(run.layout)
+while (plan := run.plan()) is not None:
+    step = run.take(engine.read(memory, plan))
+print(step.tokens.tolist())
+"""
+
+
+def test_a_whole_run_needs_no_torch(llada: Path) -> None:
+    lm = surelock.load(llada, device="cpu")
+    tensors = find_tensors(lm.network, LLADA, llada)
+    (llada / "pickled").write_bytes(pickle.dumps((lm.shape, tensors, read_files(tensors))))
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(llada / "pickled")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1])
+    *_, last = surelock.decode(lm, PROMPTS, CHOSEN, compute=surelock.LockRule())
+    assert done.stdout == f"{last.tokens.tolist()}\n", done.stderr

@@ -1,0 +1,183 @@
+"""What one client may take of a server: exports in turn, a shared replay page, no log for odd data, no unread run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from gradio.exceptions import Error
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from surelock.ui import attended, connections, fair, gate, launch, log, request, session, shares, zero_gpu
+from surelock.ui.exports import Exports
+from surelock.ui.layout import build
+from surelock.ui.models import Models
+from surelock.ui.serving import routes
+from tests.loops import finished
+
+ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), "stories", "\ud800")
+
+#: What visitors and operators are told of, in the README or in a refusal, by module.
+LIMITS: dict[Any, dict[str, float]] = {
+    attended: {"SMALL": 50_000_000, "MOST": 6},
+    connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
+    fair: {"UNREAD_SECONDS": 10},
+    gate: {"MOST_BODY": 2**20, "MOST_VALUES": 2**15, "BODY_SECONDS": 30},
+    log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
+    request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
+    shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
+    session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
+    zero_gpu: {"MOST_SECONDS": 120, "ROOM": 1.5},
+}
+
+
+def test_the_limits_are_what_they_are_said_to_be() -> None:
+    for module, limits in LIMITS.items():
+        assert {name: getattr(module, name) for name in limits} == limits, module.__name__
+
+
+class Slow:
+    """Makes documents, and counts how many at once, and in which threads."""
+
+    def __init__(self) -> None:
+        self.now, self.most, self.threads = 0, 0, set[int]()
+
+    def document(self, **_: Any) -> dict[str, Any]:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        self.threads.add(threading.get_ident())
+        threading.Event().wait(0.02)
+        self.now -= 1
+        return {"text": "x" * 200_000}
+
+
+def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
+    recorder, exports = Slow(), Exports()
+
+    async def ask(client: str, leaves: bool = False) -> bytes:
+        parts: list[bytes] = []
+
+        async def receive() -> dict[str, Any]:
+            if not leaves:
+                await asyncio.Event().wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            assert not parts or message["type"] == "http.response.body"
+            parts.append(message.get("body", b""))
+            await asyncio.sleep(0)
+
+        await exports.of(recorder, None)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
+        return b"".join(parts)
+
+    async def both(*clients: str) -> list[bytes]:
+        return await asyncio.gather(*(ask(client) for client in clients))
+
+    answers = finished(both(*"a" * 5))
+    assert recorder.most == 1 and {json.loads(answer)["text"] == "x" * 200_000 for answer in answers} == {True}
+    assert threading.get_ident() not in recorder.threads
+    finished(both(*"ab"))
+    assert recorder.most == 2, "another client need not wait"
+    assert finished(ask("a", leaves=True)) == b"", "who has left is not computed for"
+
+
+def test_the_replay_page_is_a_file_that_all_share() -> None:
+    client = TestClient(Starlette(routes=routes()))
+    packed = client.get("/surelock/replay.txt")
+    assert "__SURELOCK_TRACE__" in packed.text and packed.headers["content-type"].startswith("text/plain")
+    tag = packed.headers["etag"]
+    assert client.get("/surelock/replay.txt", headers={"if-none-match": tag}).status_code == 304
+    assert client.get("/surelock/replay.txt", headers={"accept-encoding": "identity"}).text == packed.text
+
+
+def test_data_of_no_use_is_refused_in_a_sentence_and_not_written_down(capsys: pytest.CaptureFixture[str]) -> None:
+    models, refused = Models(["stories"]), 0
+    page, _, _ = build(models, most=256, queue_size=4)
+
+    async def ask(number: int, value: Any) -> None:
+        nonlocal refused
+        known = page.fns[number]
+        data = ["stories" if i == 0 and value is not ODD[2] else value for i, _ in enumerate(known.inputs)]
+        try:
+            await page.process_api(known, data)
+        except Error as error:
+            refused += 1
+            assert not error.print_exception and 0 < len(error.message) < 700, error.message[:900]
+
+    for number, known in page.fns.items():
+        if not known.queue and (known.inputs or not known.fn):
+            for value in ODD:
+                finished(ask(number, value))
+    assert refused > 30
+    assert capsys.readouterr().err == ""
+    for thread in threading.enumerate():  # a process that ends while it loads a model may die of it
+        if thread.name.startswith("load "):
+            thread.join(60)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")
+def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair, "UNREAD_SECONDS", 0.3)
+    readers = fair.Readers()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        sender, _ = server.accept()
+        sender.setblocking(False)
+
+    def steps() -> Iterator[int]:
+        for number in range(100):
+            with contextlib.suppress(BlockingIOError):
+                sender.send(b"x" * 100_000)
+            time.sleep(0.01)
+            yield number
+
+    done = readers.open("a", fair.Link(sender))
+    assert len(list(fair.during(steps(), readers.watched("a")))) < 100
+    reading = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(1000), b"")])
+    reading.start()  # slowly, but without end
+    assert len(list(fair.during(steps(), readers.watched("a")))) == 100
+    sender.close()
+    client.close()
+    reading.join()
+    done()
+    assert not readers._links
+
+
+def test_every_flag_is_read_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(variable: str, value: str, *words: str) -> str:
+        with monkeypatch.context() as patch, pytest.raises(SystemExit):
+            patch.setenv(variable, value)
+            launch.main([*words])
+        return capsys.readouterr().err
+
+    flags = [action for action in launch.parser()._actions if action.dest != "help"]
+    for variable, value in {"KEEP_MB": "300.5", "MODEL": "a, b\tc", "MCP": "true", "SHARE": "0", "PORT": " "}.items():
+        monkeypatch.setenv(f"SURELOCK_{variable}", value)
+    given = launch.parser().parse_args([])
+    assert (given.keep_mb, given.model, given.mcp, given.share, given.port) == (
+        300.5,
+        ["a", "b", "c"],
+        True,
+        False,
+        None,
+    )
+    assert launch.parser().parse_args(["--keep-mb", "7"]).keep_mb == 7
+    told = launch.parser().format_help()
+    assert all(f"[SURELOCK_{each.dest.upper()}]" in " ".join(told.split()) for each in flags)
+    assert "SURELOCK_QUEUE_SIZE must be a whole number, not 'many'" in refused("SURELOCK_QUEUE_SIZE", "many")
+    assert "SURELOCK_SHARE must be 1 or 0, not 'maybe'" in refused("SURELOCK_SHARE", "maybe")
+    assert "SURELOCK_DEVICE_MAP must be one of auto, not 'x'" in refused("SURELOCK_DEVICE_MAP", "x")
+    assert "SURELOCK_MAX_LENGTH must be at least 32" in refused("SURELOCK_MAX_LENGTH", "3")
+    assert "SURELOCK_KEEP_MB must be a number above 0" in refused("SURELOCK_KEEP_MB", "-1")
+    assert " --max-length must be at least 32" in refused("SURELOCK_MAX_LENGTH", "64", "--max-length", "3")

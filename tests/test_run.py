@@ -1,0 +1,159 @@
+"""A run without a network: it plans, takes readings and decides, in numpy alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up import made_up
+from test_decode import RUNS
+
+from surelock import (
+    ComputeRule,
+    Decoder,
+    DecodeSettings,
+    DelayedCache,
+    Event,
+    LockRule,
+    UnlockRule,
+)  # fmt: skip
+from surelock.decoding.run import NonFiniteLogits, Run
+from surelock.decoding.step import Plan, Step
+from surelock.model.config import NetworkConfig, Shape
+
+VOCAB, PROMPTS = 29, [[5, 6, 7], [9], [3]]
+SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, eos_id=0)
+UNLOCK = UnlockRule(period=2, epsilon_unlock=1e-4, min_interval=0)
+DECODERS = {
+    name: Decoder(settings=DecodeSettings(gen_length=12, **changes), **choices)
+    for name, (changes, choices) in RUNS.items()
+    if name != "events"  # on the readings of no network what they ask for may not be possible
+}
+EVENTS = (Event(3, "lock", 0), Event(5, "write", 4, 8))
+DECODERS["by hand"] = Decoder(settings=DecodeSettings(gen_length=12), compute=DelayedCache(3), events=EVENTS)
+
+
+def through(decoder: Decoder, seed: int = 0) -> tuple[list[Plan], list[Step]]:
+    """All plans and steps of a run on made-up readings."""
+    run, rng, plans, steps = Run(SHAPE, PROMPTS, decoder), np.random.default_rng(seed), [], []
+    while (plan := run.plan()) is not None:
+        assert run.plan() is plan, "made once, the same until it is taken"
+        plans.append(plan)
+        steps.append(run.take(made_up(plan, rng, VOCAB)))
+    assert run.plan() is None
+    return plans, steps
+
+
+def equal(a: Any, b: Any) -> bool:
+    return np.array_equal(a, b, equal_nan=True) if isinstance(a, np.ndarray) and a.dtype.kind == "f" else bool(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
+def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
+    plans, steps = through(decoder)
+    assert not steps[-1].masked.any() and (steps[-1].tokens[:, -12:] != SHAPE.mask_id).all()
+    for plan, step in zip(plans, steps, strict=True):
+        assert (np.diff(plan.slots) > 0).all() and sum(plan.counts) == len(plan.slots)
+        assert len(plan.slots) == int((step.computed | step.probed).sum())
+        assert (plan.tokens[plan.chooses] == SHAPE.mask_id).all()
+        assert (plan.blind is None) == (decoder.settings.cfg_scale == 0)
+        assert plan.repeats.shape[0] == 2 and (plan.repeats[0] < plan.chooses.sum()).all()
+
+
+@pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
+def test_the_same_readings_make_the_same_steps(decoder: Decoder) -> None:
+    first, second = through(decoder, 3), through(decoder, 3)
+    for mine, theirs in zip(first[1], second[1], strict=True):
+        assert all(equal(getattr(mine, f.name), getattr(theirs, f.name)) for f in fields(Step))
+    for mine, theirs in zip(first[0], second[0], strict=True):
+        assert all(equal(getattr(mine, f.name), getattr(theirs, f.name)) for f in fields(Plan) if f.name != "draws")
+
+
+def test_what_was_opened_again_is_forgotten() -> None:
+    """By an event, in the plan of its own step; by the rule, in the plan of the next."""
+    events = (
+        Event(2, "lock", 0),
+        Event(4, "unlock", 0),
+        Event(5, "lock", 1),
+        Event(6, "lock", 0),
+        Event(6, "unlock", 1),
+    )
+    plans, _ = through(Decoder(settings=DecodeSettings(gen_length=12), events=events))
+    assert {plan.step: plan.forgets.tolist() for plan in plans if len(plan.forgets)} == {4: [0], 6: [1]}
+    plans, steps = through(
+        Decoder(settings=DecodeSettings(gen_length=12), compute=LockRule(epsilon=1.0, unlock=UNLOCK))
+    )
+    freed = [np.flatnonzero(step.newly_unlocked[0, :]).tolist() for step in steps]
+    assert any(freed) and all(len(plan.forgets) >= len(own) for own, plan in zip(freed, plans[1:], strict=False))
+
+
+def test_a_reading_needs_a_plan_and_finite_logits() -> None:
+    run = Run(SHAPE, PROMPTS, DECODERS["locked"])
+    plan = run.plan()
+    assert plan is not None
+    reading = made_up(plan, np.random.default_rng(0), VOCAB)
+    run.take(reading)
+    with pytest.raises(ValueError, match="call plan"):
+        run.take(reading)
+    second = run.plan()
+    assert second is not None
+    bad = made_up(second, np.random.default_rng(0), VOCAB)
+    bad.finite = False
+    with pytest.raises(NonFiniteLogits, match=r"step 1\b"):
+        run.take(bad)
+
+
+WITHOUT_TORCH = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "gradio", "pandas"):
+            raise ImportError(f"{name} is not to be had here")
+sys.meta_path.insert(0, Refuse())
+sys.path += sys.argv[1:]
+import numpy as np
+from made_up import made_up
+from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
+from surelock.decoding.run import Run
+from surelock.decoding.settings import DecodeSettings
+from surelock.model.config import NetworkConfig, Shape
+shape = Shape(NetworkConfig(29, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), 1, 0)
+for rule in COMPUTE.values():
+    for policy in UNMASK.values():
+        decoder = Decoder(settings=DecodeSettings(gen_length=8, temperature=0.5), compute=rule(), unmask=policy())
+        run, rng = Run(shape, [[5, 6]], decoder), np.random.default_rng(0)
+        while (plan := run.plan()) is not None:
+            step = run.take(made_up(plan, rng, 29))
+        assert not step.masked.any()
+print("through", "torch" in sys.modules)
+"""
+
+
+def test_decisions_need_no_torch() -> None:
+    """Every rule with every policy, to the end of Algorithm 1."""
+    tests = Path(__file__).parent
+    command = [sys.executable, "-c", WITHOUT_TORCH, str(tests), str(tests.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "through False\n", done.stderr
+
+
+def test_a_rule_of_ones_own_needs_two_functions() -> None:
+    """It is asked which rows, which posteriors it follows, and what locks; the run does the rest."""
+    asked = []
+
+    class OddRows(ComputeRule):
+        kind, label, sentence = "odd", "Odd", "Computes what is odd."
+
+        def rows(self, state: Any, active: Any) -> Any:
+            asked.append(state.step)
+            return active[active % 2 == 1]
+
+    _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=OddRows()))
+    assert asked == list(range(len(steps))) and not steps[-1].masked.any()

@@ -1,0 +1,467 @@
+"""Runs and who follows them: streams, pauses and ends of each, what is computed once for all, what is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+
+import surelock
+from surelock.trace.lanes import Lane, StepsOver
+from surelock.ui import session as sessions_module
+from surelock.ui.limits import Limits, weigh
+from surelock.ui.request import Job
+from surelock.ui.run import ENDED, PAUSED, RUNNING
+from surelock.ui.session import Sessions, keep_tidy, trim_memory
+from tests.loops import drawn, finished, messages
+
+DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
+JOB = Job("m", "hello", [5, 6], (Lane(id="own", name="Own", decoder=DECODER),))
+NUMBERS = count()
+
+
+class FakeRecorder:
+    """Stands for a Recorder: records are the facts themselves."""
+
+    def __init__(self) -> None:
+        model = {"vocab_size": 41, "n_layers": 2, "d_model": 32}
+        self.header = {"model": model, "lanes": [{}], "length": 8, "steps": 6}
+
+    def start(self) -> dict[str, Any]:
+        return {"header": self.header}
+
+    def take(self, told: Any) -> dict[str, Any]:
+        return {"records": told, "pieces": {}}
+
+
+class FakeDecoder:
+    """Stands for the decoders: counts the steps it was made to compute, and whether it was closed."""
+
+    def __init__(self, steps: int = 6, error: BaseException | None = None) -> None:
+        self.steps, self.error, self.computed, self.closed = steps, error, 0, 0
+
+    def __call__(self, *_: Any) -> Iterator[list[dict[str, Any]]]:
+        try:
+            for step in range(self.steps):
+                if self.error and step == 2:
+                    raise self.error
+                self.computed += 1
+                yield [{"lane": "own", "step": step}]
+            yield [StepsOver()]
+        finally:
+            self.closed += 1
+
+
+def followed(sessions: Sessions, *owners: str, job: Job = JOB) -> list[Any]:
+    """Runs of one job."""
+    recorder: Any = FakeRecorder()
+    return [sessions.open(owner, job, recorder) for owner in owners]
+
+
+def open_run(decoder: Any, owner: str = "a", sessions: Sessions | None = None) -> tuple[Sessions, Any]:
+    """A run of a job that nobody else asks for."""
+    sessions = Sessions(decoder) if sessions is None else sessions
+    recorder: Any = FakeRecorder()
+    return sessions, sessions.open(owner, replace(JOB, prompt=f"hello {next(NUMBERS)}"), recorder)
+
+
+@pytest.fixture
+def each_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SEND_SECONDS", "EACH_SECONDS"):
+        monkeypatch.setattr(f"surelock.ui.run.{name}", 0.0)
+
+
+def test_a_run_streams_numbered_messages_to_its_end() -> None:
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    seen = messages(run.stream(-1))
+    assert [message["seq"] for message in seen] == list(range(8))
+    assert "open" in seen[0] and seen[-1]["end"] == "finished" and run.state == ENDED
+    assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
+
+
+def test_a_step_past_the_last_brings_all_that_follows_the_steps() -> None:
+    def told(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        yield [{"lane": "own", "step": 0}]
+        yield [StepsOver()]  # the errors of two lanes take a while, and come one by one
+        yield [{"lane": "a", "step": 1}]
+        yield [{"lane": "b", "step": 1}]
+
+    _, run = open_run(told)
+    assert len(messages(run.stream(-1, 1))) == 2 and run.state == PAUSED
+    assert [*messages(run.stream(1, 1))[-1]][-2:] == ["end", "problem"] and run.state == ENDED
+
+
+@pytest.mark.parametrize("steps", [6, 4, 1])
+def test_quick_steps_are_sent_together_the_first_and_the_last_at_once(steps: int) -> None:
+    """What comes after the last, the commit errors, takes seconds: nobody waits for a step so long, whether the
+    lanes take all of their steps or end early.
+    """
+    _, run = open_run(FakeDecoder(steps))
+    batches = [[message["seq"] for message in json.loads(batch)] for batch in drawn(run.stream(-1))]
+    together = [list(range(2, steps + 1))] if steps > 1 else []
+    assert batches == [[0], [1], *together, [steps + 1]]
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
+    decoder = FakeDecoder()
+    sessions, run = open_run(decoder)
+    stream = drawn(run.stream(-1))
+    first = [next(stream) for _ in range(3)]
+    run.pause()
+    assert list(stream) == [] and run.state == PAUSED and decoder.computed == 2 and not decoder.closed
+    assert sessions.wait(2) == 0, "how long a run takes is known when it has ended"
+    resumed = messages(run.stream(json.loads(first[1])[-1]["seq"]))
+    assert [message["seq"] for message in resumed] == list(range(2, 8)) and sessions.wait(
+        2
+    ) == run.computation.seconds > 0
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_a_later_stream_takes_the_run_over_from_one_that_was_given_up() -> None:
+    """Play, taken back and pressed again: Gradio lets the first stream go without a word, perhaps after the second."""
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    first = drawn(run.stream(-1))
+    next(first), next(first)
+    second = drawn(run.stream(1))
+    seen = messages(iter([next(second)]))
+    assert list(first) == [] and run.state == RUNNING
+    assert [message["seq"] for message in seen + messages(second)] == list(range(2, 8))
+    assert run.state == ENDED and decoder.computed == 6
+
+
+def test_a_later_stream_waits_for_the_step_of_the_one_before() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        for step in range(4):
+            inside.set()
+            go.wait(5)
+            yield [{"lane": "own", "step": step}]
+
+    _, run = open_run(slow)  # type: ignore[arg-type]
+    given_up = threading.Thread(target=lambda: list(drawn(run.stream(-1))))
+    given_up.start()
+    assert inside.wait(5)
+    seen: list[dict[str, Any]] = []
+    later = threading.Thread(target=lambda: seen.extend(messages(run.stream(0))))
+    later.start()
+    time.sleep(0.05)
+    assert later.is_alive() and not seen
+    go.set()
+    for thread in (given_up, later):
+        thread.join(5)
+    assert run.state == ENDED and [message["seq"] for message in seen] == [1, 2, 3, 4, 5]
+
+
+def test_one_step_at_a_time() -> None:
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    next(stream := drawn(run.stream(-1)))
+    run.pause()
+    list(stream)
+    after = len(run.computation.log) - 1
+    assert [message["seq"] for message in messages(run.stream(after, most=1))] == [after + 1]
+    assert run.state == PAUSED
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_stop_ends_a_streaming_run_after_its_step_and_a_paused_one_at_once() -> None:
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+    stream = drawn(run.stream(-1))
+    next(stream), next(stream)
+    assert run.stop() is None
+    assert messages(stream)[-1]["end"] == "stopped" and decoder.computed == 1 and decoder.closed == 1
+    _, paused = open_run(FakeDecoder())
+    assert json.loads(paused.stop())["end"] == "stopped"
+
+
+@pytest.mark.usefixtures("each_step_alone")
+@pytest.mark.parametrize("how", ["the reader goes away", "the visitor leaves", "both"])
+def test_a_closed_tab_stops_the_run_within_two_steps_and_frees_it(how: str) -> None:
+    decoder = FakeDecoder(steps=10_000)
+    sessions, run = open_run(decoder)
+    stream = drawn(run.stream(-1))
+    for _ in range(5):
+        next(stream)
+    if how != "the reader goes away":
+        sessions.leave("a")
+    if how != "the visitor leaves":
+        stream.close()
+        sessions.leave("a")
+    else:
+        list(stream)
+    assert decoder.computed <= 4 + 2 and decoder.closed == 1 and len(sessions) == 0
+
+
+def test_memory_goes_back_to_the_system_once_runs_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed: list[None] = []
+    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
+    sessions, _ = open_run(FakeDecoder())
+    open_run(FakeDecoder(), "b", sessions)
+    sessions.leave("a")
+    sessions.leave("b")
+    sessions.tidy()
+    sessions.tidy()
+    assert len(trimmed) == 1
+    monkeypatch.undo()
+    trim_memory()
+
+
+def test_tidying_up_outlives_what_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surelock.ui.session.TIDY_SECONDS", 0.01)
+    sessions, stop, times = Sessions(FakeDecoder()), threading.Event(), []  # type: ignore[arg-type]
+
+    def tidy() -> None:
+        times.append(None)
+        if len(times) == 3:
+            stop.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sessions, "tidy", tidy)
+    thread = threading.Thread(target=keep_tidy, args=(sessions, stop))
+    thread.start()
+    thread.join(5)
+    assert not thread.is_alive() and len(times) == 3
+
+
+def test_runs_stay_within_a_budget_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 visitors with names of their choice: the run that was idle longest goes first, and its owner is told. What it
+    held is given back at once, not at the next look.
+    """
+    trimmed: list[None] = []
+    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
+    each = weigh(FakeRecorder().header)
+    limits = Limits(keep_mb=5.5 * (each.live + each.kept) / 1e6)
+    sessions, runs = Sessions(FakeDecoder(), limits=limits), []  # type: ignore[arg-type]
+    for number in range(200):
+        runs.append(open_run(FakeDecoder(), f"visitor {number}", sessions)[1])
+        runs[-1].touched = number
+        assert sum(each.bytes for each in sessions._computations()) <= limits.keep_mb * 1e6
+    assert [sessions.find(run.id) is not None for run in runs] == [False] * 195 + [True] * 5
+    assert len(trimmed) == 195
+    assert "make room" in sessions.why_gone(runs[0].id) and "no longer kept" in sessions.why_gone("x")
+    list(drawn(runs[-1].stream(-1)))
+    assert runs[-1].computation.bytes == each.kept, "what has ended takes less"
+
+
+def test_what_a_run_takes_is_counted() -> None:
+    """By hand, of two lanes in a model of 2 layers, 32 wide, with 41 pieces, on 8 positions for 6 steps: keys and
+    values, two steps' logits, those of what is committed, 64 bytes for what is recorded of each position; and of all
+    that .15 more, which the allocator holds.
+    """
+    header = FakeRecorder().header | {"lanes": [{}, {}]}
+    live = 2 * (8 * 4 * (2 * 2 * 32) + 8 * 4 * (2 * 41) + 8 * 41 * 4)
+    assert weigh(header).live == pytest.approx(1.15 * live)
+    assert weigh(header).kept == pytest.approx(1.15 * 2 * 8 * 6 * 64)
+
+
+def test_a_run_ends_that_takes_too_long() -> None:
+    sessions = Sessions(FakeDecoder(), limits=Limits(run_seconds=1e-9))  # type: ignore[arg-type]
+    last = messages(open_run(FakeDecoder(), "a", sessions)[1].stream(-1))[-1]
+    assert last["end"] == "failed" and "seconds" in last["problem"]
+    with pytest.raises(ValueError, match=r"--keep-mb"):
+        Limits(keep_mb=math.nan)
+
+
+def test_leaving_while_a_step_is_being_computed() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        while True:
+            inside.set()
+            go.wait(5)
+            yield [{"lane": "own", "step": 0}]
+
+    sessions = Sessions(slow)  # type: ignore[arg-type]
+    run = sessions.open("a", JOB, FakeRecorder())  # type: ignore[arg-type]
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.extend(drawn(run.stream(-1))))
+    thread.start()
+    assert inside.wait(5)
+    sessions.leave("a")
+    go.set()
+    thread.join(5)
+    assert not thread.is_alive() and run.state == ENDED and len(sessions) == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ArithmeticError("the network put out NaN in step 2"), "NaN in step 2"),
+        (MemoryError(), "more memory"),
+        (RuntimeError("CUDA out of memory. Tried"), "ran out of memory"),
+        (ValueError("bad"), "bad"),
+    ],
+)
+def test_failures_are_one_sentence_and_free_the_run(error: BaseException, said: str) -> None:
+    decoder = FakeDecoder(error=error)
+    _, run = open_run(decoder)
+    last = messages(run.stream(-1))[-1]
+    assert last["end"] == "failed" and said in last["problem"] and last["problem"].endswith(".")
+
+
+def test_visitors_are_apart_and_only_the_latest_runs_are_kept() -> None:
+    decoder = FakeDecoder()
+    sessions, other = open_run(decoder, "b")
+    runs = [open_run(decoder, "a", sessions)[1] for _ in range(sessions_module.KEPT_RUNS + 3)]
+    assert len(sessions) == sessions_module.KEPT_RUNS + 1
+    assert [run.state for run in runs[:-1]] == [ENDED] * (len(runs) - 1) and runs[-1].state == PAUSED
+    assert sessions.find(runs[0].id) is None and sessions.find(runs[-1].id) is runs[-1]
+    sessions.leave("a")
+    assert sessions.find(other.id) is other and len(sessions) == 1
+
+
+def test_a_run_that_nobody_resumes_is_dropped() -> None:
+    sessions, _ = open_run(FakeDecoder())
+    sessions.sweep(time.monotonic() + sessions_module.IDLE_SECONDS - 5)
+    assert len(sessions) == 1
+    sessions.sweep(time.monotonic() + sessions_module.IDLE_SECONDS + 5)
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize("run_id", [None, 3, "", "x" * 1000, ["a"], {"a": 1}])
+def test_foreign_ids_find_nothing(run_id: Any) -> None:
+    sessions, _ = open_run(FakeDecoder())
+    assert sessions.find(run_id) is None
+
+
+def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
+    decoder: Any = FakeDecoder()
+    sessions = Sessions(decoder)
+    runs = followed(sessions, *(f"visitor {number}" for number in range(30)))
+    with ThreadPoolExecutor(30) as pool:
+        seen = list(pool.map(lambda run: messages(run.stream(-1)), runs))
+    assert decoder.computed == 6 and decoder.closed == 1
+    for run, own in zip(runs, seen, strict=True):
+        assert {message.pop("run") for message in own} == {run.id} and own == seen[0] and run.state == ENDED
+    assert [message["seq"] for message in seen[0]] == list(range(8)) and seen[0][-1]["end"] == "finished"
+    assert len({run.id for run in runs}) == 30
+    others = [replace(JOB, prompt="other"), replace(JOB, skip={"own": 1}), replace(JOB, tokens=[5, 7])]
+    settings = surelock.DecodeSettings(gen_length=6, seed=1)
+    seeded = replace(JOB.lanes[0], decoder=replace(DECODER, settings=settings))
+    for number, job in enumerate([*others, replace(JOB, lanes=(seeded,))]):
+        messages(followed(sessions, "x", job=job)[0].stream(-1))
+        assert decoder.computed == 6 * (number + 2), "what differs in anything is computed by itself"
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_who_comes_later_gets_what_there_is_at_once_and_then_the_rest() -> None:
+    decoder: Any = FakeDecoder()
+    sessions = Sessions(decoder)
+    (first,) = followed(sessions, "a")
+    leading = drawn(first.stream(-1))
+    for _ in range(4):
+        next(leading)
+    assert sessions.computing and sessions.follows("b", JOB.key) and not sessions.follows("a", JOB.key)
+    (second,) = followed(sessions, "b")
+    late = drawn(second.stream(-1))
+    assert [message["seq"] for message in json.loads(next(late))] == [0, 1, 2, 3] and decoder.computed == 3
+    assert [message["seq"] for message in messages(late)] == [4, 5, 6, 7] and second.state == ENDED
+    assert [message["seq"] for message in messages(leading)] == [4, 5, 6, 7] and decoder.computed == 6
+    assert sessions.follows("c", JOB.key) and not sessions.computing
+    assert len(messages(followed(sessions, "c")[0].stream(-1))) == 8 and decoder.computed == 6, "it was complete"
+    assert not sessions.follows("a", JOB.key)
+    assert len(messages(followed(sessions, "a")[0].stream(-1))) == 8 and decoder.computed == 12, "who has it wants anew"
+    for owner in "abc":
+        sessions.leave(owner)
+    assert len(sessions) == 0 and not sessions.follows("d", JOB.key), "nothing is kept for nobody"
+
+
+@pytest.mark.usefixtures("each_step_alone")
+@pytest.mark.parametrize("how", ["stop", "leave", "close"])
+def test_who_goes_disturbs_nobody_and_the_last_one_ends_it(how: str) -> None:
+    decoder: Any = FakeDecoder()
+    sessions = Sessions(decoder)
+    runs = followed(sessions, *"abc")
+    streams = [drawn(run.stream(-1)) for run in runs]
+    for stream in (*streams[:1] * 3, *streams[1:]):
+        next(stream)
+
+    def go(number: int) -> None:
+        if how == "stop":
+            assert runs[number].stop() is None
+            assert [(each["seq"], each.get("end")) for each in messages(streams[number])] == [(3, "stopped")]
+        elif how == "leave":
+            sessions.leave("abc"[number])
+            list(streams[number])
+        else:
+            streams[number].close()  # type: ignore[attr-defined]
+            sessions.leave("abc"[number])
+
+    go(0)
+    assert runs[0].state == ENDED and decoder.closed == 0
+    assert json.loads(next(streams[1]))[0]["seq"] == 3 and decoder.computed == 3
+    go(1) if how != "stop" else runs[1].stop()
+    list(streams[1])
+    assert decoder.closed == 0 and sessions.computing
+    runs[2].stop()
+    assert messages(streams[2])[-1]["end"] == "stopped"
+    assert decoder.closed == 1 and decoder.computed == 3 and not sessions.computing
+    assert not sessions.follows("d", JOB.key), "what was stopped early is not used again"
+    messages(followed(sessions, "d")[0].stream(-1))
+    assert decoder.computed == 9
+
+
+@pytest.mark.usefixtures("each_step_alone")
+def test_a_pause_and_a_step_are_the_followers_own() -> None:
+    decoder: Any = FakeDecoder()
+    sessions = Sessions(decoder)
+    one, other = followed(sessions, "a", "b")
+    mine, theirs = drawn(one.stream(-1)), drawn(other.stream(-1))
+    next(mine), next(mine), next(theirs)
+    one.pause()
+    assert list(mine) == [] and one.state == PAUSED and other.state == RUNNING and sessions.goes_on(one.id)
+    next(theirs), next(theirs)
+    assert decoder.computed == 3 and one.steps == 1 and other.steps is None
+    assert [each["seq"] for each in messages(one.stream(1, 1))] == [2] and decoder.computed == 3 and one.steps == 2
+    other.pause()
+    assert list(theirs) == [] and not sessions.computing and not sessions.goes_on(one.id) and decoder.closed == 0
+    assert [each["seq"] for each in messages(one.stream(2, 1))] == [3] and decoder.computed == 3
+    assert [each["seq"] for each in messages(one.stream(3, 1))] == [4] and decoder.computed == 4
+    assert [each["seq"] for each in messages(other.stream(3))] == [4, 5, 6, 7]
+    assert json.loads(one.stop())["seq"] == 5 and [each["seq"] for each in messages(one.stream(3))] == [4, 5]
+    assert one.steps == 4 and other.steps is None
+
+
+def test_what_fails_is_told_to_all_and_not_told_again() -> None:
+    sessions = Sessions(FakeDecoder(error=ValueError("bad")))  # type: ignore[arg-type]
+    runs = followed(sessions, "a", "b")
+    assert {messages(run.stream(-1))[-1]["problem"] for run in runs} == {"The run stopped: bad."}
+    assert not sessions.follows("c", JOB.key)
+
+
+def test_on_zero_gpu_a_run_is_shared_when_it_is_complete() -> None:
+    decoder: Any = FakeDecoder()
+    sessions = Sessions(decoder, pausable=False)
+    first, second = followed(sessions, "a", "b")
+    assert first.computation is not second.computation and not sessions.follows("c", JOB.key)
+    messages(first.stream(-1))
+    assert followed(sessions, "c")[0].computation is first.computation
+
+
+def test_who_asks_for_more_as_a_step_has_come_waits_for_the_next() -> None:
+    """A step that is done and not yet put away is none to wait for: that would never let anything else run."""
+    decoder = FakeDecoder()
+    _, run = open_run(decoder)
+
+    async def twice() -> None:
+        done = asyncio.get_running_loop().create_future()
+        done.set_result(None)
+        run.computation._coming = done
+        await run.computation.more()
+
+    finished(twice())
+    assert decoder.computed == 1
