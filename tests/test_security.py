@@ -15,7 +15,7 @@ import pytest
 from tests.browser.server import SECRET, App
 from tests.browser.visitor import Visitor
 from tests.soak.__main__ import soak
-from tests.soak.abuse import FILES, GIVEN_AWAY, ROUTES, raw_get
+from tests.soak.abuse import FILES, GIVEN_AWAY, PARAMETERS, ROUTES, ask_with, raw_get
 
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESSES = ("", "config", "theme.css", "manifest.json", "openapi.json", "monitoring", "nonsense", "surelock/x")
@@ -160,6 +160,12 @@ def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     exported = visitor.call("export", run)
     gives_nothing_away(json.dumps(exported))
     assert getpass.getuser() not in json.dumps(exported["header"]).lower().split('"')
+
+
+def test_every_wrong_setting_is_refused_with_a_reason(app: App, visitor: Visitor) -> None:
+    asked = [(parameter, value) for parameter, values in PARAMETERS.items() for value in values]
+    outcomes = [ask_with(visitor.http, app.url, *each) for each in asked]
+    assert [each for each in outcomes if each.problem] == []
 
 
 @pytest.mark.long

@@ -202,12 +202,14 @@ def from_flat(values: Mapping[str, Any]) -> Decoder:
 
 
 def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
-    """The kinds of the rules, and of the policy, that a flat form asks for."""
-    compute, unmask = values.get("compute") or LockRule.kind, values.get("unmask") or LowConfidence.kind
+    """The kinds of the rules, and of the policy, that a flat form asks for; LockRule's and LowConfidence's where it
+    names none or "". Raises ValueError, which names the setting.
+    """
+    compute, unmask = values.get("compute", ""), values.get("unmask", "")
     for name, kind in (("compute", compute), ("unmask", unmask)):
         if not isinstance(kind, str):
             raise ValueError(f"{name} must be the name of a kind, not {shown(kind)}")
-    return compute.split("+"), unmask
+    return (compute or LockRule.kind).split("+"), unmask or LowConfidence.kind
 
 
 def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:

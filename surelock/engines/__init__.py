@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.model.config import NetworkConfig
+
+# ONNX Runtime 1.29 and later send events to its makers unless this is set before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 #: What can be asked for: "auto" is ONNX Runtime for float32 on one CPU, torch for everything else.
 ENGINES = ("auto", "torch", "onnx")

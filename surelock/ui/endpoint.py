@@ -44,9 +44,8 @@ def make_endpoint(
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given: dict[str, Any] = bound.arguments
-        label = given["model"] or models.labels[0]
         try:
-            lm = models.get(label)
+            lm = models.get(label := models.labels[0] if given["model"] == "" else given["model"])
             own, longest = alone(_read(given)), min(most, lm.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
             beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
@@ -71,13 +70,13 @@ def make_endpoint(
 def _read(given: Mapping[str, Any]) -> Decoder:
     """The decoder that the parameters ask for. Raises ValueError, one sentence that begins with the setting's name."""
     known = {"compute", "unmask", *flat_settings()}
-    values = {name: value for name, value in given.items() if name in known and value != ""}
+    values = {name: value for name, value in given.items() if name in known}
     values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
     for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
         if each.kind and name in values and each.left_alone(values[name]):
             del values[name]
     check_owners(values, *chosen_kinds(values))
-    events = given["events"] or []
+    events = [] if given["events"] is None else given["events"]
     if not isinstance(events, list) or len(events) > MOST_EVENTS:
         raise ValueError(f"events must be a list of at most {MOST_EVENTS}")
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))

@@ -129,9 +129,14 @@ def bad_index(http: httpx.Client, url: str, rng: random.Random) -> Outcome:
 
 
 def bad_setting(http: httpx.Client, url: str, rng: random.Random) -> Outcome:
-    """/decode with one wrong parameter: refused by the request itself or by the stream, in a sentence."""
+    """/decode with one wrong parameter."""
     parameter = rng.choice(list(PARAMETERS))
-    body = {"prompt": "A fox", "gen_length": 8} | {parameter: rng.choice(PARAMETERS[parameter])}
+    return ask_with(http, url, parameter, rng.choice(PARAMETERS[parameter]))
+
+
+def ask_with(http: httpx.Client, url: str, parameter: str, wrong: Any) -> Outcome:
+    """/decode with this wrong value: refused by the request itself or by the stream, in a sentence."""
+    body = {"prompt": "A fox", "gen_length": 8} | {parameter: wrong}
     name = f"decode {parameter}={str(body[parameter])[:40]}"
     asked = http.post(f"{url}/gradio_api/call/v2/decode", content=json.dumps(body), headers=JSON)
     if asked.status_code != 200:
