@@ -94,7 +94,7 @@ def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures
 
 
 def setup_of(lm: LanguageModel) -> Figures:
-    """What a time depends on: the model, the device, the processor and its cores, torch and its threads."""
+    """What a time depends on: the model, the device, the processor and its cores, torch, its threads and the engine."""
     return {
         "model": lm.name,
         "dtype": lm.dtype,

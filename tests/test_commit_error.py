@@ -164,14 +164,22 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     column = positions[(positions.lane == "age") & ~positions.prompt].commit_error
     by_position = own.error[np.argsort(own.position)]
     np.testing.assert_allclose(column.astype(float), by_position, rtol=1e-6)
-    header, records = document["header"], document["records"]
-    former = {"version": 2, "header": header | {"contestants": header["lanes"], "timed_together": [["every", "age"]]}}
-    former["records"] = [{"contestant": record["lane"]} | record for record in records]
+    names = {"lanes": "contestants", "lane": "contestant"}
+    header, *records = (
+        {names.get(key, key): value for key, value in each.items()}
+        for each in (document["header"], *document["records"])
+    )
+    header["timed_together"] = [["every", "age"]]
+    former = document | {"version": 2, "header": header, "records": records}
     np.testing.assert_array_equal(commit_error(stories, former).error, found.error)
-    document["records"][-1]["unmasked"][0][1] += 1
+    last = document["records"][-1]
+    longer = {"header": document["header"] | {"steps": 17}, "records": [*document["records"], last | {"step": 16}]}
+    with pytest.raises(ValueError, match="step 17 of 'Age' is another one"):
+        commit_error(stories, document | longer)
+    last["unmasked"][0][1] += 1
     with pytest.raises(ValueError, match="step 16 of 'Age' is another one"):
         commit_error(stories, document)
-    with pytest.raises(ValueError, match="version 2 or 3, not 1"):
+    with pytest.raises(ValueError, match="reads versions 2 and 3"):
         commit_error(stories, document | {"version": 1})
 
 

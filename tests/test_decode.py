@@ -67,6 +67,13 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
     "smoothed": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, smoothing=0.5)}),
     "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
+    "replayed": (
+        {"block_length": 4},
+        {
+            "compute": LockRule(epsilon=9.0, percentile=None),
+            "unmask": Replay([[(s, GEN - 1 - s, 5 + s) for s in range(GEN)]] * 3),
+        },
+    ),
     "events": ({}, {"events": EVENTS}),
 }
 LOCKS = [name for name, (_, choices) in RUNS.items() if choices.get("compute", Everything()).locks]

@@ -63,8 +63,8 @@ def test_what_cannot_be_asked_is_refused_at_the_call(lm: LanguageModel, event: d
         (("lock", "unlock"), "event at step 4, position 5: it cannot lock and unlock at once"),
         (("mask", "write"), "it cannot mask and write at once"),
         (("lock", "mask"), "it cannot lock and mask at once"),
-        (("write", "write"), "it is asked twice to write"),
-        (("rule", "rule"), "event at step 4: it is asked twice to rule"),
+        (("write", "write"), "'write' is asked for twice"),
+        (("rule", "rule"), "event at step 4: 'rule' is asked for twice"),
     ],
 )
 def test_two_that_contradict_each_other(lm: LanguageModel, pair: tuple[str, str], said: str) -> None:

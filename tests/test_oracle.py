@@ -630,7 +630,7 @@ def alone_and_together(model: Model, case: Case) -> list[Any]:
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_temperature_does_not_change_locks_when_the_same_tokens_are_replayed(models, temperature: float) -> None:
     """The paper's appendix on temperature: the rule sees the posterior before the temperature."""
-    case = fixed_case("llada-shards", [LOOSE], temperature=temperature)
+    case = replace(fixed_case("llada-shards", [LOOSE], temperature=temperature), observe=True)
     sampled = run_library(models[case.model], case)
     assert any(step.newly_locked.any() for step in sampled)
     replay = [

@@ -157,7 +157,7 @@ def test_a_ratio_of_times_is_further_from_1_than_its_spread(case: dict[str, Any]
 def test_a_header_times_each_lane_once_and_knows_it() -> None:
     for groups, problem in (
         ([["nobody"]], "'nobody' that is not there"),
-        ([["surelock"], ["surelock"]], "two others apart"),
+        ([["surelock"], ["surelock"]], "two of its timing groups"),
     ):
         document = saved("stories")
         document["header"]["timed_together"] = [{"lanes": lanes} for lanes in groups]

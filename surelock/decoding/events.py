@@ -113,7 +113,7 @@ def _check_pairs(events: Sequence[Event]) -> None:
         place = (event.step, event.sequence, event.position)
         others = kinds.setdefault(place, set())
         if event.kind in others:
-            raise ValueError(f"{event.where}: it is asked twice to {event.kind}")
+            raise ValueError(f"{event.where}: {event.kind!r} is asked for twice")
         others.add(event.kind)
         for pair in _OPPOSED:
             if pair <= others:

@@ -21,14 +21,9 @@ def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> fl
     return float(config.n_layers * (attention + projections + keys_values + 6 * d * config.d_ff))
 
 
-def step_flops(config: NetworkConfig, length: int, rows: int, probed: int = 0) -> float:
-    """FLOPs of one step of one sequence that computes `rows` rows and probes `probed` more."""
-    return rows * row_flops(config, length) + probed * row_flops(config, length, probed=True)
-
-
 def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
     """FLOPs of a run of the unlocked sampler on one sequence: every row in every step."""
-    return steps * step_flops(config, length, length)
+    return steps * length * row_flops(config, length)
 
 
 def per_position(flops: float, positions: int) -> float:

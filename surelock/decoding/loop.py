@@ -50,7 +50,7 @@ def decode(
     values (in a shifted network, all). What is decided is the same.
     top_k: report each computed row's most likely tokens, and observe.
     keep_logits: report the logits of what is committed, for `surelock.commit_error`.
-    What one sequence does depends on its batch by rounding alone (a product's may, on its row count).
+    A sequence's run does not depend on its batch, except that a product of more or fewer rows may round differently.
     Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
     run has become, from the iterator; NonFiniteLogits from the iterator.
     """

@@ -58,12 +58,11 @@ class Run:
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
-        self.events = in_order(decoder.events, *asked) if decoder.events else []
+        self.events = in_order(decoder.events, *asked)
         self.schedule = Schedule(self.canvas, settings, policy.early)
         self.state = State(self.canvas, self.schedule)
         self.observe, self.top_k = observe or top_k > 0, top_k
-        self.layout = Layout(tuple(self.canvas.lengths.tolist()), self.canvas.total, 2 if settings.cfg_scale > 0 else 1)
-        self._watchers = [self.compute, policy, *(event.compute for event in self.events if event.compute is not None)]
+        self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
         ends = [token for token in (shape.eos_id, shape.eot_id) if token is not None]
         self._ends, self._late = ends, ends if settings.suppress_eos_confidence else []
         self._banned = [shape.mask_id]
@@ -161,9 +160,9 @@ class Run:
         drawn = settings.temperature > 0 or scored
         tokens = canvas.tokens[slots]
         forgets, self._forgets = np.concatenate((NONE, *self._forgets)), []
-        watches = np.full(len(slots), bool(self.events))  # an event may open any row: the rule then goes by its last
-        for each in self._watchers:
-            watches |= each.watches(state, slots)
+        watches = self.compute.watches(state, slots) | self.policy.watches(state, slots)
+        if self.events:  # one may open any row: the rule then goes by the row's last posterior
+            watches = np.ones(len(slots), dtype=bool)
         return Plan(
             step=state.step,
             slots=slots,

@@ -21,13 +21,16 @@ Flags = NDArray[np.bool_]
 class Layout:
     """The shape of a run, which an engine makes its memory for.
 
-    lengths: positions of each sequence. slots: of all. passes: 2 with guidance, whose second pass does not see the
-    prompt, else 1.
+    lengths: positions of each sequence. passes: 2 with guidance, whose second pass does not see the prompt, else 1.
     """
 
     lengths: tuple[int, ...]
-    slots: int
     passes: int
+
+    @property
+    def slots(self) -> int:
+        """Positions of all sequences."""
+        return sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,6 +72,16 @@ class Plan:
     draws: Draws | None
     cfg_scale: float
     top_k: int
+
+    def read(self) -> Whole:
+        """Rows whose posteriors are read, [K], ascending."""
+        return np.arange(len(self.slots)) if self.observe else np.flatnonzero(self.watches | self.chooses)
+
+    def outdated(self) -> Whole:
+        """Slots whose kept posteriors are dropped before the step: those it forgets, and its rows that none watches."""
+        if self.observe:
+            return self.forgets
+        return np.concatenate((self.forgets, self.slots[~(self.watches | self.probed)]))
 
 
 @dataclass(slots=True, eq=False)

@@ -271,6 +271,10 @@ class Replay(UnmaskPolicy):
             raise ValueError("replay must hold the triples of at least one sequence")
         object.__setattr__(self, "replay", frozen)
 
+    def watches(self, state: State, slots: Slots) -> Flags:
+        """Every mask: any may be committed next, in whatever block, and may lock one step later."""
+        return state.masked[slots]
+
     def chooses(self, state: State, slots: Slots) -> Flags:
         due = [
             int(state.canvas.generated_from[b]) + position

@@ -86,12 +86,6 @@ class Memory:
         self.rows = _NO_ROWS  # of the plan, those that can be asked for: [K]
         self.hidden = np.empty((0, config.d_model), np.float32)  # theirs, guided
 
-    def forget(self, plan: Plan) -> None:
-        """Drop the posteriors that the plan forgets, and those that its rows outdate."""
-        self.has[plan.forgets] = False
-        if not plan.observe:
-            self.has[plan.slots[~(plan.watches | plan.probed)]] = False
-
     def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
         """Keep log posteriors of slots."""
         if not len(self.log_p):
@@ -154,8 +148,8 @@ class OnnxEngine:
         """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
         memory.watch.start()
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
-        rows = every if plan.observe else np.flatnonzero(plan.watches | plan.chooses)
-        memory.forget(plan)
+        rows = plan.read()
+        memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
         for start in range(0, len(rows), self._rows):

@@ -89,11 +89,8 @@ class TorchEngine:
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
         memory.watch.start()
-        reading, count = Reading.empty(plan), len(plan.slots)
-        memory.reader.forget(plan.forgets)
-        rows = np.arange(count) if plan.observe else np.flatnonzero(plan.watches | plan.chooses)
-        if not plan.observe:
-            memory.reader.forget(plan.slots[~(plan.watches | plan.probed)])
+        reading, rows = Reading.empty(plan), plan.read()
+        memory.reader.forget(plan.outdated())
         self._forward(memory, plan, rows)
         head = self.network.logits
         memory.reader.read(lambda start, stop, out: head(memory.hidden[start:stop], out), rows, plan, reading)

@@ -101,7 +101,7 @@ def _chosen(
     fits = device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
     missing = [package for package in ("onnx", "onnxruntime") if find_spec(package) is None]
     if engine == "onnx" and not fits:
-        raise ValueError("engine 'onnx' computes in float32 on one CPU: ask for engine 'torch', or for nothing else")
+        raise ValueError("engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'")
     if engine == "onnx" and missing:
         raise ValueError(f"engine 'onnx' needs {' and '.join(missing)}: `pip install {' '.join(missing)}`")
     return engine if fits and not missing else "torch"

@@ -97,15 +97,11 @@ class Network(nn.Module):
         """Plain dense forward: tokens [B, N] int64 (no pads) -> logits [B, N, vocab_size] in the network's dtype."""
         return self.logits(self.hidden(tokens))
 
-    def hidden(self, tokens: Tensor, positions: Tensor | None = None) -> Tensor:
+    def hidden(self, tokens: Tensor) -> Tensor:
         """What the logits of each position come from, in the plain dense forward: [B, N] int64 -> [B, N, d_model].
 
         These are the hidden states after the last norm, of the position before where the network is shifted.
-        positions [B, C] int64: those alone, [B, C, d_model]; the last block then computes little more than them.
         """
-        if self.config.shifted:
-            every = torch.arange(tokens.shape[1]).expand(tokens.shape)
-            positions = ((every if positions is None else positions) - 1).clamp(min=0)
         gqa = self.config.n_heads != self.config.n_kv_heads
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -117,11 +113,8 @@ class Network(nn.Module):
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
 
-        def pick(x: Tensor) -> Tensor:
-            assert positions is not None
-            return x[torch.arange(len(x), device=x.device)[:, None], positions.to(x.device)]
-
-        return self.run(tokens, rotary, lambda layer: attend, None if positions is None else pick)
+        x = self.run(tokens, rotary, lambda layer: attend)
+        return torch.cat((x[:, :1], x[:, :-1]), dim=1) if self.config.shifted else x
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
         """How much what predicts one position attends to each: the mean over layers and heads of the dense forward.

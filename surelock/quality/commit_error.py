@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -21,7 +20,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Layout, Plan, Step
 from surelock.model.language_model import LanguageModel
-from surelock.trace.version2 import from_version_2
+from surelock.trace.format import load_document
 
 # The shadow's steps are computed together: so many rows at a time, and so many bytes of posteriors held until then.
 _ROWS = {"cpu": 2**10, "cuda": 2**15}
@@ -58,7 +57,7 @@ def commit_error(
     1e-6 of an error below 0.01 nats, 2e-5 of one of a nat and more. run may be a trace, too (a parsed document of
     version 2 or 3): each lane's steps are then computed again, and `sequence` is the lane's number.
     Raises ValueError for steps without logits, for ones that do not begin with the first, and for a trace that this
-    model, on this machine, does not write.
+    model and engine, on this machine, do not write.
     """
     if isinstance(run, dict):
         return _of_trace(lm, cast("dict[str, Any]", run))
@@ -69,9 +68,7 @@ def commit_error(
 
 
 def _of_trace(lm: LanguageModel, trace: dict[str, Any]) -> CommitError:
-    if trace.get("version") not in (2, 3):
-        raise ValueError(f"the trace must be of version 2 or 3, not {trace.get('version')!r}")
-    trace = from_version_2(trace) if trace["version"] == 2 else trace
+    trace = load_document(trace)
     header, found, own_fields = trace["header"], [], [each.name for each in fields(Decoder)]
     for number, plain in enumerate(header["lanes"]):
         records = [record for record in trace["records"] if record["lane"] == plain["id"]]
@@ -80,12 +77,12 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any]) -> CommitError:
             lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True
         )  # as recorded
         shadow = Shadow(lm, decoder.settings)
-        for step, record in zip(islice(steps, len(records)), records, strict=True):
-            where = np.flatnonzero(step.newly_unmasked[0])
-            if np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
-                raise ValueError(
-                    f"step {step.index + 1} of {plain['name']!r} is another one with this model on this machine"
-                )
+        for record in records:
+            step = next(steps, None)
+            where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
+            if step is None or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
+                told = f"step {record['step'] + 1} of {plain['name']!r}"
+                raise ValueError(f"{told} is another one with this model and engine on this machine")
             shadow.add(step)
         own = shadow.result()
         own.sequence[:] = number
@@ -173,7 +170,7 @@ class Shadow:
             is_prompt = np.tile(self._is_prompt[b, -length:], len(waiting))
             blind = np.where(is_prompt, self._lm.mask_id, tokens)
         plan, engine = _every_row(tokens, blind, length, asked, self._settings.cfg_scale), self._lm.engine
-        memory = engine.memory(Layout((length,) * len(waiting), length * len(waiting), 1 if blind is None else 2))
+        memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2))
         engine.read(memory, plan)
         z, other = engine.logits(memory, asked), np.concatenate([each.logits for each in waiting])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)

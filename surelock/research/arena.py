@@ -51,7 +51,7 @@ def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[
     for preset in presets:
         given = dict(preset.given)
         steps = shared["gen_length"] // 2 if given.pop("half", False) else shared["gen_length"]
-        decoder = Preset(preset.id, preset.name, preset.sentence, given).decoder(shared | {"steps": steps})
+        decoder = replace(preset, given=given).decoder(shared | {"steps": steps})
         field[_EVERY if preset.id == "everything" else preset.name] = decoder.to_plain()
     return {name: plain for name, plain in field.items() if names is None or name in names}
 

@@ -170,6 +170,7 @@ def command(arguments: argparse.Namespace) -> str:
     """The command that repeats this run. Paths of data and model are as they were given."""
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
     words += ["--preset", arguments.preset] + ["--quick"] * arguments.quick
+    words += [] if arguments.engine == "torch" else ["--engine", arguments.engine]
     for flag in ("judge", "device", "dtype", "threads", "out"):
         if (value := getattr(arguments, flag)) is not None:
             words += [f"--{flag}", str(value)]

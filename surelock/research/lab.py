@@ -38,11 +38,13 @@ class Lab:
         """What results depend on besides the cell."""
         files = {"openings": OPENINGS} | self.data
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest()[:16] for name, path in files.items()}
+        engine = self.lm.engine.name
         return {
             "model": Path(self.lm.name).name,
             **weights_of(self.lm),
             "data": hashes,
             "categories": list(self.categories),
+            **({} if engine.startswith("torch") else {"engine": engine}),  # recorded cells of torch do not name it
         }
 
 
@@ -119,7 +121,6 @@ def _counts(
     for prefix, rows in (("", counter.rows()), ("eos_", counter.rows(to_eos=True))):
         yield f"{prefix}computed", float(rows.computed.sum())
         yield f"{prefix}present", float(rows.present.sum())
-    rows = counter.rows(to_eos=True)
     lengths = [len(prompt) + len(ids) for prompt, ids in zip(prompts, generated, strict=True)]
     counts = zip(lengths, *(getattr(rows, name).tolist() for name in ("computed", "probed", "present")), strict=True)
     for length, computed, probed, present in counts:

@@ -2,8 +2,8 @@
 
 A cell is a flat dict of JSON values: all that its result depends on, but the model. Cells are split by rank over the
 processes that `accelerate launch` started, and everything passes through files: an interrupted run, of any number of
-processes, goes on where it stopped. A
-finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
+processes, goes on where it stopped.
+A finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
 """
 
 from __future__ import annotations

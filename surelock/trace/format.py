@@ -142,7 +142,7 @@ def check_document(document: dict[str, Any]) -> None:
     if unknown := set(timed) - set(ids):
         raise TraceError(f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there.")
     if len(set(timed)) < len(timed):
-        raise TraceError("The trace is damaged: a lane was timed together with two others apart.")
+        raise TraceError("The trace is damaged: a lane stands in two of its timing groups.")
     if len(header["prompt_tokens"]) > header["length"]:
         raise TraceError("The trace is damaged: its prompt is longer than its sequence.")
     following = dict.fromkeys(ids, 0)

@@ -47,15 +47,15 @@ def outcomes_of(document: dict[str, Any]) -> list[Outcome]:
         records[record["lane"]].append(record)
     names, timed = {lane["id"]: lane["name"] for lane in lanes}, clocked(header)
     reference = header.get("reference", next(iter(names)))
-    lanes = []
+    found = []
     for own, name in names.items():
         lane = _outcome(header, document["pieces"], name, records[own])
         if own not in timed:
             lane = replace(lane, seconds=None)
         elif own != reference and reference in timed and records[own]:
             lane = replace(lane, pace=_pace(records[own], records[reference], names[reference]))
-        lanes.append(lane)
-    return lanes
+        found.append(lane)
+    return found
 
 
 def _pace(own: list[dict[str, Any]], other: list[dict[str, Any]], name: str) -> str:

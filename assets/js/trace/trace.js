@@ -349,7 +349,7 @@ export class Trace {
     if (new Set(trace.lanes.map(({ id }) => id)).size < trace.lanes.length) throw damaged("two lanes have the same id");
     const named = [checked.header.reference, ...checked.header.lanes.map(({ parent }) => parent)];
     const timed = (checked.header.timed_together ?? []).flatMap(({ lanes }) => lanes);
-    if (new Set(timed).size < timed.length) throw damaged("a lane was timed together with two others apart");
+    if (new Set(timed).size < timed.length) throw damaged("a lane stands in two of its timing groups");
     if ([...named, ...timed].some((id) => id && !trace.lane(id)))
       throw damaged("it speaks of a lane that is not there");
     if (trace.promptLength > trace.n) throw damaged("its prompt is longer than its sequence");

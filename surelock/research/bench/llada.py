@@ -4,8 +4,8 @@ The loop is written anew after its public generate.py: every step runs the dense
 logits of all its positions, draws float64 Gumbel noise for all of them (none at temperature 0), and takes confidences
 from a float64 softmax over all of them. Low-confidence remasking, semi-autoregressive blocks, no guidance. The network
 is as public modelling code writes it: separate q, k, v, gate and up projections, RMS norm and rotary embedding in
-float32 whatever the weights are; the weights are the same memory. At temperature 0 the unlocked tokens must be LLaDA's
-own, and the benchmark says whether they were.
+float32 whatever the weights are; with `--engine torch` the weights are the same memory. At temperature 0 the unlocked
+tokens must be LLaDA's own, and the benchmark says whether they were.
 """
 
 from __future__ import annotations
