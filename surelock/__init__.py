@@ -5,4 +5,5 @@ The public names stand in `__init__.pyi`. They are imported when first asked for
 
 import lazy_loader
 
+__version__ = "3.0.0.dev0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

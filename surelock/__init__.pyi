@@ -35,3 +35,5 @@ from .quality.judge import score as score
 from .trace.frames import read_trace as read_trace
 from .trace.picture import picture as picture
 from .trace.show import show as show
+
+__version__: str

@@ -12,6 +12,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import surelock
+
 #: Each command: what it is for, and where the function is that gives its parser its arguments and what to `run`. Only
 #: the command that is asked for is imported.
 COMMANDS = {
@@ -69,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Command(
         prog="surelock", description="Decoding of masked diffusion language models, with and without locks."
     )
+    parser.add_argument("--version", action="version", version=f"surelock {surelock.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, what in COMMANDS.items():
         if isinstance(what, dict):

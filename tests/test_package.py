@@ -22,6 +22,7 @@ import httpx
 import pytest
 from packaging.requirements import Requirement
 
+import surelock
 from surelock.__main__ import main
 from tests.browser.server import serve
 from tests.test_dockerfile import run_once
@@ -75,6 +76,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     subprocess.run([*install, "--no-compile", str(wheel)], check=True, cwd=place)
     (place / "empty").mkdir()
     return Installed(sdist, wheel, python.parent, place / "empty")
+
+
+def test_it_says_its_version_and_has_types(installed: Installed) -> None:
+    assert installed.run("surelock", "--version") == f"surelock {surelock.__version__}\n"
+    assert f"surelock-{surelock.__version__}-" in installed.wheel.name
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        assert {"surelock/py.typed", "surelock/__init__.pyi"} <= {*wheel.namelist()}
 
 
 def tracked(*folders: str) -> set[str]:

@@ -272,6 +272,8 @@ def _session(graph: ModelProto, threads: int, files: Mapping[str, bytes]) -> onn
     named = {entry.value for each in graph.graph.initializer for entry in each.external_data if entry.key == "location"}
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
+    # A thread that waits for work spins so long: from one operator to the next, but not while others want the core.
+    options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     options.log_severity_level = 3  # errors
     options.enable_mem_pattern = False  # they are kept for each number of rows
     if named:
