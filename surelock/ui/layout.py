@@ -173,11 +173,17 @@ def _handed_to(method: str, names: list[str]) -> str:
     return f"(...values) => {{ window.surelock?.{method}({by_name}); }}"
 
 
-async def _continue(sessions: Sessions, run_id: Any, after: Any, most: int | None) -> Batches:
+async def _continue(sessions: Sessions, run_id: Any, after: Any, most: Any) -> Batches:
     """Go on with a run that the page names, from the last message it has."""
     run = sessions.find(run_id)
     if run is None:
         yield refusal(sessions.why_gone(run_id))
-    elif isinstance(after, int) and after >= -1:
+    elif not (_whole(after, -1) and (most is None or _whole(most, 1))):
+        yield refusal("A run goes on after a message's number, from -1 on, by a whole number of steps or to its end.")
+    else:
         async for batch in following(run.stream(after, most)):
             yield batch
+
+
+def _whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least

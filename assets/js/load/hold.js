@@ -1,5 +1,5 @@
 // A link's settings come with the page's load event, and the stage listens only once its modules are there. Run pressed
-// before that is kept, and pressed again when js/ready.js says so, or after a while: a press is never lost.
+// before that is kept, and pressed again when js/run/ready.js says so, or after a while: a press is never lost.
 {
   const PATIENCE_MS = 6000;
   const AGAIN_MS = 500;
@@ -19,6 +19,7 @@
     said = label(run).data;
     label(run).data = "Starting …";
     run.setAttribute("aria-busy", "true");
+    window.surelock?.stage.say("Starting …"); // the button may be out of sight
     setTimeout(release, PATIENCE_MS);
   };
   const release = () => {
