@@ -94,7 +94,7 @@ test("a trace that does not say what was timed together claims nothing of times"
   const alone = trace.withLanes([trace.lanes[0]]);
   assert.equal(laneClock(alone, alone.lanes[0], 19)[0], "20.0 s");
   const needs = { needs: [], timed: true };
-  assert.match(misfit(trace, needs), /^The contestants of the run on show were not timed together/);
+  assert.match(misfit(trace, needs), /^The lanes of the run on show were not timed together/);
 });
 
 test("lanes of two runs, laid beside each other, keep the clocks of the most that were timed together", () => {

@@ -12,7 +12,7 @@ const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360;
 
 export class Drawer {
-  /** fetchTop(trace, lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
+  /** fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
   constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onLayout, onChange, onClose }) {
     Object.assign(this, { player, onLayout, onClose, cell: -1, child: null });
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
@@ -171,7 +171,7 @@ export class Drawer {
   }
 
   async #fetchTop(fetchTop, lane, cell, step) {
-    const found = await fetchTop(this.trace, lane, cell, step);
+    const found = await fetchTop(lane, cell, step);
     const list = (found ?? []).map(([id, , p]) => [id, p]);
     this.whatIf?.offer(lane, cell, step, list);
     return found;

@@ -31,7 +31,7 @@ function makeStage(root, { source, base, tab, use, parts }) {
       },
       link: linkTo,
     },
-    fetchTop: (_, lane, cell, step) => source.top(lane, cell, step),
+    fetchTop: (lane, cell, step) => source.top(lane, cell, step),
     fetchAttended: (trace, lane, cell, t) => source.attended(trace, lane, cell, t),
     stepLive: () => parts().live.step(),
     onLive: (wish) => parts().live[wish](),
