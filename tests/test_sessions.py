@@ -350,6 +350,17 @@ def test_foreign_ids_find_nothing(run_id: Any) -> None:
     assert sessions.find(run_id) is None
 
 
+def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None:
+    changes: tuple[dict[str, Any], ...] = (
+        {"prompt": "\ud800"},
+        {"tokens": [5, 7] * 500},
+        {"skip": {"own": 1}},
+        {"chat": True},
+    )
+    keys = {JOB.key, *(replace(JOB, **change).key for change in changes)}
+    assert len(keys) == 5 and {len(key) for key in keys} == {64} and replace(JOB).key == JOB.key
+
+
 def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
     decoder: Any = FakeDecoder()
     sessions = Sessions(decoder)

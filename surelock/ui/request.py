@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
@@ -37,8 +38,8 @@ class Job:
 
     @property
     def key(self) -> str:
-        """All of it as one text: jobs of one key have one result."""
-        return repr(self)
+        """Of all of it: jobs of one key have one result. It is compared often, so it is short."""
+        return sha256(repr(self).encode()).hexdigest()
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
