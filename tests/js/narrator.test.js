@@ -291,7 +291,7 @@ test("a verdict has a sentence for each lane beside the reference", () => {
     ],
   ];
   const said = verdict(Trace.parse(raceOf(["a", "b", "c"].map(lane))));
-  assert.match(said, /^“b” did 100 % of the work.* Both wrote the same text\. “c” did 50 % of the work/);
+  assert.match(said, /^“b” did 100 % of the work of “a”.* Both wrote the same text\. “c” did 50 % of the work/);
 });
 
 test("a summary tells of each lane beside the reference, of those that have begun", () => {

@@ -73,8 +73,9 @@ function longestStill({ pieces, promptLength }, lane, locked, at) {
 
 /** How it ended for each lane beside the reference, both subjects in each sentence: at most 25 words a lane. */
 export function verdict(trace, step = trace.count - 1) {
-  const told = trace.lanes.length > 1 ? beside : alone;
-  return trace.others.map((lane) => told(trace, lane, step)).join(" ");
+  const { lanes, others, reference } = trace;
+  if (lanes.length === 1) return alone(trace, lanes[0], step);
+  return others.map((lane, i) => beside(trace, lane, step, i ? "" : ` of “${reference.name}”`)).join(" ");
 }
 
 function alone(trace, lane, step) {
@@ -84,10 +85,11 @@ function alone(trace, lane, step) {
   return `“${lane.name}” ${work}.`;
 }
 
-function beside(trace, lane, step) {
+/** whose: whose work it is a share of, where that is not said already. */
+function beside(trace, lane, step, whose) {
   const { flopsShare, timed, speed, same } = trace.totals(lane, step);
   const time = timed ? pace(speed) : "";
-  return `“${lane.name}” did ${percent(flopsShare)} of the work of “${trace.reference.name}”${time}. ${tale(same)}`;
+  return `“${lane.name}” did ${percent(flopsShare)} of the work${whose}${time}. ${tale(same)}`;
 }
 
 function pace(speed) {
