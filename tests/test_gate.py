@@ -29,8 +29,8 @@ from starlette.testclient import TestClient
 
 from surelock.ui import gate, gradio_patches, launch
 from surelock.ui.addresses import client_of, is_local
-from surelock.ui.fair import Inboxes, Readers, during
 from surelock.ui.gate import Gate, own_names
+from surelock.ui.readers import Inboxes, Readers, during
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
@@ -522,10 +522,10 @@ def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number
 
 
 def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from surelock.ui import fair
+    from surelock.ui import readers as readers_module
 
-    monkeypatch.setattr(fair, "UNREAD_SECONDS", 0.05)
-    readers = fair.Readers()
+    monkeypatch.setattr(readers_module, "UNREAD_SECONDS", 0.05)
+    readers = Readers()
 
     def slow() -> Iterator[int]:
         for number in range(20):
@@ -534,7 +534,7 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert len(list(during(slow(), readers.watched("a")))) < 20
     assert len(list(during(slow(), readers.watched(None)))) == 20
-    readers.open("a", fair.Link())
+    readers.open("a", readers_module.Link())
     assert len(list(during(slow(), readers.watched("a")))) == 20
 
 

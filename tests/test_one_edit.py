@@ -42,7 +42,7 @@ from surelock.ui.parameters import description
 from surelock.ui.form import Form
 from surelock.ui.link import read_link
 from surelock.ui.models import Models
-from surelock.ui.request import read_lanes
+from surelock.ui.request import read_lanes, read_shared
 
 models = Models(["stories"])
 given = vars(_parser().parse_args(["decode", "x", "--compute", "age", "--grace", "5", "--lag", "0.25"]))
@@ -54,12 +54,12 @@ with gr.Blocks():
 query = {"grace": "5", "contestants": json.dumps([{"name": "a", "compute": {"kind": "age", "lag": 0.25}}])}
 link = read_link(query, ["stories"], form.suits)
 (lane,) = link.lanes
-(own,) = read_lanes([{"id": "a", **lane}], form.shared([5 if name == "grace" else field.value
-                    for name, field in form.fields.items()]))
+held = {name: field.value for name, field in form.fields.items()}
+(own,) = read_lanes([{"id": "a", **lane}], read_shared(held | {"grace": 5}))
 plain = own.to_plain()
 lanes = json.loads(form.lanes_value("stories", [lane]))["lanes"]
 rule = {"name": "a", "compute": {"kind": "now_and_then", "period": 2}}
-(raced,) = read_lanes([{"id": "a", **rule}], form.shared([field.value for field in form.fields.values()]))
+(raced,) = read_lanes([{"id": "a", **rule}], read_shared(held))
 flags = _parser().parse_args(["decode", "x", "--compute", "now_and_then", "--period", "2"])
 trace = json.loads(open("assets/runs/stories.json").read())
 trace["header"]["lanes"][0] |= {name: plain[name] for name in ("compute", "settings")}

@@ -18,6 +18,7 @@ import pytest
 import surelock
 from surelock.trace.lanes import Lane, StepsOver
 from surelock.ui import session as sessions_module
+from surelock.ui.layout import _continue
 from surelock.ui.limits import Limits, weigh
 from surelock.ui.request import Job
 from surelock.ui.run import ENDED, PAUSED, RUNNING
@@ -163,6 +164,17 @@ def test_a_later_stream_waits_for_the_step_of_the_one_before() -> None:
     for thread in (given_up, later):
         thread.join(5)
     assert run.state == ENDED and [message["seq"] for message in seen] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("after", "steps"), [(-1, "x"), (-1, 0), (-1, True), (-1, 1.5), (-2, None), ("0", 1), (True, 1)]
+)
+def test_what_is_no_number_of_steps_is_refused_and_the_device_stays_free(after: Any, steps: Any) -> None:
+    sessions, run = open_run(FakeDecoder())
+    (told,) = messages(_continue(sessions, run.id, after, steps))
+    assert told["refused"].startswith("A run goes on after a message's number") and run.state == PAUSED
+    assert not sessions.computing
+    assert len(messages(_continue(sessions, run.id, -1, 2))) == 3, "the opening and two steps"
 
 
 def test_one_step_at_a_time() -> None:
@@ -336,6 +348,17 @@ def test_a_run_that_nobody_resumes_is_dropped() -> None:
 def test_foreign_ids_find_nothing(run_id: Any) -> None:
     sessions, _ = open_run(FakeDecoder())
     assert sessions.find(run_id) is None
+
+
+def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None:
+    changes: tuple[dict[str, Any], ...] = (
+        {"prompt": "\ud800"},
+        {"tokens": [5, 7] * 500},
+        {"skip": {"own": 1}},
+        {"chat": True},
+    )
+    keys = {JOB.key, *(replace(JOB, **change).key for change in changes)}
+    assert len(keys) == 5 and {len(key) for key in keys} == {64} and replace(JOB).key == JOB.key
 
 
 def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:

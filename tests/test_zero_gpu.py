@@ -112,7 +112,7 @@ def test_a_refusal_is_one_sentence(use: Use) -> None:
 
 def test_what_takes_longer_than_it_asked_for_ends_in_a_sentence(use: Use) -> None:
     end = raced(use(Spaces(clock=1e-6)), job(length=200))[-1]
-    said = "The run stopped: its time on the GPU was over before it ended; try a shorter run, or fewer contestants."
+    said = "The run stopped: its time on the GPU was over before it ended; try a shorter run, or fewer lanes."
     assert (end["end"], end["problem"]) == ("failed", said)
 
 

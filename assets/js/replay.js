@@ -6,7 +6,7 @@ import { embed, embeddedLanes } from "./run/embed.js";
 import { Stage } from "./stage/stage.js";
 import { Trace, TraceError } from "./trace/trace.js";
 
-const stage = new Stage(document.getElementById("sl-stage"), { importing: true });
+const stage = new Stage(document.getElementById("sl-stage"));
 embed(stage.root);
 stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
 const query = matchMedia("(prefers-color-scheme: dark)");

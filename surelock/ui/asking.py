@@ -8,7 +8,7 @@ from typing import Any
 
 from surelock.ui.form import Form, read_value
 from surelock.ui.models import Models
-from surelock.ui.request import Job, read_branch, read_job, read_lanes
+from surelock.ui.request import Job, read_branch, read_job, read_lanes, read_shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +29,8 @@ class Asking:
         longest = min(self.most, lm.config.max_length)
         if "prompt_tokens" in asked:
             return read_branch(lm, label, asked, longest)
-        lanes = read_lanes(
-            read_value(asked.get("lanes")), self.form.shared([asked.get(name) for name in self.form.fields])
-        )
+        shared = read_shared({name: asked.get(name) for name in self.form.fields})
+        lanes = read_lanes(read_value(asked.get("lanes")), shared)
         return read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
 
 

@@ -23,10 +23,10 @@ from surelock.decoding.ends import text_of
 from surelock.model.errors import reason_of
 from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Decoder as RunsJobs
-from surelock.ui.fair import Readers, during
 from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import docstring, parameters
+from surelock.ui.readers import Readers, during
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:

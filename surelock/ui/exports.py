@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from surelock.ui.gate import client_of
+from surelock.ui.addresses import client_of
 from surelock.ui.serving import Shared
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from html import escape
 from typing import Any
@@ -101,10 +101,6 @@ class Form:
     def inputs(self) -> list[Any]:
         """Components whose values make a request: model, prompt, chat, who races, then the shared settings."""
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
-
-    def shared(self, given: Sequence[Any]) -> DecodeSettings:
-        """The settings from the values of ``inputs[4:]``. Raises ValueError, which begins with a name."""
-        return read_shared(dict(zip(self.fields, given, strict=True)))
 
     def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
         """What the component of the lanes holds, as JSON: the lanes that are wanted (None: the first pair) and the
@@ -245,7 +241,7 @@ class Form:
 
 
 def _own_component(name: str, value: str | None = None) -> Any:
-    """A component whose content is a module of ours, assets/js/NAME.js."""
+    """A component whose content is a script of ours, assets/js/load/NAME.js."""
     return gr.HTML(
         value,
         html_template=f'<div class="sl-{name}"></div>',

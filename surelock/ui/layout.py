@@ -13,7 +13,6 @@ from gradio.events import api
 from surelock.ui.asking import Asking, key_of
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
-from surelock.ui.fair import Readers, following
 from surelock.ui.form import Form, examples_for
 from surelock.ui.gradio_patches import (
     explain,
@@ -27,6 +26,7 @@ from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import ANSWER, description, schemas
+from surelock.ui.readers import Readers, following
 from surelock.ui.run import Run
 from surelock.ui.schedule import fit
 from surelock.ui.session import Sessions, refusal
@@ -142,7 +142,7 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
         models.start_loading(label)
         examples = examples_for(label)
         if lost := form.lanes_lost(label, link.lanes):
-            link.problems.append(f"{lost} of its {len(link.lanes)} contestants cannot be read (left out)")
+            link.problems.append(f"{lost} of its {len(link.lanes)} lanes cannot be read (left out)")
         *settled, wants = form.settle(link.over(form.suits(label)), label, link.prompt or examples[0], link.chat)
         link.fitted(fit(wants, form.longest(label, link.prompt or examples[0], link.chat)))
         return [
@@ -173,11 +173,17 @@ def _handed_to(method: str, names: list[str]) -> str:
     return f"(...values) => {{ window.surelock?.{method}({by_name}); }}"
 
 
-async def _continue(sessions: Sessions, run_id: Any, after: Any, most: int | None) -> Batches:
+async def _continue(sessions: Sessions, run_id: Any, after: Any, most: Any) -> Batches:
     """Go on with a run that the page names, from the last message it has."""
     run = sessions.find(run_id)
     if run is None:
         yield refusal(sessions.why_gone(run_id))
-    elif isinstance(after, int) and after >= -1:
+    elif not (_whole(after, -1) and (most is None or _whole(most, 1))):
+        yield refusal("A run goes on after a message's number, from -1 on, by a whole number of steps or to its end.")
+    else:
         async for batch in following(run.stream(after, most)):
             yield batch
+
+
+def _whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least

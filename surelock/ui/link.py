@@ -101,7 +101,7 @@ def read_text(name: str, text: str) -> Any:
 
 
 def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
-    """Who races: the link's `contestants`, which lanes are called there."""
+    """The link's `contestants`, which lanes are called there."""
     if "contestants" not in query:
         return
     try:
@@ -110,9 +110,9 @@ def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
         link.lanes = None
     if not isinstance(link.lanes, list) or not link.lanes:
         link.lanes = None
-        link.problems.append("its contestants cannot be read (the first pair taken instead)")
+        link.problems.append("its lanes cannot be read (the first pair taken instead)")
     elif len(link.lanes) > MOST:
-        link.problems.append(f"{len(link.lanes)} contestants are too many (the first {MOST} taken)")
+        link.problems.append(f"{len(link.lanes)} lanes are too many (the first {MOST} taken)")
         link.lanes = link.lanes[:MOST]
 
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 EMBEDDED = "stories"
 #: What a model is, for the badge above the stage; of another one its name is all that is said.
 ABOUT = {
-    EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: their clumsiness is its "
-    "own, whoever decodes.",
+    EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: clumsy text comes from "
+    "the model, not from the decoder.",
 }
 _EMBEDDED_FILES = ASSETS / EMBEDDED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
@@ -37,8 +38,8 @@ class Job:
 
     @property
     def key(self) -> str:
-        """All of it as one text: jobs of one key have one result."""
-        return repr(self)
+        """Of all of it: jobs of one key have one result. It is compared often, so it is short."""
+        return sha256(repr(self).encode()).hexdigest()
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
@@ -61,18 +62,18 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
     """
     if not isinstance(lanes, list) or not 1 <= len(lanes) <= MOST:
         count = len(lanes) if isinstance(lanes, list) else "something else"
-        raise ValueError(f"contestants: one to four can race, not {count}.")
+        raise ValueError(f"lanes: one to four can race, not {count}.")
     known = {"id", "name", "compute", "unmask", "settings", "events", "parent"}
     found = []
     for lane in lanes:
         if not isinstance(lane, Mapping):
-            raise ValueError(f"contestants must be objects, not {shown(lane)}.")
+            raise ValueError(f"lanes must be objects, not {shown(lane)}.")
         plain = {name: value for name, value in lane.items() if name in known}
         if shared is not None:
             plain["settings"] = to_plain(shared)
         found.append(Lane.from_plain(plain))
         if len(found[-1].decoder.events) > MOST_EVENTS:
-            raise ValueError(f"contestants: {found[-1].name!r} has more than {MOST_EVENTS} events.")
+            raise ValueError(f"lanes: {found[-1].name!r} has more than {MOST_EVENTS} events.")
     check_field(found)
     return found
 

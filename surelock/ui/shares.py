@@ -13,8 +13,8 @@ from gradio.server_messages import EstimationMessage
 from starlette.types import Scope
 
 from surelock.ui.addresses import client_of
-from surelock.ui.fair import Inboxes, Link, Readers
 from surelock.ui.gate import API, SOCKET, Refused
+from surelock.ui.readers import Inboxes, Link, Readers
 from surelock.ui.session import Sessions
 
 SCRIPTS = "decode"  # the name of the public endpoint
@@ -92,11 +92,9 @@ class Shares:
             most, own = self._most[script]
             kind = [who for of_script, who in places.values() if of_script == script]
             if kind.count(client) >= own:
-                raise Refused(
-                    503, f"The queue is full for you: {own} of your runs wait already. Try again in a moment."
-                )
+                raise _full(f" for you: {own} of your")
             if len(kind) >= most:
-                raise Refused(503, f"The queue is full: {most} runs wait already. Try again in a moment.")
+                raise _full(f": {most}")
         entering = object()
         self._entering[entering] = (group, script, client)
 

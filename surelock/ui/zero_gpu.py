@@ -81,6 +81,6 @@ def _refusal(error: gr.Error) -> str:
     """What ZeroGPU says, without its links, as one sentence's end."""
     said = _LINK.sub(lambda link: link[1] or "", str(error.message))
     if "aborted" in said:
-        return "its time on the GPU was over before it ended; try a shorter run, or fewer contestants"
+        return "its time on the GPU was over before it ended; try a shorter run, or fewer lanes"
     parts = [part.strip(" .") for part in _SENTENCES.split(said)]
     return "; ".join(part[:1].lower() + part[1:] if part[1:2].islower() else part for part in parts if part)

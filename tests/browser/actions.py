@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, TimeoutError
 
+SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 SHORT = {"gen_length": 24, "steps": 24}
 PAIR = [
     {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}},
@@ -75,6 +77,17 @@ def status(page: Page) -> str:
     return page.inner_text(".sl-status")
 
 
+def serious(page: Page, within: str | None = None) -> list[Any]:
+    """What axe finds in the page, or within an element, that is serious or critical."""
+    found = Axe().run(page, context=within).response["violations"]
+    return [
+        (rule["id"], [node["html"][:160] for node in rule["nodes"]])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+
+
+SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")  # no server that computes
 DRAWN_STATES = Path(__file__).with_name("drawn_states.js").read_text("utf-8")
 
 

@@ -13,11 +13,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from surelock.decoding.presets import PRESETS
 from surelock.trace.replay import replay_html
-from tests.browser.actions import seek, until, wait_for_run
+from tests.browser.actions import SIZES, seek, until, wait_for_run
 from tests.browser.server import ROOT, launch, serve, wait_for_model
 
 WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
-SCREENS = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 
 
 def settle(page: Page) -> None:
@@ -37,7 +36,7 @@ def inspect(page: Page, cell: int) -> None:
 
 def landing(browser: Browser, url: str, folder: Path) -> None:
     """What a visitor sees first, in the middle of the race, in light and dark."""
-    for name, (width, height) in SCREENS.items():
+    for name, (width, height) in SIZES.items():
         small: dict[str, Any] = {"has_touch": True, "is_mobile": True, "device_scale_factor": 2} if width < 500 else {}
         for scheme in ("light", "dark"):
             size: Any = {"width": width, "height": height}

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import drawn_states, seek, shows, until, visit
+from tests.browser.actions import drawn_states, seek, serious, shows, until, visit
 from tests.browser.server import App
 
 FOCUSED = "document.activeElement"
-
-
-def serious(page: Page) -> list[Any]:
-    """What axe finds that is serious or critical."""
-    found = Axe().run(page).response["violations"]
-    return [
-        (rule["id"], [node["html"][:160] for node in rule["nodes"]])
-        for rule in found
-        if rule["impact"] in ("serious", "critical")
-    ]
 
 
 def test_few_tab_stops_from_the_top_to_the_first_grid(page: Page, app: App) -> None:
@@ -129,8 +116,8 @@ def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Pag
     page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
     expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
     assert "of the work" in page.inner_text(".sl-narrator"), "the verdict"
-    page.wait_for_timeout(6000)  # the recorded run would start over after five seconds
-    assert page.evaluate("surelock.stage.timeline.atEnd && !surelock.stage.timeline.playing")
+    page.wait_for_timeout(6000)
+    assert page.evaluate("surelock.stage.timeline.atEnd && !surelock.stage.timeline.playing"), "it stays there"
     page.click(".sl-play")
     page.wait_for_function("Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing")
     page.wait_for_function("Number(surelock.stage.root.dataset.step) > 4")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import run_to_end, status, visit, wait_for_run
@@ -24,23 +26,28 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
     expect(page.locator("#sl-block-length input")).to_have_value(str(block))
 
 
-def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App) -> None:
+@pytest.mark.parametrize("button", ["#sl-run", ".sl-action-run"])
+def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App, button: str) -> None:
+    """The form's, and the one beside the race, which may be there before the form."""
     link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "contestants": '["klass"]'}
-    page.add_init_script("""let ready = false;
+    page.add_init_script(
+        f"const button = {json.dumps(button)};"
+        + """let ready = false;
     addEventListener("sl-ready", () => { ready = true; });
     new MutationObserver((_, observer) => {
-      const run = document.getElementById("sl-run");
+      const run = document.querySelector(button);
       if (!run) return;
       observer.disconnect();
       window.early = !ready;
       run.click();
       window.said = run.textContent.trim();
-    }).observe(document, { childList: true, subtree: true });""")
+    }).observe(document, { childList: true, subtree: true });"""
+    )
     page.goto(f"{app.url}/?{urlencode(link)}")
     page.wait_for_function("window.surelock?.live.run")
     wait_for_run(page, 1)
     assert page.evaluate("[window.early, window.said]") == [True, "Starting …"]
-    expect(page.locator("#sl-run")).to_have_text("Run")
+    expect(page.locator(button)).to_have_text("Run")
     header = page.evaluate("surelock.stage.trace.header")
     assert header["prompt"] == "A red hen sat" and [each["name"] for each in header["lanes"]] == ["KLASS"]
     settings = header["lanes"][0]["settings"]
@@ -60,7 +67,7 @@ def test_half_a_link_opens_the_page_and_one_sentence_says_so(page: Page, app: Ap
     page.goto(f"{app.url}/?{urlencode(link)}")
     page.wait_for_function("document.querySelector('.sl-status')?.textContent.includes('Not all of this link')")
     said = status(page)
-    for part in ("“gpt-9”", "stories taken", "Temperature cannot be “hot” (0.5 taken", "contestants", "“nonsense”"):
+    for part in ("“gpt-9”", "stories taken", "Temperature cannot be “hot” (0.5 taken", "lanes", "“nonsense”"):
         assert part in said
     own = said[said.index("Not all of this link") :]
     assert own.count(".") == 2, "one sentence, and 0.5"
@@ -169,7 +176,7 @@ def test_selection_and_unlocking_are_set_in_plain_words_and_run(page: Page, app:
     lane.get_by_label("Name").press("Tab")
     lane.get_by_label("Unlock again").check()
     lane.get_by_label("Probe every").wait_for()
-    lane.get_by_label("And of the rest").select_option(label="Selection")
+    lane.get_by_label("Of the remaining positions, compute").select_option(label="Selection")
     run_to_end(page)
     assert page.evaluate("surelock.stage.trace.lanes[1].name") == "Mine"
     compute = page.evaluate("surelock.stage.trace.lanes[1].decoder.compute")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import until
+from tests.browser.actions import SIZES, until
 from tests.browser.server import App
 
-SIZES = {"laptop": (1280, 800), "desk": (1440, 900), "large": (1920, 1080), "phone": (390, 844)}
 FORBIDDEN = {"row", "rows", "commit", "unmask", "reference", "resting", "nats", "posterior", "percentile", "likeliest"}
 SEEN = Path(__file__).with_name("first_screen.js").read_text("utf-8")
 
@@ -43,7 +43,7 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
 
 
 def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
-    page = landed(browser, app, SIZES["laptop"], reduced_motion="no-preference")
+    page = landed(browser, app, SIZES["1280"], reduced_motion="no-preference")
     page.evaluate("""() => {
       window.told = [];
       const look = (now) => {
@@ -82,7 +82,7 @@ def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Bro
 
 
 def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, app: App) -> None:
-    page = landed(browser, app, SIZES["laptop"], reduced_motion="reduce")
+    page = landed(browser, app, SIZES["1280"], reduced_motion="reduce")
     stops = 0
     while not page.evaluate("document.activeElement.matches('.sl-action-run')"):
         page.keyboard.press("Tab")
@@ -93,5 +93,18 @@ def test_run_is_a_few_tab_stops_away_and_the_settings_a_press(browser: Browser, 
     page.click(".sidebar .toggle-button")
     page.click("role=button[name='Lessons']")
     box = page.locator("dialog.sl-lessons").bounding_box()
-    assert box and box["y"] >= 0 and box["y"] + box["height"] <= SIZES["laptop"][1]
+    assert box and box["y"] >= 0 and box["y"] + box["height"] <= SIZES["1280"][1]
+    page.context.close()
+
+
+def test_what_share_said_is_a_link_and_goes_with_the_run(browser: Browser, app: App) -> None:
+    page = landed(browser, app, SIZES["1280"], reduced_motion="reduce")
+    page.click(".sl-quick summary")
+    page.click(".sl-quick >> text=Link")
+    link = page.locator(".sl-quick [role=status] a")
+    expect(link).to_have_attribute("href", re.compile(r"\?model=stories&prompt="))
+    page.evaluate("surelock.stage.refer(surelock.stage.trace.lanes[1])")
+    assert link.count() == 1, "it is the same run"
+    page.evaluate("surelock.stage.show(surelock.stage.trace.withLanes(surelock.stage.trace.lanes))")
+    expect(page.locator(".sl-quick [role=status]")).to_have_text("")
     page.context.close()

@@ -1,4 +1,4 @@
-"""Contestants on the page: one to four lanes, a chosen reference, comparisons under their own names, and what if."""
+"""Lanes on the page: one to four lanes, a chosen reference, comparisons under their own names, and what if."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
     flops = trace.steps.groupby("lane", sort=False).flops.sum().tolist()
     for reference in (1, 3, 0):
         page.locator(".sl-refer").nth(reference).click()
-        assert page.locator(".sl-refer[aria-pressed=true]").count() == 1
+        assert page.locator(".sl-refer[aria-current]").count() == 1
         others = [i for i in range(4) if i != reference]
         assert page.locator(".sl-gauge >> nth=0 >> .sl-gauge-name").all_inner_texts() == [NAMES[i] for i in others]
         values = page.locator(".sl-gauge >> nth=0 >> .sl-gauge-value").all_inner_texts()
@@ -189,8 +189,8 @@ def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> N
     visit(page, app.url)
     assert page.locator(".sl-lane").count() == 2
     for _ in range(2):
-        page.click("text=Add a contestant")
-    assert page.locator("text=Add a contestant").is_disabled()
+        page.click("text=Add a lane")
+    assert page.locator("text=Add a lane").is_disabled()
     page.locator(".sl-lane-preset").nth(3).select_option("klass")
     page.locator(".sl-lane-remove").nth(0).click()
     lane = page.locator(".sl-lane").nth(0)
@@ -311,7 +311,7 @@ def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(page: Page, ap
     page.wait_for_function("!surelock.stage.trace.live && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     names = page.locator(".sl-side h2").all_inner_texts()
     assert names[:2] == NAMES[:2] and names[2].startswith("SureLock, from step 13") and names[3] == NAMES[2]
-    expect(page.locator(".sl-drawer-progress")).to_contain_text("stands beside “SureLock”, after its step ")
+    expect(page.locator(".sl-drawer-progress")).to_contain_text("shown next to “SureLock”.")
     page.click("role=tab[name='Runs']")
     page.locator("button[aria-label='Show run 2']").click()
     assert page.locator(".sl-side h2").all_inner_texts() == NAMES

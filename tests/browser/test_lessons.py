@@ -155,7 +155,7 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
         "too-early",
     }
     page.click("[aria-label$='lesson: Is there a better rule?']")
-    until(page, "document.querySelector('.sl-status').textContent.includes('about other contestants')")
+    until(page, "document.querySelector('.sl-status').textContent.includes('about other lanes')")
 
 
 @pytest.mark.usefixtures("modules")

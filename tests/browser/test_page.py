@@ -10,11 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from surelock.trace.frames import read_trace
-from tests.browser.actions import PAIR, drawn_states, run_to_end, seek, shown, shows, status, until, visit, wait_for_run
+from tests.browser.actions import (
+    PAIR,
+    drawn_states,
+    run_to_end,
+    seek,
+    serious,
+    shown,
+    shows,
+    status,
+    until,
+    visit,
+    wait_for_run,
+)
 from tests.browser.server import App, serve
 
 STATES = {0: "masked", 1: "active", 2: "locked"}
@@ -426,13 +437,7 @@ def test_no_serious_accessibility_violation(page: Page, app: App, scheme: str) -
     page.wait_for_timeout(1500)
     for tab in ("Analysis", "Runs", "Export", "About"):
         page.click(f"role=tab[name='{tab}']")
-        found = Axe().run(page).response["violations"]
-        serious = [
-            (rule["id"], [node["html"][:160] for node in rule["nodes"]])
-            for rule in found
-            if rule["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], tab
+        assert serious(page) == [], tab
 
 
 def test_dark_mode_redraws_the_grids(page: Page, app: App) -> None:

@@ -198,7 +198,7 @@ def test_a_shared_link_says_what_it_asks_for_and_run_shows_it_as_it_was_shared(p
     page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     shows(page, 23)
     assert page.evaluate("surelock.stage.view") == {"step": 23, "pins": [5], "byClock": False, "colour": "state"}
-    lacks = "The link speaks of what this run has not: some of its pinned positions."
+    lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page) and "of the work" in page.inner_text(".sl-narrator")
 
@@ -207,7 +207,7 @@ def test_damaged_views_open_the_page_and_are_told_in_a_sentence(page: Page, app:
     arrive(page, app.url, "?step=999&pins=3,nine&race=foo")
     assert status(page) == (
         "The link is damaged at pins and race; the rest of it holds. "
-        "The link speaks of what this run has not: its step 999 (this run has 128)."
+        "This run lacks what the link asks for: its step 999 (this run has 128)."
     )
     assert page.evaluate("surelock.stage.view") == {"step": 127, "pins": [3], "byClock": True, "colour": "state"}
 

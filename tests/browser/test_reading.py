@@ -238,7 +238,7 @@ def test_terms_explain_themselves(page: Page, app: App) -> None:
     page.keyboard.press("Escape")
     expect(tip).to_be_hidden()
     page.locator(".sl-legend .sl-term").last.hover()
-    expect(tip).to_contain_text("The reference is the contestant")
+    expect(tip).to_contain_text("The reference is the lane")
     page.mouse.move(2, 2)
     expect(tip).to_be_hidden()
     page.click("role=tab[name='About']")
@@ -251,7 +251,7 @@ def test_terms_explain_themselves(page: Page, app: App) -> None:
         "ε",
         "percentile",
         "posterior",
-        "Top words changed",
+        "Words changed",
         "locked",
         "reference",
     } <= named

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import seek, status, until
+from tests.browser.actions import SIMULATED, seek, status, until
 from tests.browser.server import App
 
-SIMULATED = Path(__file__).with_name("simulated.js").read_text("utf-8")
 DROPPED = "The server has dropped this run, which nobody had touched for ten minutes; press Run to make it again."
 
 

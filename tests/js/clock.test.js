@@ -37,6 +37,19 @@ test("by the clock the cursor counts the slowest lane's steps, and the others ha
   assert.deepEqual(both(raced(1.5, 0.1, 0.1), 0), [0, -1]);
 });
 
+test("by the clock lanes without one go step by step, and nobody's steps are counted", () => {
+  const untimed = small();
+  untimed.header.timed_together = undefined;
+  const sides = [raced(1, 1, 1), raced(1, 1, 1)].map((trace, i) => ({ trace, lane: trace.lanes[i], name: `${i}` }));
+  for (const made of [Trace.parse(untimed), Trace.of(sides)]) {
+    const trace = Object.assign(made, { byClock: true });
+    assert.equal(trace.pacemaker, null);
+    assert.deepEqual([trace.whose, trace.last, both(trace, 1)], ["", 2, [1, 1]]);
+    for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
+    assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed; shown step by step", "step 1 of 3"]);
+  }
+});
+
 test("step by step all lanes are at the same step", () => {
   const trace = raced(0.1, 0.1, 0.1);
   trace.byClock = false;

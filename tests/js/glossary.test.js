@@ -18,8 +18,8 @@ test("a pin is called by its word, by both words where lanes differ, by its plac
   assert.equal(pinName(trace, 4), "position 4", "of no lane");
   assert.equal(pinName(trace, 3, { of: [trace.lanes[0]] }), "“C3” (3)");
   assert.equal(pinName(trace, 3, { at: () => 0 }), "position 3");
-  const named = { n: 4, token: () => 0 };
-  assert.equal(pinName({ lanes: [named], pieces: { name: (id) => ` ${id} ` } }, 3), "“0” (3)");
+  const [named, pieces] = [{ n: 4, token: () => 0 }, { name: (id) => ` ${id} ` }];
+  assert.equal(pinName(Object.assign(Object.create(Trace.prototype), { lanes: [named], pieces }), 3), "“0” (3)");
 });
 
 test("a scale goes through its colours, and what is written on it can be read", () => {

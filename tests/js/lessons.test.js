@@ -33,7 +33,7 @@ test("a lesson is not about a run for which its sentences are false", () => {
     "",
   );
   const random = made((each) => Object.assign(each, { unmask: { kind: "random" } }));
-  assert.match(random, /^This lesson is about other contestants/);
+  assert.match(random, /^This lesson is about other lanes/);
 });
 
 test("the answers of a run of three steps", () => {
@@ -167,7 +167,7 @@ test("a run that is not finished, or was not measured, is no lesson's", () => {
   assert.equal(made(true), "");
   assert.equal(made(true, 2), "The run on show is not finished.");
   assert.equal(made(false), "The commit errors of the run on show were not measured.");
-  const other = "This lesson is about other contestants than those of the run on show.";
+  const other = "This lesson is about other lanes than those of the run on show.";
   const unlike = [
     [{ lane: "c", compute: "lock" }],
     [{ lane: "b", compute: "age" }],
@@ -350,7 +350,7 @@ test("every lesson can be played on its recorded run, which shows what it speaks
       assert.ok(judge(question, right, right, nameOf).right);
     }
   }
-  assert.match(misfit(runs.get("stories"), lessons[3].run), /other contestants/);
+  assert.match(misfit(runs.get("stories"), lessons[3].run), /other lanes/);
 });
 
 test("the schema names the answers that there are", () => {

@@ -20,7 +20,7 @@ function raced({ seconds = 0.5, errors = null, records = small().records, docume
 
 test("before the first step, and while it writes", () => {
   const trace = raced();
-  assert.match(narrate(trace, -1), /^After the prompt every word is a blank/);
+  assert.match(narrate(trace, -1), /^After the prompt every word is a blank, called masked\. They will be filled in/);
   assert.equal(narrate(trace, 0), "Step 1: “=Locks” writes “=a”, and computes 4 of 4 words; 1 is locked.");
   assert.equal(subject(trace).id, "b");
   assert.equal(subject(trace.withLanes([trace.lane("a")])).id, "a");
@@ -56,12 +56,18 @@ test("what locks by age, or by hand, is not said to have come to rest", () => {
 test("the verdict has both subjects, and says when it was slower", () => {
   const long = (options) => raced({ document: longer(small(), { b: { flops: 80 } }), ...options });
   const told = (options) => verdict(long(options));
-  const start = "“=Locks” did 80 % of the work";
+  const start = "“=Locks” did 80 % of the work of “All”";
   const text = "From the 2nd word on it tells another story.";
   assert.equal(told({ seconds: 0.5 }), `${start} in 50 % of the time. ${text}`);
-  assert.equal(told({ seconds: 1.02 }), `${start}; its time is too close to tell. ${text}`);
+  assert.equal(told({ seconds: 1.02 }), `${start}; times too close to tell. ${text}`);
   assert.equal(told({ seconds: 2 }), `${start} in 200 % of the time. ${text}`);
-  assert.ok(told({}).split(" ").length <= 25, "at most 25 words");
+  const named = longer(small(), { b: { flops: 80 } });
+  named.header.lanes[0].name = "Every position";
+  for (const seconds of [0.5, 1.02])
+    assert.ok(
+      verdict(raced({ document: structuredClone(named), seconds })).split(" ").length <= 25,
+      "at most 25 words",
+    );
   assert.deepEqual([1, 2, 3, 4, 11, 12, 21, 112].map(ordinal), [
     "1st",
     "2nd",
@@ -83,7 +89,7 @@ test("who ends early by leaving nothing out is not said to decide what to leave 
   steps.header.lanes[1] = decoder("b", "Quick", { kind: "everything" }, { settings: { steps: 18 } });
   steps.records = steps.records.filter((each) => each.lane === "a" || each.step < 18);
   for (const each of steps.records) if (each.lane === "b") Object.assign(each, { flops: 100, seconds: 5 });
-  assert.match(verdict(Trace.parse(steps)), /did 90 % of the work in 450 % of the time\. /);
+  assert.match(verdict(Trace.parse(steps)), /did 90 % of the work of “All” in 450 % of the time\. /);
 });
 
 test("a screen reader is not told how a lane that is alone compares with itself", () => {
@@ -98,7 +104,7 @@ test("what a choice looked at was locked before its step, not by it", () => {
     [1, 0.5],
     [0, 0.25],
   ];
-  const said = "Of the words that stood, this choice looked most at “upon” 50 %, “Once” 25 % (locked).";
+  const said = "Among the words already written, this prediction attended most to “upon” 50 %, “Once” 25 % (locked).";
   assert.equal(lookedAt(trace, trace.lane("b"), 1, list), said);
 });
 
@@ -285,7 +291,7 @@ test("a verdict has a sentence for each lane beside the reference", () => {
     ],
   ];
   const said = verdict(Trace.parse(raceOf(["a", "b", "c"].map(lane))));
-  assert.match(said, /^“b” did 100 % of the work.* Both wrote the same text\. “c” did 50 % of the work/);
+  assert.match(said, /^“b” did 100 % of the work of “a”.* Both wrote the same text\. “c” did 50 % of the work/);
 });
 
 test("a summary tells of each lane beside the reference, of those that have begun", () => {

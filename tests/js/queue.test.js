@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { Queue } from "../../assets/js/run/queue.js";
+import { newSession, Queue } from "../../assets/js/run/queue.js";
 import { ServerSource } from "../../assets/js/run/server_source.js";
 
 const flush = () => new Promise((then) => setImmediate(then));
@@ -36,6 +36,16 @@ function serve(answers) {
   server.queue = new Queue({ root: ROOT, functions: { start: 7, follow: 8 }, session: "me" });
   return server;
 }
+
+test("a page has a name of its own also where it came over plain http, where browsers have no randomUUID", (t) => {
+  const { crypto } = globalThis;
+  t.after(() => Object.defineProperty(globalThis, "crypto", { value: crypto, configurable: true }));
+  const getRandomValues = (array) => crypto.getRandomValues(array);
+  Object.defineProperty(globalThis, "crypto", { value: { getRandomValues }, configurable: true });
+  const names = Array.from({ length: 100 }, newSession);
+  assert.equal(new Set(names).size, 100);
+  for (const name of names) assert.match(name, /^[0-9a-z]{8,64}$/); // what the server takes
+});
 
 const numbered = () => {
   let count = 0;

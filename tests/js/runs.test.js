@@ -37,7 +37,7 @@ test("rows stand in the order of a column, those without a value last in both di
   const ids = (name, falling) => inOrder(rows, name, falling).map(({ lane }) => lane.id);
   assert.deepEqual(ids("Time", false), ["b", "a"]);
   assert.deepEqual(ids("Time", true), ["a", "b"]);
-  assert.deepEqual(ids("Contestant", false), ["b", "a"]); // "=Locks", "All"
+  assert.deepEqual(ids("Lane", false), ["b", "a"]); // "=Locks", "All"
   assert.deepEqual(
     [ids("Speed", false), ids("Speed", true)],
     [
@@ -188,15 +188,15 @@ test("what came of a lane is told in numbers, and of those beside the reference"
     ["FLOPs of its steps", "80.0 %", 0.8],
     ["Active ratio", "75.0 %", 0.75],
     ["Time", "2.00 s", 2],
-    ["Top words changed", "–", NaN],
-    ["Beside the reference", "the same text for the first word", 1],
+    ["Words changed", "–", NaN],
+    ["Text, compared with the reference", "the same text for the first word", 1],
   ]);
   assert.deepEqual(rest(all).slice(4), [
-    ["Top words changed", "–", NaN],
-    ["Beside the reference", "–", Infinity],
+    ["Words changed", "–", NaN],
+    ["Text, compared with the reference", "–", Infinity],
   ]);
   locks.steps[2].damage = { changed: 1, commits: 2, mean: 0.25 };
-  assert.deepEqual(rest(locks)[4], ["Top words changed", "1 / 2 (0.25 nats)", 1]);
+  assert.deepEqual(rest(locks)[4], ["Words changed", "1 / 2 (0.25 nats)", 1]);
   assert.deepEqual(
     [promptOf(trace), promptOf({ header: { prompt: "" } }), textOf(trace, all, 1)],
     ["2 token ids", "", "=a\ufffd"],
@@ -214,7 +214,11 @@ test("what came of a lane is told in numbers, and of those beside the reference"
   const alike = Trace.parse(
     raceOf(["a", "b"].map((id) => [decoder(id, id, { kind: "everything" }), [{ unmasked: pairs(2, 12, 3, 12) }]])),
   );
-  assert.deepEqual(results(alike, alike.lanes[1]).at(-1), ["Beside the reference", "the same text", Infinity]);
+  assert.deepEqual(results(alike, alike.lanes[1]).at(-1), [
+    "Text, compared with the reference",
+    "the same text",
+    Infinity,
+  ]);
 });
 
 test("the usual is what most have, among equals the first seen; a column sorts numbers and names", () => {
@@ -239,13 +243,17 @@ test("the usual is what most have, among equals the first seen; a column sorts n
   assert.deepEqual([order("Run", false), order("Run", true)], ["1a 1b 2a 2b", "2a 2b 1a 1b"]);
   for (const name of ["Steps", "FLOPs of its steps", "Active ratio", "Time"])
     assert.equal(order(name, true), name === "Steps" ? "2a 2b 1a 1b" : "2a 1a 2b 1b", name);
-  assert.equal(order("Beside the reference", false), "2b 1b 2a 1a");
-  assert.equal(order("Beside the reference", true), "2a 1a 2b 1b", "what has no number of words is the same text");
+  assert.equal(order("Text, compared with the reference", false), "2b 1b 2a 1a");
+  assert.equal(
+    order("Text, compared with the reference", true),
+    "2a 1a 2b 1b",
+    "what has no number of words is the same text",
+  );
   const begun = new Trace(small());
   const late = { entry: { trace: begun, number: 3 }, lane: begun.lanes[0] };
   for (const falling of [true, false]) assert.equal(inOrder([late, ...rows], "Time", falling).at(-1), late);
   trace.lane("b").steps[2].damage = { changed: 1, commits: 2, mean: 0 };
-  assert.equal(order("Top words changed", true), "2b 1b 2a 1a");
+  assert.equal(order("Words changed", true), "2b 1b 2a 1a");
 });
 
 test("two queries ask for the same run whatever their order", () => {

@@ -48,8 +48,8 @@ test("a what-if has no time beside the run that it comes from, nor after an expo
     const child = each.lanes[2];
     assert.match(verdict(each), /“What if” did 55 % of the work\. /);
     assert.doesNotMatch(verdict(each), /“What if”[^“]* time/);
-    assert.deepEqual(laneClock(each, child, 60), ["not timed, by step", "step 61 of 128"]);
-    assert.deepEqual(laneClock(each, child, 127), ["not timed, by step", "128 steps"]);
+    assert.deepEqual(laneClock(each, child, 60), ["not timed; shown step by step", "step 61 of 128"]);
+    assert.deepEqual(laneClock(each, child, 127), ["not timed; shown step by step", "128 steps"]);
     assert.equal(laneClock(each, each.lane(each.lanes[1].id), 127)[0], "first: 1.52 s");
     assert.equal(heading(each, child, 127).clock, "✓");
     assert.deepEqual(
@@ -94,7 +94,7 @@ test("a trace that does not say what was timed together claims nothing of times"
   const alone = trace.withLanes([trace.lanes[0]]);
   assert.equal(laneClock(alone, alone.lanes[0], 19)[0], "20.0 s");
   const needs = { needs: [], timed: true };
-  assert.match(misfit(trace, needs), /^The contestants of the run on show were not timed together/);
+  assert.match(misfit(trace, needs), /^The lanes of the run on show were not timed together/);
 });
 
 test("lanes of two runs, laid beside each other, keep the clocks of the most that were timed together", () => {
@@ -136,7 +136,7 @@ test("two that compute every row are too close to tell, and no number is shouted
   const alike = retimed(({ lane, step }) => (lane === "surelock" ? own : other)[step]);
   const { speed, seconds, against } = alike.totals(alike.lanes[1], 127);
   assert.ok(speed === null && against / seconds > 1.1);
-  assert.match(verdict(alike), /; its time is too close to tell\. /);
+  assert.match(verdict(alike), /; times too close to tell\. /);
   assert.equal(result(alike, alike.lanes[1], "Speed"), "too close to tell");
   const { value, note } = measured(alike.totals(alike.lanes[1], 4), { slowest: 2 });
   assert.ok(value === "–" && note.startsWith("too close to tell: "));

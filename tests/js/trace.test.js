@@ -282,6 +282,11 @@ test("lanes of several traces stand beside each other under their own names", ()
   assert.deepEqual(beside.lanes[1].row(2), locks.row(2));
   assert.deepEqual(beside.lanes[1].tokens(2), locks.tokens(2));
   assert.equal(beside.reference, beside.lanes[0]);
+  const kept = Trace.of([
+    { ...sides[0], trace: Object.assign(other.asMade(), { key: 7, growing: other.lanes }) },
+    sides[1],
+  ]);
+  assert.deepEqual([kept.key, kept.growing], [null, undefined], "it is another trace, and does not grow");
   assert.equal(beside.pieces.name(99), "x");
   assert.deepEqual(Trace.parse(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
   assert.ok(trace.like(other));

@@ -56,17 +56,19 @@ def nameless(app: App) -> str:
     """A call, and resumptions by sessions without a name behind it: the queue died of them."""
     http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
     http.post("/call/v2/decode", json={"prompt": "A fox", "gen_length": 64})
-    return _statuses(_join(http, "") for _ in range(2))
+    follow = _number(app, "follow")
+    return _statuses(_join(http, follow, "") for _ in range(2))
 
 
 def long_names(app: App) -> str:
     """A megabyte of name, another each time."""
     http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
     call = {"data": ["x"], "component_id": 1, "fn_name": "state"}
+    follow = _number(app, "follow")
 
     def each() -> Iterator[int]:
         for number in range(30):
-            yield _join(http, f"{LONG}{number}")
+            yield _join(http, follow, f"{LONG}{number}")
             yield http.post("/component_server", json=call | {"session_hash": f"{LONG}{number}"}).status_code
 
     return _statuses(each())
@@ -75,14 +77,12 @@ def long_names(app: App) -> str:
 def many_names(app: App) -> str:
     """Short names, another each time, each with the largest values that a field takes."""
     http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
-    seed = next(
-        part for part in http.get(f"{app.url}/config").json()["dependencies"] if part["api_name"] == "check_seed"
-    )
+    follow, seed = _number(app, "follow"), _number(app, "check_seed")
 
     def each() -> Iterator[int]:
         for _ in range(60):
-            yield _join(http, secrets.token_hex(6))
-            body = {"data": [LONG], "fn_index": seed["id"], "session_hash": secrets.token_hex(6)}
+            yield _join(http, follow, secrets.token_hex(6))
+            body = {"data": [LONG], "fn_index": seed, "session_hash": secrets.token_hex(6)}
             yield http.post("/run/predict", json=body).status_code
 
     return _statuses(each())
@@ -126,8 +126,14 @@ def nonsense(app: App) -> str:
     )
 
 
-def _join(http: httpx.Client, session: str) -> int:
-    body = {"data": [], "fn_index": 8, "session_hash": session}
+def _number(app: App, name: str) -> int:
+    """Of one of the page's functions."""
+    events = httpx.get(f"{app.url}/config", timeout=60).json()["dependencies"]
+    return next(event["id"] for event in events if event["api_name"] == name)
+
+
+def _join(http: httpx.Client, number: int, session: str) -> int:
+    body = {"data": [], "fn_index": number, "session_hash": session}
     return http.post("/queue/join", json=body).status_code
 
 

@@ -12,8 +12,8 @@ const KL_FLOOR = 1e-12;
 const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned word locks.";
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
-  { key: "flops", title: "FLOPs of the step, of computing every position", terms: ["FLOPs"], y: "share" },
-  { key: "saved", title: "Saved so far, of computing every position", y: "share saved" },
+  { key: "flops", title: "FLOPs per step, relative to computing every position", terms: ["FLOPs"], y: "share" },
+  { key: "saved", title: "FLOPs saved so far, relative to computing every position", y: "share saved" },
   { key: "time", title: "Time per step", y: "ms" },
 ];
 
@@ -39,7 +39,7 @@ const MOST_BLOCK_NAMES = 6;
 /** Lanes are told apart by their dashes, too. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
 
-/** A contestant's name as text that Plotly neither marks up nor fills in. */
+/** A lane's name as text that Plotly neither marks up nor fills in. */
 const plain = (name) => name.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll("%{", "% {");
 
 const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);

@@ -1,7 +1,7 @@
 // The drawer beside the grids: one position's KL curve with ε on it, What if, and its history and
 // likely words in every lane. On a narrow screen it is a sheet above the player.
 
-import { h, setText } from "../dom.js";
+import { count, h, setText } from "../dom.js";
 import { isNarrow } from "../stage/phone.js";
 import { CellCurve } from "./cellcurve.js";
 import { Epsilon } from "./epsilon.js";
@@ -12,7 +12,7 @@ const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360;
 
 export class Drawer {
-  /** fetchTop(trace, lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
+  /** fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
   constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onLayout, onChange, onClose }) {
     Object.assign(this, { player, onLayout, onClose, cell: -1, child: null });
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
@@ -21,7 +21,7 @@ export class Drawer {
     this.whatIf = whatIf && new WhatIf({ ...whatIf, branch: begins(whatIf.branch) });
     const asks = fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step));
     this.inspector = new Inspector({ onPin, fetchTop: asks, fetchAttended });
-    this.progress = h("p", { class: "sl-drawer-progress", role: "status" });
+    this.progress = h("p", { class: "sl-drawer-progress", role: "status", tabindex: -1 });
     const { title, pinButton, note, pinList, body } = this.inspector;
     const close = h("button", { type: "button", class: "sl-small", onclick: () => this.close() }, "Close");
     const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
@@ -31,7 +31,7 @@ export class Drawer {
       h("header", { class: "sl-drawer-head" }, title, pinButton, close, this.progress, note, pinList),
       parts,
     );
-    this.stop = this.#listen();
+    this.#listen();
   }
 
   #listen() {
@@ -42,10 +42,6 @@ export class Drawer {
     };
     document.addEventListener("click", outside, true); // before what is pressed opens it again
     document.addEventListener("keydown", onKey);
-    return () => {
-      document.removeEventListener("click", outside, true);
-      document.removeEventListener("keydown", onKey);
-    };
   }
 
   /** Another trace, or other lanes. sideOf(lane): its node beside the others. */
@@ -76,7 +72,7 @@ export class Drawer {
   /** Opens at a position of a side's lane; the focus goes to its grid when it closes. */
   open(cell, side) {
     const opens = !this.isOpen;
-    Object.assign(this, { cell, from: side.canvas });
+    Object.assign(this, { cell, from: side.lane });
     this.turnTo(side.lane);
     if (opens) {
       this.node.hidden = false;
@@ -104,7 +100,9 @@ export class Drawer {
     if (!this.isOpen) return;
     const focused = this.node.contains(document.activeElement);
     this.node.hidden = true;
-    if (focused) this.from.focus({ preventScroll: true });
+    const { lanes, reference } = this.trace;
+    const side = this.sideOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
+    if (focused) side.querySelector("canvas.sl-grid").focus({ preventScroll: true });
     this.onClose();
     this.onLayout();
   }
@@ -121,19 +119,27 @@ export class Drawer {
 
   draw(step, pins) {
     const { trace, epsilon, cell } = this;
-    if (epsilon.lane) epsilon.moveTo(trace.reached(epsilon.lane, step));
     if (!this.isOpen) return;
+    if (epsilon.lane) epsilon.moveTo(trace.reached(epsilon.lane, step));
     this.curve.draw(cell, step);
     this.inspector.draw(cell, step, pins);
     this.whatIf?.draw(cell, step);
   }
 
-  /** Starts a lane. Its progress is told here, where it was asked for. */
+  /** Starts a lane. Its progress is told here, where it was asked for, and has the focus: the button pressed is gone. */
   #begin(start) {
     this.child = true; // what is said meanwhile is of it
     const why = start();
     this.child = why ? null : this.trace.lanes.at(-1);
+    if (!why) this.progress.focus({ preventScroll: true });
     return why;
+  }
+
+  /** A trace that is not on show has ended: nothing more is told of its lane. */
+  forget({ lanes }) {
+    if (!lanes.includes(this.child)) return;
+    this.child = null;
+    setText(this.progress, "");
   }
 
   /** Whether a sentence of the page is told here. */
@@ -149,10 +155,7 @@ export class Drawer {
     const { child, epsilon } = this;
     if (epsilon.lane) epsilon.load(this.trace, this.sideOf); // it waits for all of them
     if (!child?.count) return;
-    setText(
-      this.progress,
-      `“${child.name}”: step ${child.count} of ${child.decoder.settings.steps ?? this.trace.steps}.`,
-    );
+    setText(this.progress, `“${child.name}”: step ${child.count} of ${this.trace.stepsOf(child)}.`);
   }
 
   /** No more records come. */
@@ -163,12 +166,12 @@ export class Drawer {
     this.epsilon.load(trace, this.sideOf);
     if (!child) return;
     const parent = trace.lane(child.decoder.parent);
-    const where = parent ? `beside “${parent.name}”` : "beside the others";
-    setText(this.progress, `“${child.name}” stands ${where}, after its step ${child.count}.`);
+    const where = parent ? `next to “${parent.name}”` : "next to the others";
+    setText(this.progress, `“${child.name}” is finished after ${count(child.count, "step")}, shown ${where}.`);
   }
 
   async #fetchTop(fetchTop, lane, cell, step) {
-    const found = await fetchTop(this.trace, lane, cell, step);
+    const found = await fetchTop(lane, cell, step);
     const list = (found ?? []).map(([id, , p]) => [id, p]);
     this.whatIf?.offer(lane, cell, step, list);
     return found;

@@ -117,7 +117,7 @@ export class Epsilon {
     const [whose, by] = [`“${lane.name}”`, `by its step ${t + 1}`];
     const told =
       value === null
-        ? `Drag ε or use the arrow keys: ${whose} shows what would have locked ${by}.`
+        ? `Drag ε or use the arrow keys: ${whose} shows what would have locked by now.`
         : `ε ${number(value)}: ${whose} would have locked ${count(would, "position")} ${by}, not ${was}.`;
     if (this.told !== told) {
       this.told = told;

@@ -4,7 +4,7 @@
 import { h, percent, scientific, setText } from "../dom.js";
 import { Attended } from "../trace/attended.js";
 import { eventText } from "../trace/described.js";
-import { isMasked, LOCKED, STATES } from "../trace/trace.js";
+import { isMasked, STATES } from "../trace/trace.js";
 import { pinName } from "./pins.js";
 
 const UNSEEN = "not computed yet";
@@ -97,7 +97,6 @@ export class Inspector {
       setText(facts.children[2 * i + 1], value);
     });
     facts.children[1].title = token;
-    facts.classList.toggle("sl-is-locked", state === LOCKED);
   }
 
   /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */

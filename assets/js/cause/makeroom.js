@@ -14,7 +14,9 @@ export class MakeRoom {
     const lanes = replaceable(trace, parent);
     this.node.hidden = !lanes.length;
     if (!lanes.length) return start(null);
+    const asker = document.activeElement;
     const choose = (gone) => {
+      asker.focus({ preventScroll: true }); // where it was before the choice
       this.node.hidden = true;
       if (gone) told(start(gone));
     };

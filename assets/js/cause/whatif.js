@@ -75,7 +75,7 @@ export class WhatIf {
     this.room.close();
   }
 
-  /** The cell and the step on show; tops(lane) -> the likely tokens that the inspector shows of a lane. */
+  /** The cell and the step on show. */
   draw(cell, step) {
     Object.assign(this, { cell, step });
     if (this.node.open) this.#buttons();
@@ -102,39 +102,43 @@ export class WhatIf {
     const state = lane.row(t)[cell];
     const masked = isMasked(state);
     const prompt = cell < this.trace.promptLength;
-    const button = (text, allowed, event, name) =>
-      h(
-        "button",
-        { type: "button", class: "sl-small", disabled: ended || !allowed, onclick: () => this.#do(event, name) },
-        text,
-      );
     this.actions.replaceChildren(
-      button("Lock it", !masked && state !== LOCKED, { kind: "lock", position: cell }),
-      button("Unlock it", state === LOCKED, { kind: "unlock", position: cell }),
-      button("Mask it again", !masked && !prompt, { kind: "mask", position: cell }),
+      this.#button("Lock it", !ended && !masked && state !== LOCKED, { kind: "lock", position: cell }),
+      this.#button("Unlock it", !ended && state === LOCKED, { kind: "unlock", position: cell }),
+      this.#button("Mask it again", !ended && !masked && !prompt, { kind: "mask", position: cell }),
     );
     this.write.hidden = prompt;
+    this.#words(lane, t);
+    if (!this.rule.length) this.rule.append(...this.presets().map(({ id, name }) => h("option", { value: id }, name)));
+  }
+
+  #button(text, allowed, event, name) {
+    const onclick = () => this.#do(event, name);
+    return h("button", { type: "button", class: "sl-small", disabled: !allowed, onclick }, text);
+  }
+
+  /** A button for each likely word that could stand there instead. */
+  #words(lane, t) {
+    const { cell } = this;
     const present = lane.token(cell, t);
-    const words = (lane.top(cell, t) ?? this.fetched[key] ?? []).filter(([id]) => id !== present);
+    const words = (lane.top(cell, t) ?? this.fetched[this.asked] ?? []).filter(([id]) => id !== present);
     const names = wordsApart(
       words.map(([id]) => id),
       this.trace.pieces,
     );
     this.likely.replaceChildren(
-      ...words.map(([id], i) =>
-        button(`Write “${names[i]}”`, true, { kind: "write", position: cell, token: id }, names[i]),
+      ...words.map(([token], i) =>
+        this.#button(`Write “${names[i]}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, names[i]),
       ),
     );
-    if (!this.rule.length) this.rule.append(...this.presets().map(({ id, name }) => h("option", { value: id }, name)));
   }
 
-  /** Likely tokens that came from the server: [[id, p], ...]. */
+  /** Likely tokens that came from the server: [[id, p], ...]. Those that are there already stay the same buttons. */
   offer(lane, cell, step, list) {
-    this.fetched[`${lane.id}/${cell}/${lane.clamp(step)}/false`] = list;
-    if (lane.id === this.lanes.value) {
-      this.asked = "";
-      this.#buttons();
-    }
+    const key = `${lane.id}/${cell}/${lane.clamp(step)}/false`;
+    const known = this.fetched[key]?.length;
+    this.fetched[key] = list;
+    if (!known && key === this.asked) this.#words(lane, lane.clamp(step));
   }
 
   async #writeWord(event) {

@@ -40,12 +40,8 @@ export class Handout {
   /** trace(): what is on show, if anything; link(trace): its address, where it has one. */
   constructor({ root, trace, link = null }) {
     Object.assign(this, { root, trace, link });
-    this.listeners = { beforeprint: () => this.#show(), afterprint: () => this.#hide() };
-    for (const [type, f] of Object.entries(this.listeners)) addEventListener(type, f);
-  }
-
-  stop() {
-    for (const [type, f] of Object.entries(this.listeners)) removeEventListener(type, f);
+    addEventListener("beforeprint", () => this.#show());
+    addEventListener("afterprint", () => this.#hide());
   }
 
   #show() {

@@ -1,6 +1,6 @@
 // Export and import. Everything is made in the browser; a live run's full-precision trace comes from the server, keyed by the run's id.
 
-import { download, h, setText } from "../dom.js";
+import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
 import { STATES, Trace, TraceError } from "../trace/trace.js";
 import { Pictures } from "./pictures.js";
@@ -102,7 +102,6 @@ export class Share {
     this.file = h("input", {
       type: "file",
       accept: ".json,application/json",
-      class: "sl-file",
       id: "sl-import",
       onchange: () => this.#run(() => this.#import()),
     });
@@ -142,7 +141,7 @@ export class Share {
           ),
       ),
       this.pictures.node,
-      onImport && h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
+      h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
       this.said,
     );
   }
@@ -168,12 +167,15 @@ export class Share {
   }
 
   load(trace) {
+    if (trace !== this.trace) this.#say(""); // it was of another run
     this.trace = trace;
     this.quick.open = false;
   }
 
-  #say(text) {
-    for (const node of [this.said, this.saidThere]) setText(node, text);
+  /** said: a text, or a list of texts and of {href}. */
+  #say(said) {
+    const written = (part) => (part.href ? h("a", part, part.href) : part);
+    for (const node of [this.said, this.saidThere]) node.replaceChildren(...[said].flat().map(written));
   }
 
   #name() {
@@ -181,8 +183,7 @@ export class Share {
   }
 
   async #run(action) {
-    if (!this.trace && action !== undefined && !this.file.files?.length)
-      return this.#say("There is no run to export yet.");
+    if (!this.trace && !this.file.files?.length) return this.#say("There is no run to export yet.");
     try {
       this.#say("Working …");
       this.#say((await action()) || "Done.");
@@ -228,14 +229,13 @@ export class Share {
   }
 
   async #link() {
-    const link = this.source.link(this.trace, this.view());
-    this.said.replaceChildren(h("a", { href: link }, link));
-    const without = leftOut(this.trace);
+    const href = this.source.link(this.trace, this.view());
+    const told = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
     try {
-      await navigator.clipboard.writeText(link);
-      return `Copied: ${link} ${without}`.trim();
+      await navigator.clipboard.writeText(href);
+      return ["Copied: ", ...told];
     } catch {
-      return `${link} ${without}`.trim();
+      return told;
     }
   }
 

@@ -2,7 +2,9 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { canCancel } from "./controls.js";
+import { stopButton } from "./controls.js";
+
+const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
 
 /** press(): Run; openForm(): the settings, with the focus on the prompt or not; lessons: the button that opens their list. */
 export class Actions {
@@ -21,10 +23,12 @@ export class Actions {
       lessons,
       button("form", () => openForm(false), "Settings"),
     );
-    page.follow(["prompt"], ({ prompt }) => setText(this.text, prompt.trim()));
-    page.follow(["phase", "waits", "place"], (now) => {
-      setText(this.stop, canCancel(now) ? "Cancel" : "Stop");
-      this.stop.hidden = now.phase === "idle" && !canCancel(now);
+    page.follow(["prompt"], ({ prompt }) => setText(this.text, prompt.trim().slice(0, MOST_SAID)));
+    page.follow(["phase", "wish", "waits", "place"], (now) => {
+      const { text, disabled } = stopButton(now);
+      setText(this.stop, text);
+      this.stop.disabled = disabled;
+      this.stop.hidden = now.phase === "idle" && disabled;
     });
   }
 }

@@ -54,6 +54,14 @@ export function pressRun() {
 /** Whether something waits that can be taken back; of a paused run, where there is a queue. */
 export const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
 
+/** What the button that ends a run says, and whether it can be pressed. */
+export function stopButton(now) {
+  const waits = canCancel(now);
+  const stops = waits ? "Cancel" : "Stop";
+  const stopping = now.wish === "stop";
+  return { text: stopping ? "Stopping …" : stops, disabled: stopping || (now.phase === "idle" && !waits) };
+}
+
 export function connect({ element }) {
   const button = (name, action) =>
     h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action });
@@ -65,12 +73,12 @@ export function connect({ element }) {
   keepInert();
   leaveListsByTab();
   page.follow(["live", "phase", "wish", "waits", "place"], ({ live, phase, wish }) => {
-    const waiting = canCancel(page.now);
-    const [pauses, stops] = [phase === "paused" ? "Resume" : "Pause", waiting ? "Cancel" : "Stop"];
+    const { text, disabled } = stopButton(page.now);
+    const pauses = phase === "paused" ? "Resume" : "Pause";
     setText(pause, wish === "pause" ? "Pausing …" : pauses);
-    setText(stop, wish === "stop" ? "Stopping …" : stops);
+    setText(stop, text);
     pause.disabled = phase === "idle" || wish !== null;
-    stop.disabled = (phase === "idle" && !waiting) || wish === "stop";
+    stop.disabled = disabled;
     step.disabled = !live || wish !== null;
     for (const [name, node] of Object.entries({ pause, stop })) node.classList.toggle("sl-wished", wish === name);
   });

@@ -5,7 +5,7 @@
 import { decimals, Slider } from "../cause/slider.js";
 import { h } from "../dom.js";
 import { page } from "../run/state.js";
-import { described, namesApart, presetName, ruleName } from "../trace/described.js";
+import { described, namesApart, presetName, ruleName, rulesOf, sentence, unnumbered } from "../trace/described.js";
 import { MOST_LANES } from "../trace/trace.js";
 
 const OWN = "own";
@@ -19,8 +19,8 @@ class Lanes {
   constructor({ element, props, watch }) {
     Object.assign(this, { props, lanes: [], presets: [] });
     this.list = h("ol", { class: "sl-lane-list" });
-    this.add = h("button", { type: "button", class: "sl-small", onclick: () => this.#add() }, "Add a contestant");
-    const title = h("h3", { class: "sl-lanes-title" }, "Who races");
+    this.add = h("button", { type: "button", class: "sl-small", onclick: () => this.#add() }, "Add a lane");
+    const title = h("h3", { class: "sl-lanes-title" }, "Lanes");
     element.querySelector(".sl-lanes").replaceChildren(title, this.list, this.add);
     watch("value", () => this.#take());
     this.#take();
@@ -60,7 +60,7 @@ class Lanes {
   /** Which preset a lane was made of, by its name; a name that neither its rule nor a preset gives it is the visitor's. */
   #recognize(lane) {
     if (lane.preset) return;
-    const plain = lane.name.replace(/( \(\d+\))+$/, "");
+    const plain = unnumbered(lane.name);
     const made = this.presets.find((preset) => [preset.name, presetName(lane, preset)].includes(plain));
     lane.base = made?.id;
     if (!made && ![ruleName(lane), "Your own"].includes(plain)) lane.named = lane.name;
@@ -87,14 +87,14 @@ class Lanes {
   #lane(lane, i, open) {
     const options = this.presets.map(({ id, name }) => h("option", { value: id, selected: lane.preset === id }, name));
     const own = h("option", { value: OWN, selected: !lane.preset }, lane.preset ? "Your own …" : lane.name);
-    const choose = h("select", { class: "sl-lane-preset", "aria-label": `Contestant ${i + 1}` }, options, own);
+    const choose = h("select", { class: "sl-lane-preset", "aria-label": `Lane ${i + 1}` }, options, own);
     choose.addEventListener("change", () => this.#choose(lane, choose.value));
     const remove = h(
       "button",
       {
         type: "button",
         class: "sl-lane-remove",
-        "aria-label": `Remove contestant ${i + 1}`,
+        "aria-label": `Remove lane ${i + 1}`,
         title: "Remove",
         disabled: this.lanes.length === 1,
         onclick: () => {
@@ -104,7 +104,7 @@ class Lanes {
       },
       "✕",
     );
-    const told = this.#preset(lane.preset)?.sentence ?? this.#sentence(lane);
+    const told = this.#preset(lane.preset)?.sentence ?? sentence(lane);
     const details = h(
       "details",
       { class: "sl-lane-details", "data-lane": i, open },
@@ -112,12 +112,6 @@ class Lanes {
       this.#fields(lane),
     );
     return h("li", { class: `sl-lane sl-lane-${i + 1}` }, h("div", { class: "sl-lane-head" }, choose, remove), details);
-  }
-
-  #sentence({ compute, unmask }) {
-    const rules = compute.kind === "both" ? [compute.lock, compute.select] : [compute];
-    const told = [...rules.map(({ kind }) => described.compute[kind]), described.unmask[unmask.kind]];
-    return told.map((each) => each?.sentence ?? "").join(" ");
   }
 
   #choose(lane, id) {
@@ -136,9 +130,7 @@ class Lanes {
   }
 
   #fields(lane) {
-    const { compute } = lane;
-    const rules = compute.kind === "both" ? [compute.lock, compute.select] : [compute];
-    const [rule, beside] = rules;
+    const [rule, beside] = rulesOf(lane.compute);
     const kinds = (table) => Object.entries(table).map(([kind, { label }]) => [kind, label]);
     const rows = [
       nameField(this.#nameOf(lane), (name) => {
@@ -153,7 +145,7 @@ class Lanes {
     if (described.compute[rule.kind].locks) {
       const others = [["", "all that is not locked"], ...choosers().map(([kind, { label }]) => [kind, label])];
       rows.push(
-        select("And of the rest", others, beside?.kind ?? "", (kind) => {
+        select("Of the remaining positions, compute", others, beside?.kind ?? "", (kind) => {
           const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
           this.#set(lane, lane, "compute", both || rule);
         }),
@@ -212,7 +204,7 @@ function checkbox(setting, value, set) {
 }
 
 function nameField(value, set) {
-  const control = h("input", { type: "text", class: "sl-lane-name", value, maxlength: 80 });
+  const control = h("input", { type: "text", value, maxlength: 80 });
   control.addEventListener("change", () => set(control.value));
   return row({ label: "Name", help: "Left empty, it is made of the rule and its settings." }, control);
 }

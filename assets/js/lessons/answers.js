@@ -175,10 +175,10 @@ export function misfit(trace, { needs, own, timed }) {
     return decoder?.compute.kind === compute && (unmask?.includes(decoder.unmask.kind) ?? true);
   };
   const lacks = needs.some((each) => !suits(each)) || (own && !trace.lane(own.lane));
-  if (lacks) return "This lesson is about other contestants than those of the run on show.";
+  if (lacks) return "This lesson is about other lanes than those of the run on show.";
   if (!trace.complete) return "The run on show is not finished.";
   if (timed && !timedTogether(trace.reference, subject(trace)))
-    return "The contestants of the run on show were not timed together.";
+    return "The lanes of the run on show were not timed together.";
   const measured = trace.lanes.every((lane) => lane.steps.at(-1)?.damage);
   return measured ? "" : "The commit errors of the run on show were not measured.";
 }

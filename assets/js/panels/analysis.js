@@ -16,7 +16,7 @@ export class Analysis {
   constructor() {
     this.delays = h("div", { class: "sl-delays" });
     const title = h("h4", {}, "How long after its unmasking each position locked");
-    this.node = h("div", { class: "sl-analysis" }, title, this.delays);
+    this.node = h("div", {}, title, this.delays);
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());
   }
@@ -51,7 +51,7 @@ export class Analysis {
       : "Nothing has locked.";
     return h(
       "section",
-      { class: "sl-delay-side" },
+      {},
       h("h5", {}, lane.name),
       h("p", { class: "sl-hint" }, note),
       delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,

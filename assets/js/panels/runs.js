@@ -16,18 +16,18 @@ const NUMBERS = [
   "Active ratio",
   "Time",
   "Speed",
-  "Top words changed",
-  "Beside the reference",
+  "Words changed",
+  "Text, compared with the reference",
 ];
-const HEADS = ["Pick", "Run", "Contestant", "Settings", ...NUMBERS];
-const SORTED_BY = { Run: ({ entry }) => entry.number, Contestant: ({ lane }) => lane.name };
+const HEADS = ["Pick", "Run", "Lane", "Settings", ...NUMBERS];
+const SORTED_BY = { Run: ({ entry }) => entry.number, Lane: ({ lane }) => lane.name };
 for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
 const EXPLAINED = {
   "FLOPs of its steps": "FLOPs",
   "Active ratio": "active ratio",
-  "Top words changed": "commit error",
+  "Words changed": "commit error",
 };
 
 const CALLED = { live: "your own" }; // where a run came from
@@ -86,7 +86,7 @@ export class Runs {
       h(
         "p",
         { class: "sl-hint" },
-        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} contestants, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
+        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
       ),
       this.body,
       this.compareButton,

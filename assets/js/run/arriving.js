@@ -7,7 +7,7 @@ import { embeddedLanes } from "./embed.js";
 import { recorded } from "./recorded.js";
 import { page } from "./state.js";
 
-const OWN_RUN = "The link asks for a run of its own: press Run to make it. Until then a recorded one plays.";
+const OWN_RUN = "This link describes another run: press Run to compute it. A recorded run plays until then.";
 
 const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));

@@ -10,7 +10,7 @@ import { Arriving } from "./arriving.js";
 import { embed } from "./embed.js";
 import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
-import { Queue } from "./queue.js";
+import { newSession, Queue } from "./queue.js";
 import { formIsReady } from "./ready.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
@@ -31,7 +31,7 @@ function makeStage(root, { source, base, tab, use, parts }) {
       },
       link: linkTo,
     },
-    fetchTop: (_, lane, cell, step) => source.top(lane, cell, step),
+    fetchTop: (lane, cell, step) => source.top(lane, cell, step),
     fetchAttended: (trace, lane, cell, t) => source.attended(trace, lane, cell, t),
     stepLive: () => parts().live.step(),
     onLive: (wish) => parts().live[wish](),
@@ -60,7 +60,7 @@ function makeStage(root, { source, base, tab, use, parts }) {
 function queueOf() {
   const { dependencies } = window.gradio_config;
   const functions = Object.fromEntries(dependencies.map(({ api_name, id }) => [api_name, id]));
-  const queue = new Queue({ root: new URL("gradio_api/", document.baseURI), functions, session: crypto.randomUUID() });
+  const queue = new Queue({ root: new URL("gradio_api/", document.baseURI), functions, session: newSession() });
   page.follow(["arrived"], ({ arrived }) => {
     if (arrived?.session) queue.session = arrived.session; // its heartbeat tells the server when the page is left
   });

@@ -18,6 +18,10 @@ async function visitorHeaders() {
   });
 }
 
+/** A name for the page that no other has; crypto.randomUUID is not there where the page came over plain http. */
+export const newSession = () =>
+  Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
+
 /** Something that was asked for: it waits, has its turn, and is over. */
 class Asked {
   constructor(queue, hear) {

@@ -1,5 +1,5 @@
 // Runs that the server computes. A source is the page's one door to runs, wherever they come from:
-// start(request, hear) -> {pause, resume, step, stop}, top(lane, cell, step), token(text, model),
+// start(request, hear) -> {pause, resume, step, stop, leave}, top(lane, cell, step), token(text, model),
 // attended(trace, lane, cell, step), document(run).
 
 const ASK_MS = 120;

@@ -28,7 +28,7 @@ const GAUGES = [
   },
   {
     key: "damage",
-    label: "Top words changed",
+    label: "Words changed",
     term: "commit error",
     read: ({ damage, same }, { single, uncompared: why }) => ({
       value: damage ? String(damage.changed) : "–",
@@ -42,7 +42,7 @@ const GAUGES = [
 export function measured(now, { single, slowest }) {
   if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
   const bar = now.seconds / slowest;
-  if (single) return { value: seconds(now.seconds), note: "of its own", bar };
+  if (single) return { value: seconds(now.seconds), note: "on this machine", bar };
   const note = `${seconds(now.seconds)} against ${seconds(now.against)}`;
   if (now.speed === null) return { value: "–", note: `too close to tell: ${note}`, bar };
   return { value: `${now.speed.toFixed(2)}×`, note, bar };
@@ -66,10 +66,10 @@ export class Gauges {
 
   /** Rows for the lanes of this trace. */
   load(trace) {
-    const { lanes, reference } = trace;
-    const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
-    this.shown = lanes.length;
-    this.gauges = GAUGES.map((gauge) => ({ ...gauge, rows: others.map((lane) => this.#row(trace, lane, gauge.key)) }));
+    this.gauges = GAUGES.map((gauge) => ({
+      ...gauge,
+      rows: trace.others.map((lane) => this.#row(trace, lane, gauge.key)),
+    }));
     this.list.replaceChildren(
       ...this.gauges.map(({ key, label, term: name, rows }, i) =>
         h(
@@ -108,7 +108,6 @@ export class Gauges {
       name: trace.reference.name,
       single: trace.lanes.length === 1,
       uncompared: uncompared(trace),
-      base,
       slowest,
     };
     for (const { rows, read } of this.gauges)

@@ -8,14 +8,14 @@ const KEYS = [
   [["←", "→"], "One step back or forward"],
   [["Home", "End"], "To the start or the end"],
   [["N", "P"], "To the next or the previous chapter"],
-  [["S"], "Step by step together, or each by its own clock"],
+  [["S"], "Switch between step by step and by time"],
   [["F"], "Present on the full screen, or leave it"],
   [["?"], "These keys"],
 ];
 const GRID_KEYS = [
   [["←", "→", "↑", "↓"], "From cell to cell"],
   [["Home", "End"], "To the first or the last cell"],
-  [["Enter"], "Pin the cell, or unpin it"],
+  [["Enter"], "Pin the cell and open its details"],
 ];
 
 const row = ([keys, told]) =>
@@ -36,7 +36,7 @@ export class KeyHelp {
     this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
     const told = { "aria-label": "Keys", title: "Keys (?)" };
     this.button = h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: () => this.open() }, "?");
-    this.stop = letterKeys({ "?": () => this.open() });
+    letterKeys({ "?": () => this.open() });
   }
 
   open() {

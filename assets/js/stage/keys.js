@@ -32,19 +32,14 @@ export function timelineKeys(timeline) {
   };
   document.addEventListener("keydown", listen);
   document.addEventListener("keyup", hold);
-  const letters = letterKeys({
+  letterKeys({
     n: () => timeline.chapter(1),
     p: () => timeline.chapter(-1),
     s: () => timeline.setRace(!timeline.byClock),
   });
-  return () => {
-    letters();
-    document.removeEventListener("keydown", listen);
-    document.removeEventListener("keyup", hold);
-  };
 }
 
-/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. Returns a function that stops it. */
+/** Keys that stand alone, wherever the focus is but in a field: {f: action, "?": action}. */
 export function letterKeys(keys) {
   const listen = (event) => {
     const action = keys[event.key.length === 1 ? event.key.toLowerCase() : event.key];
@@ -53,10 +48,9 @@ export function letterKeys(keys) {
     action();
   };
   document.addEventListener("keydown", listen);
-  return () => document.removeEventListener("keydown", listen);
 }
 
-/** Arrows move the focused cell, Enter pins it, Escape leaves. cell() and columns() are asked when needed. */
+/** Arrows move the focused cell, Enter pins it. cell() and columns() are asked when needed. */
 export function gridKeys(canvas, { cell, count, columns, move, pin }) {
   canvas.addEventListener("keydown", (event) => {
     const now = cell();

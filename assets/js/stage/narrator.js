@@ -4,7 +4,7 @@ import { count, percent, seconds } from "../dom.js";
 
 /** What is told at the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own sentence. */
 export function narrate(trace, step, chapters = []) {
-  if (step < 0) return "After the prompt every word is a blank, called masked. Both will be filled in over many steps.";
+  if (step < 0) return "After the prompt every word is a blank, called masked. They will be filled in over many steps.";
   const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
   if (over) return verdict(trace, step);
   const lane = subject(trace);
@@ -18,15 +18,13 @@ export function narrate(trace, step, chapters = []) {
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
 
 /** The lane that the sentences are about. */
-export function subject(trace) {
-  return trace.lanes.find((lane) => lane !== trace.reference) ?? trace.lanes[0];
-}
+export const subject = ({ others: [first] }) => first;
 
 /** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
 export function happens(trace, lane, at, whose) {
   if (at < 0) return `“${lane.name}” has not finished its first step.`;
   const { unmasked, locked, computed, lockedCount } = lane.steps[at];
-  const word = (p) => `“${trace.pieces.name(lane.token(p, at)).trim()}”`;
+  const word = (p) => trace.word(lane.token(p, at));
   const still = longestStill(trace, lane, locked, at);
   if (still >= 0) {
     const seen = at - lane.unmaskStep(still, at);
@@ -75,10 +73,9 @@ function longestStill({ pieces, promptLength }, lane, locked, at) {
 
 /** How it ended for each lane beside the reference, both subjects in each sentence: at most 25 words a lane. */
 export function verdict(trace, step = trace.count - 1) {
-  const { reference, lanes } = trace;
-  const others = lanes.filter((lane) => lane !== reference);
-  if (!others.length) return alone(trace, lanes[0], step);
-  return others.map((lane) => beside(trace, lane, step)).join(" ");
+  const { lanes, others, reference } = trace;
+  if (lanes.length === 1) return alone(trace, lanes[0], step);
+  return others.map((lane, i) => beside(trace, lane, step, i ? "" : ` of “${reference.name}”`)).join(" ");
 }
 
 function alone(trace, lane, step) {
@@ -88,14 +85,15 @@ function alone(trace, lane, step) {
   return `“${lane.name}” ${work}.`;
 }
 
-function beside(trace, lane, step) {
+/** whose: whose work it is a share of, where that is not said already. */
+function beside(trace, lane, step, whose) {
   const { flopsShare, timed, speed, same } = trace.totals(lane, step);
   const time = timed ? pace(speed) : "";
-  return `“${lane.name}” did ${percent(flopsShare)} of the work${time}. ${tale(same)}`;
+  return `“${lane.name}” did ${percent(flopsShare)} of the work${whose}${time}. ${tale(same)}`;
 }
 
 function pace(speed) {
-  return speed === null ? "; its time is too close to tell" : ` in ${percent(1 / speed)} of the time`;
+  return speed === null ? "; times too close to tell" : ` in ${percent(1 / speed)} of the time`;
 }
 
 /** From where on the texts differ. */

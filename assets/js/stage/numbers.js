@@ -3,6 +3,27 @@
 import { h, percent, setText } from "../dom.js";
 import { uncompared } from "./gauges.js";
 
+/** The FLOPs of the lane that has the most to do, were every position computed: of a live run by its steps so far. */
+export function mostWork(trace) {
+  const { lanes, live } = trace;
+  const works = lanes.map((lane) => {
+    const soFar = lane.at(lane.count - 1)?.totalBaseline ?? 0;
+    return live ? (soFar / Math.max(1, lane.count)) * trace.stepsOf(lane) : soFar;
+  });
+  return Math.max(1, ...works);
+}
+
+/** Makes room in a node for a number of each lane; of several each says by its colour and its name whose it is. */
+function parts(node, lanes, own) {
+  const made = lanes.map(() => h("span", {}, "–"));
+  const told = (lane, i) =>
+    h("span", { class: `sl-number-lane ${own(lane)}`, title: lane.name }, hidden(`${lane.name}: `), made[i]);
+  node.replaceChildren(...(lanes.length > 1 ? lanes.map(told) : made));
+  return made;
+}
+
+const hidden = (text) => h("span", { class: "sl-hidden" }, text);
+
 export class Numbers {
   constructor() {
     this.rows = [];
@@ -20,31 +41,28 @@ export class Numbers {
   }
 
   /** A bar for each lane, the reference's first. */
-  load({ lanes, reference }) {
-    this.rows = [reference, ...lanes.filter((lane) => lane !== reference)].map((lane) => ({
+  load({ lanes, reference, others }) {
+    const own = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
+    this.rows = [...new Set([reference, ...others])].map((lane) => ({
       lane,
-      bar: h("span", { class: `sl-work-bar sl-lane-${lanes.indexOf(lane) + 1}` }),
+      bar: h("span", { class: `sl-work-bar ${own(lane)}` }),
     }));
     this.bars.replaceChildren(...this.rows.map(({ bar }) => bar));
+    this.shares = parts(this.share, others, own);
+    this.changes = parts(this.changed, others, own);
   }
 
   draw(trace, step) {
-    const { reference } = trace;
-    const whole = reference.at(reference.count - 1)?.totalBaseline || 1;
+    const whole = mostWork(trace);
     for (const { lane, bar } of this.rows) {
       const done = lane.at(trace.reached(lane, step))?.totalFlops ?? 0;
       bar.style.transform = `scaleX(${Math.min(1, done / whole).toFixed(4)})`;
     }
-    const others = this.rows.slice(this.rows.length > 1 ? 1 : 0).map(({ lane }) => trace.totals(lane, step));
-    const said = (read) => others.map((now) => (now ? read(now) : "–")).join(" · ");
-    setText(
-      this.share,
-      said(({ flopsShare }) => percent(flopsShare)),
-    );
-    setText(
-      this.changed,
-      said(({ damage }) => (damage ? String(damage.changed) : "–")),
-    );
+    const others = trace.others.map((lane) => trace.totals(lane, step));
+    others.forEach((now, i) => {
+      setText(this.shares[i], now ? percent(now.flopsShare) : "–");
+      setText(this.changes[i], now?.damage ? String(now.damage.changed) : "–");
+    });
     const [one] = others;
     const compared = others.every((now) => !now || now.damage);
     if (!compared) setText(this.of, ` ${uncompared(trace)}`);

@@ -21,20 +21,11 @@ export class Presenter {
     this.button = h("button", attributes, icon(CORNERS));
     this.ring = h("div", { class: "sl-pointer", hidden: true, "aria-hidden": "true" });
     document.body.append(this.ring);
-    const listeners = [
-      [document, "fullscreenchange", () => !document.fullscreenElement && this.leave()],
-      [document, "pointermove", (event) => this.#point(event)],
-      [document.documentElement, "pointerleave", () => this.#hideRing()],
-      [window, "resize", () => this.#size()],
-    ];
-    for (const [target, type, listener] of listeners) target.addEventListener(type, listener);
-    const keys = letterKeys({ f: () => this.toggle(), Escape: () => this.leave() });
-    this.stop = () => {
-      for (const [target, type, listener] of listeners) target.removeEventListener(type, listener);
-      keys();
-      this.leave();
-      this.ring.remove();
-    };
+    document.addEventListener("fullscreenchange", () => !document.fullscreenElement && this.leave());
+    document.addEventListener("pointermove", (event) => this.#point(event));
+    document.documentElement.addEventListener("pointerleave", () => this.#hideRing());
+    addEventListener("resize", () => this.#size());
+    letterKeys({ f: () => this.toggle(), Escape: () => this.leave() });
     if (new URLSearchParams(location.search).has("present")) this.enter();
   }
 

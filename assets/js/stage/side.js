@@ -47,11 +47,11 @@ export class Side {
       {
         type: "button",
         class: "sl-refer",
-        "aria-pressed": String(mine),
-        title: "Show everything beside this one",
+        "aria-current": mine ? "true" : undefined,
+        title: "Compare all lanes with this one",
         onclick: () => stage.refer(lane),
       },
-      mine ? "compared with" : "compare with this",
+      mine ? "Reference" : "Make reference",
     );
     const told = h("p", {}, sentence(lane.decoder, reference.decoder));
     return h("header", {}, h("h3", {}, lane.name), lanes.length > 1 ? choose : null, told);

@@ -4,9 +4,8 @@ import { percent, sameText } from "../dom.js";
 
 /** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
 export function summary(trace, step) {
-  const { reference, lanes } = trace;
+  const { reference, others } = trace;
   if (trace.reached(reference, step) < 0) return "";
-  const others = lanes.length > 1 ? lanes.filter((lane) => lane !== reference) : lanes;
   const told = others.map((lane) => {
     const now = trace.totals(lane, step);
     if (!now) return "";

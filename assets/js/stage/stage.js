@@ -42,7 +42,7 @@ function describe({ header: { model, lanes }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(trace, lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons, importing} */
+  /** root: an empty element. options: {plotly: url or null, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
   constructor(
     root,
     {
@@ -57,7 +57,6 @@ export class Stage {
       whatIf = null,
       onUse = null,
       lessons = {},
-      importing = true,
     } = {},
   ) {
     Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
@@ -95,14 +94,12 @@ export class Stage {
     this.share = new Share({
       source,
       view: () => this.view,
-      onImport: importing
-        ? (trace) => {
-            this.add(trace, "imported");
-            this.show(trace, { label: "Imported run:" });
-            this.say(trace.view ? this.look(trace.view) : "");
-            this.onView();
-          }
-        : null,
+      onImport: (trace) => {
+        this.add(trace, "imported");
+        this.show(trace, { label: "Imported run:" });
+        this.say(trace.view ? this.look(trace.view) : "");
+        this.onView();
+      },
     });
     this.resize = perFrame(() => this.#resize());
     this.sight = new Sight(() => this.redraw());
@@ -169,28 +166,14 @@ export class Stage {
       seen = size;
       this.resize();
     };
-    this.observer = new ResizeObserver(fits);
-    this.observer.observe(root);
+    new ResizeObserver(fits).observe(root);
     addEventListener("resize", fits);
-    this.stops = [
-      onThemeChange(() => this.#theme()),
-      timelineKeys(this.timeline),
-      () => this.observer.disconnect(),
-      () => removeEventListener("resize", fits),
-      this.presenter.stop,
-      this.help.stop,
-      this.drawer.stop,
-      () => this.handout.stop(),
-    ];
+    onThemeChange(() => this.#theme());
+    timelineKeys(this.timeline);
     if (plotly)
       beforeSeen(this.curves.node, () => loadPlotly(plotly).then((found) => this.curves.use(found)), CURVES_MS);
     else this.curves.use(window.Plotly ?? null);
     this.#theme();
-  }
-
-  destroy() {
-    this.timeline.pause();
-    for (const stop of this.stops) stop();
   }
 
   /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other lanes: pins and drawer stay. */
@@ -241,7 +224,7 @@ export class Stage {
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
     if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
-    return missing.length ? `The link speaks of what this run has not: ${missing.join(" and ")}.` : "";
+    return missing.length ? `This run lacks what the link asks for: ${missing.join(" and ")}.` : "";
   }
 
   /** The trace on show has other lanes, or another reference, than before. */
@@ -260,7 +243,8 @@ export class Stage {
       this.sides.map(({ box }) => box),
     );
     this.colouring.load(trace);
-    this.#makeRoom();
+    this.chapters = chapters(trace);
+    this.#makeRoom(this.chapters);
     this.numbers.load(trace);
     this.gauges.load(trace);
     this.drawer.load(trace, this.#nodeOf);
@@ -271,8 +255,8 @@ export class Stage {
     this.curves.load(trace);
     this.analysis.load(trace);
     this.drawRasters();
+    this.timeline.mark(this.chapters);
     this.timeline.drawTicks();
-    this.#markChapters();
     this.redraw();
   }
 
@@ -306,7 +290,7 @@ export class Stage {
 
   /** Records were appended to the trace on show. */
   grew() {
-    if (!this.hasRoom) this.#makeRoom();
+    if (!this.hasRoom) this.#makeRoom(chapters(this.trace));
     this.timeline.grew();
     this.curves.redraw();
     this.analysis.redraw();
@@ -320,12 +304,12 @@ export class Stage {
     this.colouring.load(this.trace);
     this.drawer.finished();
     this.drawer.inspector.drawPins(this.pins);
-    this.#makeRoom();
     this.timeline.finish();
     this.curves.redraw();
     this.analysis.redraw();
     this.drawRasters();
     this.#markChapters();
+    this.#makeRoom(this.chapters);
     this.runs.draw();
     this.#announce();
     this.lessons.finished(this.trace);
@@ -391,11 +375,10 @@ export class Stage {
   }
 
   /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
-  #makeRoom() {
+  #makeRoom(moments) {
     const { trace } = this;
     this.hasRoom = trace.lanes.every(({ count: steps }) => steps);
     if (!this.hasRoom) return this.teller.keep("");
-    const moments = chapters(trace);
     const told = [verdict(trace), ...moments.map(({ step }) => narrate(trace, step, moments))];
     this.teller.keep(told.reduce((a, b) => (b.length > a.length ? b : a)));
   }

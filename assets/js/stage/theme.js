@@ -67,16 +67,9 @@ export function palette(element) {
 
 /** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change. Returns a function that stops it. */
 export function onThemeChange(callback) {
-  const observer = new MutationObserver(callback);
-  observer.observe(document.body, { attributes: true, attributeFilter: ["class"] });
-  const queries = ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"].map(
-    (q) => matchMedia(q),
-  );
-  for (const query of queries) query.addEventListener("change", callback);
-  return () => {
-    observer.disconnect();
-    for (const query of queries) query.removeEventListener("change", callback);
-  };
+  new MutationObserver(callback).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"])
+    matchMedia(query).addEventListener("change", callback);
 }
 
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));

@@ -310,7 +310,6 @@ export class Timeline {
     this.playButton.replaceChildren(icon(moving ? ICONS.pause : ICONS.play));
     this.playButton.setAttribute("aria-label", moving ? "Pause" : "Play");
     this.playButton.title = `${moving ? "Pause" : "Play"} (Space)`;
-    this.playButton.classList.toggle("sl-on", moving);
   }
 
   #show() {

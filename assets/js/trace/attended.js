@@ -10,10 +10,9 @@ const LISTED = 4;
 export function lookedAt(trace, lane, t, list) {
   const before = t > 0 ? lane.row(t - 1) : []; // what locks in the step itself was computed in it
   const told = list.slice(0, LISTED).map(([p, share]) => {
-    const word = trace.pieces.name(lane.token(p, t)).trim();
-    return `“${word}” ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
+    return `${trace.word(lane.token(p, t))} ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
   });
-  return told.length ? `Of the words that stood, this choice looked most at ${told.join(", ")}.` : "";
+  return told.length ? `Among the words already written, this prediction attended most to ${told.join(", ")}.` : "";
 }
 
 /** A line in each of the inspector's columns. fetch(trace, lane, cell, t) -> Promise of the list, or of null. */

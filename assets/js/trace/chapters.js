@@ -14,8 +14,6 @@ export function chapters(trace) {
   return told.sort((a, b) => a.step - b.step);
 }
 
-const wordOf = (trace, lane, p, t) => `“${trace.pieces.name(lane.token(p, t)).trim()}”`;
-
 function firstLock({ promptLength }, lane) {
   const at = lane.steps.findIndex(({ locked }) => locked.some((p) => p >= promptLength));
   return at < 0 ? null : { at, name: "First lock", stop: true };
@@ -56,6 +54,6 @@ function slowest(trace, lane) {
   }
   if (!found) return null;
   const { at, took, p } = found;
-  const text = `of the words that lock, ${wordOf(trace, lane, p, last)} took longest: ${count(took, "step")} after it was written.`;
+  const text = `of the words that lock, ${trace.word(lane.token(p, last))} took longest: ${count(took, "step")} after it was written.`;
   return { at, name: "Slowest to lock", position: p, text };
 }

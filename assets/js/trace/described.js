@@ -24,7 +24,7 @@ const listed = (values, settings = {}) =>
   Object.entries(values).map(([name, value]) => `${settings[name]?.label ?? name} ${valueText(value, settings[name])}`);
 
 /** The rules in a compute choice: one, or the two of a pair. */
-const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, compute.select] : [compute]);
+export const rulesOf = (compute) => (compute.kind === "both" ? [compute.lock, compute.select] : [compute]);
 
 /** [[kind, description or {}, settings], ...] of a lane's choices, its policy last. */
 function choices({ compute, unmask }) {
@@ -82,11 +82,14 @@ export function presetName(lane, preset) {
   return [told ? rules : preset.name, ...others].join(", ");
 }
 
+/** A name without the number that tells it apart. */
+export const unnumbered = (name) => name.replace(/( \(\d+\))+$/, "");
+
 /** Names of which no two are the same. */
 export function namesApart(names) {
   const taken = new Set();
   return names.map((name) => {
-    const plain = name.replace(/( \(\d+\))+$/, "");
+    const plain = unnumbered(name);
     let own = name;
     for (let times = 2; taken.has(own); times++) own = `${plain.slice(0, 74)} (${times})`;
     taken.add(own);

@@ -34,8 +34,8 @@ export function results(trace, lane, hasClock = trace.clocked.includes(lane)) {
     ["Active ratio", percent(now.activeRatio, 1), now.activeRatio],
     ["Time", ...(hasClock ? [seconds(now.seconds), now.seconds] : ["–", NaN])],
     ["Speed", ...(alone ? ["–", NaN] : speedOf(now))],
-    ["Top words changed", changed(now.damage), now.damage?.changed ?? NaN],
-    ["Beside the reference", alone ? "–" : sameText(now.same), alone || whole ? Infinity : shared],
+    ["Words changed", changed(now.damage), now.damage?.changed ?? NaN],
+    ["Text, compared with the reference", alone ? "–" : sameText(now.same), alone || whole ? Infinity : shared],
   ];
 }
 

@@ -374,7 +374,14 @@ export class Trace {
     });
     const steps = Math.max(...sides.map(({ trace }) => trace.steps));
     const header = { ...first.header, engine, steps, lanes: lanes.map(({ decoder }) => decoder) };
-    const made = Object.assign(Object.create(Trace.prototype), first, { header, steps, lanes, reference: lanes[0] });
+    const made = Object.assign(Object.create(Trace.prototype), first, {
+      header,
+      steps,
+      lanes,
+      reference: lanes[0],
+      key: null,
+      growing: undefined,
+    });
     made.pieces = new Pieces();
     for (const { trace } of sides) made.pieces.add(Object.fromEntries(trace.pieces.map));
     return made;
@@ -417,6 +424,21 @@ export class Trace {
   /** Notes which engine computes a lane that was added, where that is not the header's. */
   computed(lane, engine) {
     lane.decoder.engine = engine === this.header.engine ? undefined : engine;
+  }
+
+  /** The lanes beside the reference; of one that is alone, itself. */
+  get others() {
+    return this.lanes.length > 1 ? this.lanes.filter((lane) => lane !== this.reference) : this.lanes;
+  }
+
+  /** The steps that a lane is asked for. */
+  stepsOf({ decoder }) {
+    return decoder.settings.steps ?? this.steps;
+  }
+
+  /** A token as the word that sentences tell of. */
+  word(token) {
+    return `“${this.pieces.name(token).trim()}”`;
   }
 
   /** The lanes that have a clock beside each other; the others are shown by steps. */
@@ -527,7 +549,7 @@ export class Trace {
   /** Whose the cursor's steps are, by name: "" where all lanes stand at the same one. */
   get whose() {
     const { byClock, lanes, pacemaker } = this;
-    return byClock && lanes.length > 1 && pacemaker.seconds ? `“${pacemaker.name}”` : "";
+    return byClock && lanes.length > 1 && pacemaker?.seconds ? `“${pacemaker.name}”` : "";
   }
 
   /** The cursor's last step. */
@@ -573,7 +595,9 @@ export class Trace {
     const fair = lane.endsAt(t) ? Infinity : t; // by the clock the reference has done less: its own first steps are what compares
     const until = this.byClock ? fair : step;
     const base = this.reference.at(until);
-    const timed = timedTogether(lane, this.reference);
+    const { reference } = this;
+    const timed = timedTogether(lane, reference);
+    const sameText = () => this.sameText(lane, reference, step);
     return {
       flopsShare: now.totalFlops / (lane === this.reference ? now.totalBaseline : (base?.totalFlops ?? NaN)),
       everyShare: now.totalFlops / now.totalBaseline,
@@ -581,11 +605,16 @@ export class Trace {
       seconds: now.totalSeconds,
       against: base?.totalSeconds ?? NaN,
       timed, // with the reference; else no time of it means anything beside the reference's
-      speed: timed ? speedOf(lane.secondsOf(t), this.reference.secondsOf(until)) : null, // or null: too close to tell
       activeRatio: now.totalRows / (this.n * (lane.clamp(t) + 1)),
       steps: lane.clamp(t) + 1,
       damage: now.damage ?? null,
-      same: this.sameText(lane, this.reference, step),
+      // Whoever needs these asks for them: they take long beside a frame.
+      get speed() {
+        return timed ? speedOf(lane.secondsOf(t), reference.secondsOf(until)) : null; // or null: too close to tell
+      },
+      get same() {
+        return sameText();
+      },
     };
   }
 }

@@ -1,0 +1,25 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { mostWork } from "../../assets/js/stage/numbers.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { decoder, raceOf } from "./small.js";
+
+/** Lanes of so many steps of 100 FLOPs each, were every position computed. */
+const race = (...steps) =>
+  raceOf(steps.map((count, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), new Array(count).fill({})]));
+
+test("the bars' whole is the work of the lane that has the most to do, not the reference's", () => {
+  assert.equal(mostWork(Trace.parse(race(2, 5, 3))), 500);
+  assert.equal(mostWork(Trace.parse(race(5, 2))), 500);
+});
+
+test("while a run comes the whole is what is asked for, not what is there", () => {
+  const document = race(8, 4);
+  const trace = Object.assign(new Trace(document), { live: true });
+  assert.equal(mostWork(trace), 1, "before the first step");
+  for (const record of document.records.slice(0, 2)) trace.append(record);
+  assert.equal(mostWork(trace), 800);
+  for (const record of document.records.slice(2, 6)) trace.append(record);
+  assert.equal(mostWork(trace), 800, "it stays while the work grows");
+});
