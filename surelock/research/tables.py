@@ -322,7 +322,7 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "arena": Table(
         "arena",
-        {"contestant": "{contestant}", "rows": "{rows:.2f}", "speed": "{speed:.2f}x", "commit error": "{error:.4f}"}
+        {"lane": "{contestant}", "rows": "{rows:.2f}", "speed": "{speed:.2f}x", "commit error": "{error:.4f}"}
         | {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": "{clean_change:+.2f} ({clean_change_se:.2f})"},
     ),
     "readme": Table(
@@ -330,7 +330,7 @@ TABLES: dict[str, Callable[[], str]] = {
         {"decoder": "{contestant}", "rows computed": "{rows:.0%}", "commit error": "{error:.4f}"},
         "contestant in ['Every position', 'SureLock', 'Lock by age', 'Fixed budget', 'Dual cache']",
     ),
-    "arena-judge": Table(f"arena/{JUDGE}", {"contestant": "{contestant}"} | BY_JUDGE),
+    "arena-judge": Table(f"arena/{JUDGE}", {"lane": "{contestant}"} | BY_JUDGE),
     "frontier": at_shares(*BOTH),
     "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
     "frontier-beaten": beaten,
