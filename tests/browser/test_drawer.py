@@ -32,14 +32,30 @@ def stage(page: Page, app: App) -> Page:
         page.wait_for_timeout(500)
     seek(page, 60)
     page.evaluate("surelock.stage.grids.scrollIntoView()")
-    page.wait_for_timeout(300)
+    rest(page)
     return page
+
+
+def rest(page: Page) -> None:
+    """Until the grids stand still."""
+    where = f"JSON.stringify([0, 40].map({CELL}))"
+    before = None
+    for _ in range(20):
+        if before == (before := page.evaluate(where)):
+            return
+        page.wait_for_timeout(300)
 
 
 def press(page: Page, cell: int) -> None:
     box = page.evaluate(CELL, cell)
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.wait_for_timeout(200)
+
+
+def open_what_if(page: Page) -> None:
+    page.click(".sl-whatif summary")
+    expect(page.locator(".sl-whatif[open] button:enabled").first).to_be_visible()
+    page.wait_for_timeout(300)  # it is filled in when its opening has been told
 
 
 def box(page: Page, selector: str) -> Any:
@@ -80,7 +96,7 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     both = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
     assert max(both) <= stage.locator(".sl-drawer").bounding_box()["x"], "both grids stay in sight"
     stage.keyboard.press("Escape")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     action = ".sl-whatif button:enabled >> nth=0"
     stage.locator(action).scroll_into_view_if_needed()
     asked = box(stage, action)
@@ -94,8 +110,9 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
 
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
     stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.click()
+    expect(stage.locator(".sl-side")).to_have_count(3)
     names = stage.locator(".sl-side h2").all_inner_texts()
     assert names[0] == "Every word" and names[1].startswith("Every word, from step 62") and len(names) == 3
     progress = stage.locator(".sl-drawer-progress")
@@ -122,7 +139,7 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
 
 def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -> None:
     stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.click()
     stage.evaluate("""() => {
       const { trace, child } = surelock.live.branching;
@@ -139,7 +156,7 @@ def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -
 def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(stage: Page) -> None:
     """The button that was pressed is drawn anew, and so are the grids."""
     stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.focus()
     stage.keyboard.press("Enter")
     expect(stage.locator(".sl-side")).to_have_count(3)
@@ -156,7 +173,7 @@ def test_choosing_no_lane_to_make_room_leads_the_focus_back(stage: Page) -> None
       stage.show(trace.withLanes([...trace.lanes, ...more]), { step: 60 });
       stage.press(stage.sides[1], 40);
     }""")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     button = stage.locator(".sl-whatif button:enabled").first
     button.focus()
     stage.keyboard.press("Enter")
@@ -167,7 +184,7 @@ def test_choosing_no_lane_to_make_room_leads_the_focus_back(stage: Page) -> None
 
 def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) -> None:
     stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
-    stage.click(".sl-whatif summary")
+    open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.focus()
     words = stage.evaluate("""() => {
       const { drawer, trace } = surelock.stage, { whatIf } = drawer, { lane } = whatIf;

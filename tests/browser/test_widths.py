@@ -15,7 +15,7 @@ FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 OUT = """() => [...document.querySelectorAll(".sl-stage *")]
   .filter((e) => e.checkVisibility() && getComputedStyle(e).display !== "inline")
   .filter((e) => !e.matches("select, input, .sl-swatch, .sl-hidden, .sl-narrator-room"))
-  .filter((e) => !e.closest("svg, .sl-tabs, .sl-plot, .sl-tip, .sl-keys"))
+  .filter((e) => !e.closest("svg, .sl-tabs, .sl-plot-box, .sl-tip, .sl-keys"))
   .filter((e) => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > innerWidth + 1)
   .map((e) => [e.className, e.textContent.slice(0, 40), e.scrollWidth, e.clientWidth])"""
 SLOW = """document.querySelectorAll(".sl-lane-clock span:first-child").forEach((clock) => {
