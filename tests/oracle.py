@@ -323,6 +323,7 @@ class OracleStep:
     baseline_flops: float
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
     changed: np.ndarray | None = None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
+    regret: np.ndarray | None = None  # of each commit, by rank: the best scores in the shadow less those of the commits
 
 
 @dataclass
@@ -562,6 +563,21 @@ class Run:
                 changed[i] = float(tops[0].indices[0] != tops[1].indices[0])
         return {"error": error, "changed": changed}
 
+    def regrets(self, commits: set[int], shadow: Tensor) -> np.ndarray:
+        """By rank, the shadow's scores of what might have been committed less those of what is; NaN of no score."""
+        regret, policy = np.full(self.n, math.nan), self.plan.policy
+        if isinstance(policy, Random | Replay):
+            return regret
+        scores = {}
+        for i in self.may_be_committed():
+            allowed = shadow[i].clone()
+            allowed[[self.mask_id, self.eos_id] if self.plan.suppress_eos else [self.mask_id]] = -math.inf
+            scores[i] = self.score(shadow[i], int(allowed.argmax()), None)
+        best = sorted(scores.values(), reverse=True)
+        for rank, i in enumerate(sorted(commits, key=lambda i: (-scores[i], i))):
+            regret[i] = best[rank] - scores[i]
+        return regret
+
     # --- UpdateMASK
 
     def said(self, i: int) -> set[int]:
@@ -747,7 +763,10 @@ class Run:
         kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         self.count_still(kl)
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
-        damage = self.damage(set(commits) & computed, log_p, log_p if len(computed) == self.n else self.shadow())
+        shadow = log_p if len(computed) == self.n else self.shadow()
+        damage, regret = self.damage(set(commits) & computed, log_p, shadow), self.regrets(set(commits), shadow)
+        if len(computed) == self.n:  # whatever the policy took, it is by no fault of the rule
+            regret = np.where(np.isnan(regret), regret, 0.0)
         by_policy = not isinstance(self.plan.policy, Replay)
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
         self.masked -= set(commits)
@@ -767,7 +786,7 @@ class Run:
         step = self.record(
             t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, kl, confidence
         )
-        step.error, step.changed = damage["error"], damage["changed"]
+        step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
         self.advance()
         return step
 

@@ -328,14 +328,16 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
 
 
 def assert_damage_equal(found: surelock.CommitError, told: Told) -> None:
-    """The commit error of every commit, within 1e-9, and whether its likeliest token is another one."""
+    """The commit error and the regret of every commit, within 1e-9, and whether its likeliest token is another one."""
     for b, trace in enumerate(told.traces):
         own = found.of(b)
         commits = [(step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)]
         assert list(zip(own.step.tolist(), own.position.tolist(), strict=True)) == commits
-        for name in ("error", "changed"):
+        for name in ("error", "changed", "regret"):
             expected = np.array([getattr(trace.steps[t], name)[i] for t, i in commits])
-            values = np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else own.error
+            values = (
+                np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else getattr(own, name)
+            )
             np.testing.assert_allclose(values, expected, rtol=0, atol=TOLERANCE, err_msg=f"{name}, sequence {b}")
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import plotly.express as px
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder, from_flat, read_compute
@@ -177,7 +178,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
     if not report:
         return told
     errors = shadow.result()
-    for name in ("commits", "error", "large", "changed"):
+    for name in ("commits", "error", "large", "changed", "regret"):
         told[name] = []
     for b in range(len(ids)):
         own = errors.of(b)
@@ -185,36 +186,51 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
         told["error"].append(float(own.error.mean()))
         told["large"].append(int((own.error > 0.1).sum()))
         told["changed"].append(int(own.changed.sum()))
+        told["regret"].append(float(own.regret.mean()))
     return told | {"tokens": step.tokens[:, -length:].tolist()}
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-#: Columns that only the rows of a target have.
-_COMPARED = dict.fromkeys(
-    ("target", "over_paper", "over_paper_se", *(f"minus_{name}{end}" for name in _OTHERS for end in ("", "_se")))
-)
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. damage: by opening, the error
+    in nats and, where it was measured, the regret.
+    """
+
+    rows: estimates.Estimate
+    damage: dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. errors: nats, by opening."""
+class Comparison:
+    """What a table sets beside each other. targets: shares of the rows. others: short names of the rules that all
+    rules are compared with there.
+    """
 
-    rows: estimates.Estimate
-    errors: NDArray[np.float64]
+    rules: dict[str, list[Record]]
+    targets: tuple[float, ...]
+    others: dict[str, str]
+
+    @property
+    def columns(self) -> dict[str, None]:
+        """Those that only the rows of a target have."""
+        first, *_ = self.others
+        minus = (f"minus_{name}{end}" for name in self.others for end in ("", "_se"))
+        return dict.fromkeys(("target", f"over_{first}", f"over_{first}_se", *minus))
 
 
-def _table(records: list[Record]) -> pd.DataFrame:
-    rows = []
+def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
+    rows, others = [], comparison.others
     for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
-        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in RULES}
-        rows += [{"setting": setting, **row} for row in _setting(rules)]
-    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
-    tried = int(frame[[f"minus_{other}" for other in _OTHERS]].notna().sum().sum())
+        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in comparison.rules}
+        rows += [{"setting": setting, **row} for row in _setting(rules, comparison)]
+    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | comparison.columns))
+    tried = int(frame[[f"minus_{other}" for other in others]].notna().sum().sum())
     openings = frame.pop("openings")
     t = [estimates.student_t(1 - 0.05 / max(1, tried) / 2, max(count, _LEAST_OPENINGS) - 1) for count in openings]
-    for other in _OTHERS:
+    for other in others:
         difference, error = frame.pop(f"minus_{other}"), t * frame.pop(f"minus_{other}_se")
         told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
         frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
@@ -240,27 +256,27 @@ def _threshold(compute: Record) -> str:
     return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
 
 
-def _setting(rules: dict[str, dict[str, dict[str, Record]]]) -> Iterator[Record]:
+def _setting(rules: dict[str, dict[str, dict[str, Record]]], comparison: Comparison) -> Iterator[Record]:
     """Every threshold as it is, then every rule at every target."""
     (every,) = rules[_EVERY].values()
     for rule, thresholds in rules.items():
         for threshold, halves in thresholds.items():
             yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
-    for target in TARGETS:
+    for target in comparison.targets:
         points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != _EVERY}
-        yield from _beside({rule: point for rule, point in points.items() if point is not None}, target)
+        reached = {rule: point for rule, point in points.items() if point is not None}
+        yield from _beside(reached, target, comparison.others)
 
 
 def _figures(own: Record, every: Record) -> Record:
-    error, rows = estimates.mean(own["error"]), estimates.ratio(own["rows"], own["positions"])
+    rows = estimates.ratio(own["rows"], own["positions"])
     bits, bits_every = (bits_per_character(each) for each in (own, every))
     change = estimates.difference(bits, bits_every)
     commits = sum(own["commits"])
     return {
         "openings": len(own["error"]),
         "rows": rows.value,
-        "error": error.value,
-        "error_se": error.error,
+        **estimates.named({name: estimates.mean(values) for name, values in _damage(own).items()}),
         "median": float(np.median(own["error"])),
         "large": sum(own["large"]) / commits,
         "changed": sum(own["changed"]) / commits,
@@ -269,6 +285,12 @@ def _figures(own: Record, every: Record) -> Record:
         "bits_change_se": change.error,
         "repeats": estimates.mean(own["repeats"]).value,
     }
+
+
+def _damage(own: Record) -> dict[str, NDArray[np.float64]]:
+    """The error by opening, and the regret where all openings have one."""
+    told = [name for name in ("error", "regret") if len(own.get(name, ())) == len(own["error"])]
+    return {name: np.asarray(own[name], dtype=float) for name in told}
 
 
 def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | None:
@@ -282,28 +304,31 @@ def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | N
         if shares[low] <= target <= shares[high]:
             weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
             cheap, dear = (thresholds[each]["report"] for each in (low, high))
-            mixed = {name: _mix(cheap[name], dear[name], weight) for name in ("rows", "error")}
-            return Point(estimates.ratio(mixed["rows"], cheap["positions"]), mixed["error"])
+            ends = _damage(cheap), _damage(dear)
+            damage = {name: _mix(own, ends[1][name], weight) for name, own in ends[0].items() if name in ends[1]}
+            return Point(estimates.ratio(_mix(cheap["rows"], dear["rows"], weight), cheap["positions"]), damage)
     return None
 
 
-def _mix(cheap: list[float], dear: list[float], weight: float) -> NDArray[np.float64]:
+def _mix(cheap: ArrayLike, dear: ArrayLike, weight: float) -> NDArray[np.float64]:
     return (1 - weight) * np.asarray(cheap, dtype=float) + weight * np.asarray(dear, dtype=float)
 
 
-def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
+def _beside(points: dict[str, Point], target: float, others: dict[str, str]) -> Iterator[Record]:
+    first, *_ = others
     for rule, point in points.items():
-        error = estimates.mean(point.errors)
-        row = {"rule": rule, "target": target, "openings": len(point.errors), "rows": point.rows.value}
-        row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
-        for short, name in _OTHERS.items():
+        errors = point.damage["error"]
+        told = {name: estimates.mean(values) for name, values in point.damage.items()}
+        row: Record = {"rule": rule, "target": target, "openings": len(errors), "rows": point.rows.value}
+        row |= estimates.named(told) | {"median": float(np.median(errors))}
+        for short, name in others.items():
             if name not in points or name == rule:
                 continue
-            difference = estimates.difference(error, estimates.mean(points[name].errors))
+            difference = estimates.difference(told["error"], estimates.mean(points[name].damage["error"]))
             row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
-            if short == "paper":
-                ratio = estimates.ratio(point.errors, points[name].errors)
-                row |= {"over_paper": ratio.value, "over_paper_se": ratio.error}
+            if short == first:
+                ratio = estimates.ratio(errors, points[name].damage["error"])
+                row |= {f"over_{first}": ratio.value, f"over_{first}_se": ratio.error}
         yield row
 
 
@@ -373,11 +398,13 @@ share of the commits above .1 nats; changed: whose most likely token is another 
 a mixture of two of its thresholds, weighted so that the other half of the openings has that share: nothing that is
 reported chose anything; a rule whose thresholds do not reach a share has no row there. over_paper: ratio to the paper's
 rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired difference at
-the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. bits:
-the model's own bound per character; bits_change: paired with the unlocked run's.""",
+the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. regret:
+how much less the commits of those steps score than the best that could have been, by the policy's own score of the
+posteriors with every row computed (entropy: nats); cells from before it was measured have none. bits: the model's own
+bound per character; bits_change: paired with the unlocked run's.""",
     grids=_GRIDS,
     measure=_measure,
-    table=_table,
+    table=partial(_table, Comparison(RULES, TARGETS, _OTHERS)),
     picture=_picture,
     texts=_texts,
     judge_table=_judge_table,
