@@ -80,6 +80,20 @@ FEW: dict[str, list[Record]] = {
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
 
+#: What leaves out masks, beside what may not: rule -> its thresholds.
+_RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
+_SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
+NEAR_TARGETS = (0.16, 0.21, 0.31, 0.4)
+NEAR: dict[str, list[Record]] = {
+    _EVERY: RULES[_EVERY],
+    "budget, near": [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES],
+    _ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
+    "dual cache": RULES["dual cache"],
+    _RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
+    _PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
+    _AGE: [{"kind": "age", "steps": 12}],
+}
+
 #: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
 _LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
 
@@ -129,6 +143,20 @@ _GRIDS: dict[str, list[Cell]] = {
     "quick": [
         cell | {"sampler": {"gen_length": 12}}
         for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: thresholds[-2:] for rule, thresholds in FEW.items()})
+    ],
+}
+
+
+_NEAR_GRIDS: dict[str, list[Cell]] = {
+    "stories": _cells(["page"], (0, 8), (48, 16), 8, NEAR),
+    "paper": [
+        cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
+        for start in range(0, 80, 10)
+        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, NEAR)
+    ],
+    "quick": [
+        cell | {"sampler": {"gen_length": 12}}
+        for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: thresholds[:2] for rule, thresholds in NEAR.items()})
     ],
 }
 
@@ -411,4 +439,16 @@ bound per character; bits_change: paired with the unlocked run's.""",
     judge_note=f"""\
 {judged.NOTE}
 rows, error, own_change: share of rows, commit error and the change of the model's own bound, as above.""",
+)
+
+NEARNESS = Experiment(
+    title="Near: small budgets, and what the freedom to leave out masks is worth",
+    note="""\
+Columns are those of `frontier`, on openings of which none chose anything; over_alike, beats_alike: beside the budget
+that counts a change alike wherever it is; beats_resting: beside the paper's rule where the masks of later blocks rest.
+Of the rules here only the paper's and the one by age compute every masked row in every step.""",
+    grids=_NEAR_GRIDS,
+    measure=_measure,
+    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": _RESTING})),
+    picture=_picture,
 )
