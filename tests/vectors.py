@@ -100,8 +100,8 @@ def events_of(case: Case, seed: int) -> list[surelock.Event]:
     """The wishes of a case, each fitted to the run that the ones before it made, up to one that is refused."""
     shape, events = shape_of(case), []
     for wish in sorted(case.wishes, key=lambda wish: wish.step):
-        run = Run(shape, case.prompts, decoder_of(case, [event for event in events if event.step < wish.step]))
         try:
+            run = Run(shape, case.prompts, decoder_of(case, [event for event in events if event.step < wish.step]))
             while (plan := run.plan()) is not None and plan.step < wish.step:
                 run.take(reading_of(plan, seed, shape.network.vocab_size))
         except ValueError:
