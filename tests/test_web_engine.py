@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from dataclasses import asdict, replace
@@ -18,6 +19,8 @@ from test_javascript import NODE, ROOT
 import surelock
 from surelock.decoding.choices import Decoder, plain_event
 from surelock.decoding.unmasking import Replay
+from surelock.engines.web import FILE, browser_parts
+from surelock.engines.web import main as write_parts
 from surelock.model.config import Shape
 from surelock.places import ASSETS
 
@@ -100,6 +103,22 @@ def test_other_shapes_and_batches(write: Any, tmp_path: Path) -> None:
     found = in_node(lm, sorted(model.glob("*.safetensors")), prompts, asked, tmp_path)
     for (decoder, top_k), steps in zip(asked, found, strict=True):
         assert first_difference(in_python(lm, prompts, decoder, top_k), steps) is None, decoder
+
+
+def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
+    """`npm run runtime` and `python -m surelock.engines.web stories` write them: stale ones would be served."""
+    wasm = ROOT / "node_modules" / "onnxruntime-web" / "dist" / "ort-wasm-simd-threaded.wasm"
+    assert gzip.decompress((ASSETS / "scripts" / "ort.wasm.gz").read_bytes()) == wasm.read_bytes(), "npm run runtime"
+    told = json.loads((ASSETS / "stories" / FILE).read_text("utf-8"))
+    assert told == browser_parts(stories, ASSETS / "stories")
+    assert sorted(told["files"]) == [file.name for file in WEIGHTS]
+
+
+def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torch: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a browser cannot decode it"):
+        browser_parts(stories_in_torch, ASSETS / "stories")
+    with pytest.raises(SystemExit):
+        write_parts([str(tmp_path / "nowhere")])
 
 
 @pytest.mark.long
