@@ -158,6 +158,7 @@ class LockRule:
     visible_steps: int = 1
     smoothing: float = 0.0
     unlock: UnlockRule | None = None
+    future: bool = False  # masks of later blocks are computed only when a block begins
 
 
 @dataclass
@@ -176,9 +177,14 @@ class SelectRule:
 
 @dataclass
 class BudgetRule:
-    """A share of all rows in every step: changed tokens, then some confident masks, then the largest debt."""
+    """A share of all rows in every step: changed tokens, then some confident masks, then the largest debt, weighted by
+    how near the row is to one of the most confident masks.
+    """
 
-    share: float = 0.4
+    share: float = 0.3
+    near: float | None = 4.0
+    floor: float = 0.1
+    candidates: int = 4
 
 
 @dataclass
@@ -317,6 +323,7 @@ class OracleStep:
     baseline_flops: float
     error: np.ndarray | None = None  # KL(shadow || run), nats, of what was committed; else NaN
     changed: np.ndarray | None = None  # 1.0 where the likeliest token is another one in the shadow, NaN if near a tie
+    regret: np.ndarray | None = None  # of each commit, by rank: the best scores in the shadow less those of the commits
 
 
 @dataclass
@@ -447,11 +454,20 @@ class Run:
 
     def chosen(self, t: int, active: set[int]) -> set[int]:
         """The active rows that the rule computes."""
+        rows, locking = self.chosen_of(t, active), self.rule.locking
+        if isinstance(locking, LockRule) and locking.future and self.step_in_block > 0:
+            resting = {i for i in rows if i in self.masked and i >= self.block_stop()}
+            self.meet("later masks rest", bool(resting))
+            return rows - resting
+        return rows
+
+    def chosen_of(self, t: int, active: set[int]) -> set[int]:
+        """Those that the choosing rule computes."""
         rule = self.rule.choosing
         if isinstance(rule, SelectRule):
             return self.selected(t, active, rule.fraction)
         if isinstance(rule, BudgetRule):
-            return self.budgeted(t, active, rule.share)
+            return self.budgeted(t, active, rule)
         if isinstance(rule, BlockCache) and self.step_in_block > 0:
             stop = self.block_stop() if rule.dual else self.n
             return active & set(range(self.block_start(), stop))
@@ -470,8 +486,10 @@ class Run:
             self.compare("selection", kl[order[count - 1]], kl[order[count]])
         return set(order[:count])
 
-    def budgeted(self, t: int, active: set[int], share: float) -> set[int]:
-        """ceil(share N) rows: those whose token is new to them, up to a third of confident masks, the largest debts."""
+    def budgeted(self, t: int, active: set[int], rule: BudgetRule) -> set[int]:
+        """ceil(share N) rows: those whose token is new to them, up to a third of confident masks, the largest debts,
+        each times its nearness.
+        """
         read_before, self.read = self.read, list(self.tokens)
         last, self.budget_at = self.budget_at, t
         if last != t - 1:
@@ -484,14 +502,31 @@ class Run:
             if self.tokens[j] != read_before[j]:
                 for i in range(self.n):
                     self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
-        count = math.ceil(share * self.n - 1e-9)
+        count = math.ceil(rule.share * self.n - 1e-9)
         moved = {i for i in active - self.masked if self.visible[i] == 0}
         masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))
         few = math.ceil(count / 3)
         if few < len(masks):
             self.compare("candidates", self.last_confidence[masks[few - 1]], self.last_confidence[masks[few]])
-        first = set(masks[:few])
-        order = sorted(active, key=lambda i: (0 if i in moved else 1 if i in first else 2, -self.owing[i], i))
+        first, away, counted = set(masks[:few]), dict.fromkeys(active, 0), [1.0] * self.n
+        if rule.near is not None and masks:
+            if rule.candidates < len(masks):
+                self.compare(
+                    "written next",
+                    self.last_confidence[masks[rule.candidates - 1]],
+                    self.last_confidence[masks[rule.candidates]],
+                )
+            for i in active:
+                away[i] = min(abs(i - c) for c in masks[: rule.candidates])
+                counted[i] = rule.floor + math.exp(-away[i] / rule.near)
+        worth = {i: self.owing[i] * counted[i] for i in active}
+        ranks = {i: 0 if i in moved else 1 if i in first else 2 for i in active}
+        order = sorted(active, key=lambda i: (ranks[i], -worth[i], i))
+        if rule.near is not None and 0 < count < len(order):
+            a, b = order[count - 1], order[count]
+            if ranks[a] == ranks[b] == 2 and (self.owing[a], away[a]) != (self.owing[b], away[b]):
+                # equal products of other factors are a near-tie, too
+                self.trace.gaps["worth"] = min(self.trace.gaps.get("worth", math.inf), abs(worth[a] - worth[b]))
         return set(order[:count])
 
     def probes(self, t: int) -> set[int]:
@@ -527,6 +562,21 @@ class Run:
             if all(top.values[0] - top.values[1] > 1e-7 for top in tops):
                 changed[i] = float(tops[0].indices[0] != tops[1].indices[0])
         return {"error": error, "changed": changed}
+
+    def regrets(self, commits: set[int], shadow: Tensor) -> np.ndarray:
+        """By rank, the shadow's scores of what might have been committed less those of what is; NaN of no score."""
+        regret, policy = np.full(self.n, math.nan), self.plan.policy
+        if isinstance(policy, Random | Replay):
+            return regret
+        scores = {}
+        for i in self.may_be_committed():
+            allowed = shadow[i].clone()
+            allowed[[self.mask_id, self.eos_id] if self.plan.suppress_eos else [self.mask_id]] = -math.inf
+            scores[i] = self.score(shadow[i], int(allowed.argmax()), None)
+        best = sorted(scores.values(), reverse=True)
+        for rank, i in enumerate(sorted(commits, key=lambda i: (-scores[i], i))):
+            regret[i] = best[rank] - scores[i]
+        return regret
 
     # --- UpdateMASK
 
@@ -713,7 +763,10 @@ class Run:
         kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         self.count_still(kl)
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
-        damage = self.damage(set(commits) & computed, log_p, log_p if len(computed) == self.n else self.shadow())
+        shadow = log_p if len(computed) == self.n else self.shadow()
+        damage, regret = self.damage(set(commits) & computed, log_p, shadow), self.regrets(set(commits), shadow)
+        if len(computed) == self.n:  # whatever the policy took, it is by no fault of the rule
+            regret = np.where(np.isnan(regret), regret, 0.0)
         by_policy = not isinstance(self.plan.policy, Replay)
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
         self.masked -= set(commits)
@@ -733,7 +786,7 @@ class Run:
         step = self.record(
             t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, kl, confidence
         )
-        step.error, step.changed = damage["error"], damage["changed"]
+        step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
         self.advance()
         return step
 

@@ -83,6 +83,45 @@ def test_without_locks_it_is_zero(lm: LanguageModel, cfg_scale: float) -> None:
     assert errors(lm, settings).error.max() == 0
 
 
+def test_the_regret_of_a_step_by_hand(lm: LanguageModel) -> None:
+    """Of two commits by entropy in a step, where some rows were stolen; each beside the shadow's best of its rank."""
+    settings = DecodeSettings(gen_length=12, block_length=6, steps=6)
+    rule = SelectRule(0.4)
+    steps = list(surelock.decode(lm, PROMPTS, settings, compute=rule, unmask=surelock.Entropy(), keep_logits=True))
+    found, told = commit_error(lm, steps, settings), 0
+    for b, prompt in enumerate(PROMPTS):
+        n, first = len(prompt) + 12, steps[0].tokens.shape[1] - len(prompt) - 12
+        own = found.of(b)
+        for step in steps[1:]:
+            now = own.step == step.index
+            tokens = np.where(step.newly_unmasked[b], lm.mask_id, step.tokens[b])[first:]
+            assert not step.computed[b, first:].all() and step.scores == "entropy"
+            with torch.no_grad():
+                log_p = lm.network(torch.from_numpy(tokens[None]))[0].log_softmax(-1)
+            entropy = -(log_p.exp() * log_p).sum(-1).numpy()
+            block = np.arange(n) < len(prompt) + (6 if step.index < 3 else 12)
+            candidates = np.flatnonzero((tokens == lm.mask_id) & block)
+            np.testing.assert_array_equal(np.flatnonzero(step.open[b, first:]), candidates)
+            best = np.sort(entropy[candidates])[: now.sum()]
+            assert own.regret[now].sum() == pytest.approx(entropy[own.position[now]].sum() - best.sum(), abs=1e-9)
+            assert (own.regret[now] >= 0).all()
+            told += own.regret[now].sum() > 1e-3
+    assert told > 3 and not found.regret[found.step == 0].any()
+
+
+def test_a_regret_is_told_where_it_is_defined_and_asked_for(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.isnan(errors(lm, compute=LOOSE, unmask=surelock.Random()).regret).all()
+    settings = DecodeSettings(gen_length=12)
+    steps = list(surelock.decode(lm, [[5]], settings, compute=SelectRule(0.4), keep_logits=True))
+    asked = commit_error(lm, steps, settings, regret=True)
+    assert asked.regret.max() > 1e-4 and np.array_equal(commit_error(lm, steps, settings).regret, asked.regret)
+    without = commit_error(lm, steps, settings, regret=False)
+    assert np.isnan(without.regret).all() and np.allclose(without.error, asked.error, rtol=0, atol=1e-12)
+    monkeypatch.setattr(module, "_MOST_WORDS", lm.config.vocab_size - 1)
+    assert np.isnan(commit_error(lm, steps, settings).regret).all()
+    assert np.isfinite(commit_error(lm, steps, settings, regret=True).regret).all()
+
+
 def test_rounding_in_float32_is_as_the_docs_say(stories: LanguageModel) -> None:
     """The same tokens in float64, where an error is exact to a billionth of that."""
     settings, rule, prompt = (
@@ -181,6 +220,20 @@ def test_of_a_trace(stories: LanguageModel) -> None:
         commit_error(stories, document)
     with pytest.raises(ValueError, match="reads versions 2 and 3"):
         commit_error(stories, document | {"version": 1})
+
+
+def test_a_trace_tells_the_regret_of_each_step(stories: LanguageModel) -> None:
+    settings, rule = DecodeSettings(gen_length=24, steps=12, seed=3), surelock.BudgetRule(0.1)
+    field = [
+        Lane(id=unmask.kind, name=unmask.kind, decoder=Decoder(settings=settings, compute=rule, unmask=unmask))
+        for unmask in (surelock.Entropy(), surelock.Random())
+    ]
+    document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))
+    told = surelock.read_trace(document).steps
+    own = errors(stories, settings, ["Once upon a time"], compute=rule, unmask=surelock.Entropy(), observe=True)
+    sums = np.bincount(own.step, own.regret)
+    np.testing.assert_allclose(told[told.lane == "entropy"].regret.astype(float), sums, rtol=1e-6)
+    assert sums.max() > 0.01 and told[told.lane == "random"].regret.isna().all()
 
 
 def test_the_rules_of_a_trace_of_version_2_mean_what_they_meant(stories: LanguageModel) -> None:

@@ -328,14 +328,16 @@ def compare(model: Model, case: Case, told: Told) -> list[Any]:
 
 
 def assert_damage_equal(found: surelock.CommitError, told: Told) -> None:
-    """The commit error of every commit, within 1e-9, and whether its likeliest token is another one."""
+    """The commit error and the regret of every commit, within 1e-9, and whether its likeliest token is another one."""
     for b, trace in enumerate(told.traces):
         own = found.of(b)
         commits = [(step.index, i) for step in trace.steps for i in np.flatnonzero(step.newly_unmasked)]
         assert list(zip(own.step.tolist(), own.position.tolist(), strict=True)) == commits
-        for name in ("error", "changed"):
+        for name in ("error", "changed", "regret"):
             expected = np.array([getattr(trace.steps[t], name)[i] for t, i in commits])
-            values = np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else own.error
+            values = (
+                np.where(np.isnan(expected), np.nan, getattr(own, name)) if name == "changed" else getattr(own, name)
+            )
             np.testing.assert_allclose(values, expected, rtol=0, atol=TOLERANCE, err_msg=f"{name}, sequence {b}")
 
 
@@ -372,19 +374,24 @@ def locking(draw: st.DrawFn, kind: str) -> Named:
         "visible_steps": draw(st.sampled_from([1, 0, 2])),
         "smoothing": draw(st.sampled_from([0.0, 0.0, 0.5, 0.8])),
         "unlock": draw(st.none() | st.fixed_dictionaries(unlock)),
+        "future": draw(st.sampled_from([False, False, True])),
     }
 
 
 @st.composite
 def choosing(draw: st.DrawFn, kind: str) -> Named:
-    values = {
-        "SelectRule": ("fraction", st.sampled_from([0.5, 0.8, 0.25, 1.0])),
-        "BudgetRule": ("share", st.sampled_from([0.4, 0.25, 0.6, 0.9])),
-        "BlockCache": ("dual", st.booleans()),
-        "DelayedCache": ("refresh", st.integers(2, 6)),
+    values: dict[str, dict[str, st.SearchStrategy]] = {
+        "SelectRule": {"fraction": st.sampled_from([0.5, 0.8, 0.25, 1.0])},
+        "BudgetRule": {
+            "share": st.sampled_from([0.4, 0.25, 0.6, 0.9]),
+            "near": st.sampled_from([4.0, None, 1.0, 0.1, 16.0]),
+            "floor": st.sampled_from([0.1, 0.0, 1.0, 0.5]),
+            "candidates": st.sampled_from([4, 1, 2, 9]),
+        },
+        "BlockCache": {"dual": st.booleans()},
+        "DelayedCache": {"refresh": st.integers(2, 6)},
     }
-    name, strategy = values[kind]
-    return kind, {name: draw(strategy)}
+    return kind, draw(st.fixed_dictionaries(values[kind]))
 
 
 @st.composite
@@ -484,7 +491,7 @@ PAIRS = [" & ".join(filter(None, pair)) for pair in product(("", *LOCKING), ("",
 MET = (  # of the oracle's own account of a run
     "block ended early", "quota not met", "ends of a text are late", "committed as ready", "committed before the block",
     "lock: prompt", "lock: generated", "unlock: prompt", "unlock: generated", "write: masked", "write: unmasked",
-    "write: locked", "mask: before the block", "mask: in the block", "mask: locked",
+    "write: locked", "mask: before the block", "mask: in the block", "mask: locked", "later masks rest",
 )  # fmt: skip
 
 
@@ -557,10 +564,11 @@ BATCH = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
 RULE = ("LockRule", {"epsilon": 2e-2, "percentile": 50, "visible_steps": 1})
 LOOSE = ("LockRule", {**RULE[1], "epsilon": 0.2})
 AGE, SELECT, DELAYED = ("LockByAge", {"steps": 2}), ("SelectRule", {"fraction": 0.4}), ("DelayedCache", {"refresh": 3})
-BUDGET = ("BudgetRule", {"share": 0.4})
+BUDGET, ALIKE = ("BudgetRule", {"share": 0.4}), ("BudgetRule", {"share": 0.4, "near": None})
+RESTING = ("LockRule", {**LOOSE[1], "future": True})
 DUAL, PREFIX = ("BlockCache", {"dual": True}), ("BlockCache", {"dual": False})
 PROBING = ("LockRule", {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}})
-COMPUTES = [[], [LOOSE], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED]]
+COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [ALIKE], [DUAL], [PREFIX], [DELAYED]]
 COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)]
 ARGUMENTS = {
     "Threshold": {"p": 0.6},
@@ -892,23 +900,49 @@ def test_oracle_computes_by_hand(models) -> None:
 def test_oracle_spends_a_budget_by_hand(models) -> None:
     """Ten rows, one at a time written at 4 and then at 7: half of the rows, of which two may be masks of the block."""
     plan = oracle.Plan(gen_length=8, steps=8, block_length=8, rule=oracle.Rule(None, oracle.BudgetRule(0.5)))
-    run = oracle.Run(models["llada"].network, [5, 9], plan, MASK, EOS, None)
+    run, alike = oracle.Run(models["llada"].network, [5, 9], plan, MASK, EOS, None), oracle.BudgetRule(0.5, None)
     everything = set(range(10))
-    assert run.budgeted(0, everything, 0.5) == everything
+    assert run.budgeted(0, everything, alike) == everything
     run.visible[:2] = 1, 1
     run.last_computed, run.last_confidence = [0] * 10, [0, 0, 0.1, 0.9, 0, 0.2, 0.8, 0.3, 0.1, 0.7]
     run.tokens[4] = 17
     run.masked.discard(4)
     # 4 itself, the most confident masks 3 and 6, then the nearest to 4: 5 beside it, and 2 before 6
-    assert run.budgeted(1, everything, 0.5) == {4, 3, 6, 5, 2}
+    assert run.budgeted(1, everything, alike) == {4, 3, 6, 5, 2}
     assert run.owing[4] == 1.05 and run.owing[5] == run.owing[3] == 0.05 + 1 / 2 and run.owing[9] == 0.05 + 1 / 6
     for i in (4, 3, 6, 5, 2):
         run.last_computed[i], run.visible[4] = 1, 1
     run.tokens[7] = 11
     run.masked.discard(7)
     # 7 itself, 3 and 6 again; then what is owed: 8 has .05 + 1/5 and .05 + 1/2, 9 .05 + 1/6 and .05 + 1/3
-    assert run.budgeted(2, everything, 0.5) == {7, 3, 6, 8, 9}
+    assert run.budgeted(2, everything, alike) == {7, 3, 6, 8, 9}
     assert run.owing[4] == 0.05 + 1 / 4 and run.owing[8] == pytest.approx(0.1 + 1 / 5 + 1 / 2)
+
+
+def test_oracle_spends_a_budget_near_what_is_next_by_hand(models) -> None:
+    """Ten rows, 1 is written: 2 and 3 are owed most, but 9 is what may be written next."""
+    rule = oracle.BudgetRule(0.3, near=1.0, floor=0.01, candidates=1)
+    plan = oracle.Plan(gen_length=9, steps=9, block_length=9, rule=oracle.Rule(None, rule))
+    run, everything = oracle.Run(models["llada"].network, [5], plan, MASK, EOS, None), set(range(10))
+    assert run.budgeted(0, everything, rule) == everything
+    run.visible[0], run.last_computed, run.last_confidence = 1, [0] * 10, [0, 0, *[0.1] * 7, 0.9]
+    run.tokens[1] = 17
+    run.masked.discard(1)
+    # 1 itself and the mask 9; then 8, owed .05 + 1/8 and one away from 9: a third of that, where 2 counts a hundredth
+    assert run.budgeted(1, everything, rule) == {1, 9, 8}
+    run.tokens[1], run.budget_at, run.owing = 18, 0, [0.0] * 10
+    # with two candidates and the lowest first among equals 2 is the other one
+    assert run.budgeted(1, everything, replace(rule, candidates=2)) == {1, 9, 2}
+    run.tokens[1], run.budget_at, run.owing = 17, 0, [0.0] * 10
+    assert run.budgeted(1, everything, replace(rule, near=None)) == {1, 9, 0}
+    run.tokens[1], run.budget_at, run.owing = 18, 0, [0.0] * 10
+    assert run.budgeted(1, everything, replace(rule, floor=1.0)) == {1, 9, 2}  # 0 counts exp(-9), 2 exp(-7) more
+
+
+def test_oracle_lets_later_masks_rest_by_hand(models) -> None:
+    """Two blocks of 8, one prompt position, two tokens a step: nothing locks, the second block's 8 masks rest."""
+    plan = oracle.Plan(16, 8, 8, rule=oracle.Rule(oracle.LockRule(-1.0, future=True)))
+    assert counts(models, "computed", plan) == [17, 9, 9, 9, 17, 17, 17, 17]
 
 
 def test_oracle_takes_by_hand(models) -> None:

@@ -30,8 +30,18 @@ from surelock import (
     Threshold,
     UnlockRule,
 )
-from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings, from_flat, plain_choice, read_compute, read_unmask
+from surelock.decoding.choices import (
+    COMPUTE,
+    UNMASK,
+    flat_settings,
+    from_flat,
+    plain_choice,
+    read_compute,
+    read_event,
+    read_unmask,
+)
 from surelock.decoding.compute import Both
+from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 
@@ -67,7 +77,11 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (LockByAge, "steps", [-1, *NOT_WHOLE]),
     (BlockCache, "dual", [1, "yes", None]),
     (DelayedCache, "refresh", [0, *NOT_WHOLE]),
+    (LockRule, "future", [1, "yes", None]),
     (BudgetRule, "share", [0, 1.1, *NOT_NUMBERS]),
+    (BudgetRule, "near", [0, 0.09, -1, NAN, "4", True]),
+    (BudgetRule, "floor", [-0.1, 1.1, *NOT_NUMBERS]),
+    (BudgetRule, "candidates", [0, *NOT_WHOLE]),
     (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
     (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
     (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
@@ -295,7 +309,10 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "unlock_rho": (0.5, 0, 1, None, False, False),
     "age": (12, 0, math.inf, (0, 64, 1), False, False),
     "select_fraction": (0.8, 0, 1, (0.05, 1, 0.05), False, False),
-    "budget": (0.4, 0, 1, (0.05, 1, 0.05), False, False),
+    "budget": (0.3, 0, 1, (0.2, 1, 0.05), False, False),
+    "budget_near": (4, 0.1, math.inf, (1, 64, 1), False, False),
+    "budget_floor": (0.1, 0, 1, (0, 1, 0.05), False, True),
+    "budget_candidates": (4, 1, math.inf, (1, 32, 1), False, True),
     "refresh": (8, 1, math.inf, (1, 64, 1), False, False),
     "threshold": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
     "klass_confidence": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
@@ -311,8 +328,29 @@ def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
         one = each.setting
         told[name] = (each.default, one.low, one.high, one.offered, one.log, one.advanced)
     assert {name: told[name] for name in NUMBERS} == NUMBERS
-    assert [told[name][0] for name in ("suppress_eos", "suppress_eos_confidence", "dual")] == [False, False, True]
-    assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock"))
+    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual")
+    assert [told[name][0] for name in flags] == [False, False, False, True]
+    assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock", "future"))
+
+
+def test_a_budget_without_a_weighting_is_the_one_that_it_was_made_with() -> None:
+    """In links, traces and cells, whose forms may be older than the setting; what is asked for now has the default."""
+    former = {"kind": "budget", "share": 0.65}
+    assert read_compute(former) == BudgetRule(0.65, near=None)
+    assert read_compute({"kind": "budget"}) == read_compute("budget") == BudgetRule(0.4, near=None)
+    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": former}) == (
+        LockRule() & BudgetRule(0.65, near=None)
+    )
+    assert Decoder.from_plain({"compute": former}).compute == BudgetRule(0.65, near=None)
+    assert read_event({"step": 2, "kind": "rule", "compute": former}).compute == BudgetRule(0.65, near=None)
+    for rule in (BudgetRule(), BudgetRule(0.4, near=None), LockRule(future=True), LockRule()):
+        assert read_compute(plain_choice(rule)) == rule
+    assert BudgetRule() == BudgetRule(0.3, 4.0, 0.1, 4)
+    assert from_flat({"compute": "budget"}).compute == BudgetRule()
+    assert from_flat({"compute": "budget", "budget": 0.4}).compute == BudgetRule(0.4)
+    assert from_flat({"compute": "budget", "budget_near": None}).compute == BudgetRule(near=None)
+    assert PRESETS["budget"].decoder({}).compute == BudgetRule()
+    assert not LockRule().future and not read_compute({"kind": "lock"}).future
 
 
 FINITE = st.floats(0, 1000)

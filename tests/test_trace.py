@@ -286,7 +286,11 @@ def test_a_trace_of_version_2_opens() -> None:
     old = version_2()
     trace, known = read_trace(ROOT / "tests" / "traces" / "version-2.json"), old["header"]["contestants"]
     assert trace.lanes.name.tolist() == [each["name"] for each in known]
-    assert [lane.to_plain() for lane in lanes_of(trace.header)] == known
+    meant = json.loads(json.dumps(known))  # with settings that have come since
+    meant[1]["compute"]["lock"]["future"] = False
+    for budget in (meant[2]["compute"], meant[3]["events"][3]["compute"]):
+        budget |= {"near": None, "floor": 0.1, "candidates": 4}
+    assert [lane.to_plain() for lane in lanes_of(trace.header)] == meant
     assert trace.lanes.engine.tolist() == [None] * 4
     for own, steps in trace.steps.groupby("lane"):
         mine = [record for record in old["records"] if record["contestant"] == own]
@@ -300,8 +304,12 @@ def test_what_an_engine_of_its_own_computed_is_told(document: dict[str, Any]) ->
     document["header"]["lanes"][1]["engine"] = "onnxruntime 1.32.0"
     mine = document["header"]["engine"]
     assert read_trace(document).lanes.engine.tolist() == [mine, "onnxruntime 1.32.0", mine, mine]
-    document["records"][0]["regret"], document["records"][1]["regret"] = 0.25, None  # room for what is to come
-    fmt.check_document(document)
+
+
+def test_a_regret_stands_with_its_step(document: dict[str, Any]) -> None:
+    for record, regret in zip(document["records"], (0.25, None), strict=False):
+        record["regret"] = regret
+    assert plain(read_trace(document).steps.regret)[:3] == [0.25, None, None]
 
 
 def test_a_run_can_be_repeated_from_its_trace(lm: LanguageModel, document: dict[str, Any]) -> None:

@@ -522,6 +522,12 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     assert told["mean"] == pytest.approx(errors.error.mean()) and told["mean"] > 0
     assert (told["commits"], told["changed"]) == (12, int(errors.changed.sum()))
     assert [each["position"] for each in told["each"]] == errors.position.tolist()
+    assert [each["regret"] for each in told["each"]] == pytest.approx(errors.regret.tolist())
+    assert told["regret"] == pytest.approx(errors.regret.mean()) and told["regret"] > 0
+    json.dumps(last, allow_nan=False)
+    *_, last = endpoint("Once upon a time", gen_length=12, compute="age", unmask="random", commit_error=True)
+    told = last["commit_error"]
+    assert told["regret"] is None and {each["regret"] for each in told["each"]} == {None}
     json.dumps(last, allow_nan=False)
 
 

@@ -4,6 +4,9 @@ The plain form of a choice is `{"kind": "lock", "epsilon": 5e-4, ...}`, of two c
 ..., "select": ...}`: what traces, links and the page's lanes hold. In the flat form every setting of every kind has a
 name of its own (`flat` of its description): what flags, `/decode` and a model's generation_config.json use. There
 `compute` and `unmask` name the kinds, "lock+select" two rules together.
+
+A plain form may be old: what it leaves unsaid means what was meant when it was written (`Setting.unsaid`). A flat form
+is asked now: what it leaves out has its default.
 """
 
 from __future__ import annotations
@@ -223,8 +226,10 @@ def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) ->
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The plain form of a chosen kind, its settings gathered from the flat form and checked under their names there."""
-    plain: dict[str, Any] = {"kind": kind}
+    """The whole plain form of a chosen kind, its settings gathered from the flat form and checked under their names
+    there.
+    """
+    plain: dict[str, Any] = {"kind": kind} | (to_plain(table[kind]()) if kind in table else {})
     for flat, each in flat_names(table[kind]) if kind in table else ():
         if flat not in values:
             continue

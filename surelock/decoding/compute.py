@@ -172,29 +172,66 @@ class DelayedCache(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRule(ComputeRule):
-    """ceil(share * N) rows of a sequence of N positions in every step: those around which most has changed. Ours.
+    """ceil(share * N) rows of a sequence of N positions in every step: what has changed most near what is next. Ours.
 
     First come the rows that were never computed with the token that they have now; then, in at most a third of the
     budget, the masked rows of the block that were most confident when last computed, so that there is something to
     commit; then those with the largest debt. Each token that changes adds 1 / (1 + distance) + 0.05 to the debt of
-    every row, and a row's debt is paid when it is computed. Ties go to the lowest position; how far a posterior has
-    moved is not looked at. The first step under it computes all, also after other rules.
+    every row, and a row's debt is paid when it is computed. A row is read by what is written next, so its debt counts
+    floor + exp(-d / near) times, where d is its distance from the nearest of the `candidates` most confident masked
+    rows of the block; near None counts every debt alike. Ties go to the lowest position; how far a posterior has moved
+    is not looked at. The first step under it computes all, also after other rules.
     """
 
     kind: ClassVar[str] = "budget"
     label: ClassVar[str] = "Fixed budget"
-    sentence: ClassVar[str] = "Computes the same share of the positions in every step: where most has just changed."
+    sentence: ClassVar[str] = (
+        "Computes the same share of the positions in every step: what has changed most near what may be written next."
+    )
 
     share: float = setting(
         "number",
-        0.4,
+        0.3,
         "Budget",
         "Share of all positions that a step computes.",
         low=0,
         above=True,
         high=1,
-        offered=(0.05, 1, 0.05),
+        offered=(0.2, 1, 0.05),
         flat="budget",
+        unsaid=0.4,
+    )
+    near: float | None = setting(
+        "number",
+        4.0,
+        "Nearness",
+        "Positions over which a change counts less the farther it is from what may be written next.",
+        low=0.1,
+        none="wherever it is",
+        offered=(1, 64, 1),
+        flat="budget_near",
+        unsaid=None,
+    )
+    floor: float = setting(
+        "number",
+        0.1,
+        "Far away",
+        "What a change counts however far it is, beside 1 where it is near.",
+        low=0,
+        high=1,
+        offered=(0, 1, 0.05),
+        flat="budget_floor",
+        advanced=True,
+    )
+    candidates: int = setting(
+        "whole",
+        4,
+        "Written next",
+        "So many of the most confident masked positions of the block are what may be written next.",
+        low=1,
+        offered=(1, 32, 1),
+        flat="budget_candidates",
+        advanced=True,
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
@@ -220,12 +257,20 @@ class BudgetRule(ComputeRule):
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """Of one sequence's active slots those that are worth most."""
         count = math.ceil(self.share * int(state.canvas.lengths[b]) - 1e-9)
-        candidates, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
-        best = candidates[np.lexsort((candidates, -confidence[candidates]))][: math.ceil(count / 3)]
+        masks, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
+        masks = masks[np.lexsort((masks, -confidence[masks]))]
         rank = np.full(len(slots), 2)
-        rank[best] = 1
+        rank[masks[: math.ceil(count / 3)]] = 1
         rank[~state.masked[slots] & (state.visible[slots] == 0)] = 0
-        return np.sort(slots[np.lexsort((slots, -debt[slots], rank))][:count])
+        worth = debt[slots] * self._nearness(slots, slots[masks[: self.candidates]])
+        return np.sort(slots[np.lexsort((slots, -worth, rank))][:count])
+
+    def _nearness(self, slots: Slots, candidates: Slots) -> NDArray:
+        """What the debts of slots count."""
+        if self.near is None or not len(candidates):
+            return np.ones(len(slots))
+        distance = np.abs(slots[:, None] - candidates).min(axis=1)
+        return self.floor + np.exp(-distance / self.near)
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,7 @@ class LockRule(LockingRule):
     the gate off. visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1
     to the letter. smoothing: share of the past in the KL that epsilon is compared with (its exponential moving average
     over the row's computations), 0 for the paper's. unlock: an UnlockRule, None for the paper's permanent locks.
+    future: masks of later blocks are computed when a block begins, and rest between; the paper never lets them rest.
     Prompt positions are candidates like any other: without that the paper's own active ratios cannot be reached.
     """
 
@@ -141,6 +142,13 @@ class LockRule(LockingRule):
         group=UnlockRule,
         advanced=True,
     )
+    future: bool = setting(
+        "flag",
+        False,
+        "Later blocks rest",
+        "Compute the masks of later blocks only when a block begins; off: in every step, as the paper does.",
+        advanced=True,
+    )
 
     def watches(self, state: State, slots: Slots) -> Flags:
         """Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where
@@ -153,7 +161,10 @@ class LockRule(LockingRule):
         return (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
 
     def rows(self, state: State, active: Slots) -> Slots:
-        """The active rows (line 6) and, where locks are not for good, those that are probed."""
+        """The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good."""
+        if self.future:
+            begins = state.schedule.steps_in_block[state.canvas.sequence[active]] == 0
+            active = active[begins | state.open[active] | ~state.masked[active]]
         if self.unlock is None or state.step == 0 or state.step % self.unlock.period:
             return active
         return np.union1d(active, self._probes(state, self.unlock.budget))

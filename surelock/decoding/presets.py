@@ -68,7 +68,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "budget",
             "Fixed budget",
-            "Computes two fifths of the positions in every step: where most has just changed.",
+            "Computes three tenths of the positions in every step: what changed most near what is written next.",
             {"compute": "budget"},
         ),
         Preset(

@@ -229,6 +229,8 @@ class Run:
         return Step(
             index=state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
+            open=canvas.grid(state.open, False),
+            scores=None if self.policy.scores == "noise" else self.policy.scores,
             masked=canvas.grid(canvas.masked, False),
             locked=canvas.grid(state.locked, False),
             newly_unmasked=canvas.flags(unmasked),

@@ -17,6 +17,7 @@ from typing import Any
 from surelock.model.errors import cut, shown
 
 _KEY = "setting"
+_DEFAULT: Any = object()  # an unsaid setting has its default
 _MOST_WHOLE = 2**53  # beyond it a JSON number is another one for another reader
 
 
@@ -28,7 +29,8 @@ class Setting:
     both allowed unless `above`, which leaves out `low`. none: what None stands for, None where it is refused. several:
     a list of one value per sequence is taken, too. flat: its name where the settings of all kinds share one namespace
     (flags, links, `/decode`). offered: low, high and step of a slider; log: it runs on a logarithmic scale, below its
-    low end stands for `never`, -1. advanced: folded away at first.
+    low end stands for `never`, -1. advanced: folded away at first. unsaid: what a recorded plain form means that lacks
+    the setting, where that is not the default: it was written before the setting, or when the default was another.
     """
 
     kind: str
@@ -44,6 +46,7 @@ class Setting:
     log: bool = False
     advanced: bool = False
     group: type | None = None
+    unsaid: Any = _DEFAULT
 
     def checked(self, name: str, value: Any) -> Any:
         """The value in its own type. Raises ValueError, which begins with the name, when it is none that fits."""
@@ -128,12 +131,14 @@ def _plain(value: Any) -> Any:
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     """The settings object of a mapping as `to_plain` makes it; whole numbers may come as floats.
 
-    Raises ValueError, which names the field, for what does not exist or does not fit.
+    What it lacks has its default, or what was meant before there was such a setting (`unsaid`). Raises ValueError,
+    which names the field, for what does not exist or does not fit.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
         raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: it has {', '.join(known) or 'none'}")
-    return kind(**{name: read_value(known[name], value) for name, value in plain.items()})
+    unsaid = {name: each.unsaid for name, each in known.items() if each.unsaid is not _DEFAULT}
+    return kind(**unsaid | {name: read_value(known[name], value) for name, value in plain.items()})
 
 
 def read_value(description: Setting, value: Any) -> Any:

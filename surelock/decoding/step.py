@@ -128,6 +128,9 @@ class Step:
 
     index: 0-based.
     tokens int64: after the step; the pad id at pads.
+    open bool: what the step could have committed, computed or not: masked before it, in the block or before that. False
+    at pads.
+    scores: what its policy scores by, as in `Plan`; None: by nothing that posteriors tell.
     masked, locked, newly_unmasked, newly_masked, written, newly_locked, newly_unlocked, computed, probed: bool, after
     the step; False at pads. newly_unmasked: committed by the step. newly_masked, written: masked again or written by an
     event before it. computed: active rows that the step computed. probed: locked rows that it only looked at.
@@ -143,6 +146,8 @@ class Step:
 
     index: int
     tokens: Whole
+    open: Flags
+    scores: str | None
     masked: Flags
     locked: Flags
     newly_unmasked: Flags

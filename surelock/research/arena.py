@@ -40,6 +40,9 @@ _MORE = {
     "SureLock and KLASS": {"compute": "lock", "unmask": "klass"},
     "Bounded entropy": {"compute": "everything", "unmask": "entropy_bound"},
 }
+#: The recorded cells' budget, and settings that came after them: a plain form without these means the same.
+_FORMER = {"budget": {"compute": "budget", "budget": 0.4, "budget_near": None}}
+_LATER = {"future", "near", "floor", "candidates"}
 
 PAGE = SETTINGS["page"]
 
@@ -49,11 +52,17 @@ def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[
     presets = list(PRESETS.values()) + [Preset("", name, "", given) for name, given in _MORE.items()]
     field = {}
     for preset in presets:
-        given = dict(preset.given)
+        given = dict(_FORMER.get(preset.id, preset.given))
         steps = shared["gen_length"] // 2 if given.pop("half", False) else shared["gen_length"]
         decoder = replace(preset, given=given).decoder(shared | {"steps": steps})
-        field[_EVERY if preset.id == "everything" else preset.name] = decoder.to_plain()
+        field[_EVERY if preset.id == "everything" else preset.name] = _as_recorded(decoder.to_plain())
     return {name: plain for name, plain in field.items() if names is None or name in names}
+
+
+def _as_recorded(plain: Any) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    return {name: _as_recorded(value) for name, value in plain.items() if name not in _LATER}
 
 
 def _cells(prompts: int, each: int, field: dict[str, Any], **more: Any) -> list[Cell]:
@@ -102,13 +111,14 @@ def _run(lab: Lab, prompt: Prompt, decoder: Decoder, seed: int) -> Record:
             shadow.add(last)
     assert last is not None
     totals = counter.totals()
-    generated = last.tokens[0, -settings.gen_length :].tolist()
+    generated, errors = last.tokens[0, -settings.gen_length :].tolist(), shadow.result()
     return {
         "steps": totals.steps,
         "rows": int(counter.rows().computed.sum()),
         "flops": totals.flops,
         "seconds": totals.seconds,
-        "error": float(shadow.result().error.mean()),
+        "error": float(errors.error.mean()),
+        "regret": float(errors.regret.mean()),
         "tokens": totals.tokens,
         "texts": text_of(lm, generated),
     }
@@ -128,6 +138,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
             "seconds": float(np.mean(own["seconds"])),
             "tokens_per_s": sum(own["tokens"]) / sum(own["seconds"]),
             **estimates.named({"speed": speed, "error": estimates.mean(own["error"])}),
+            **(estimates.named({"regret": estimates.mean(own["regret"])}) if "regret" in own else {}),
             **shares(own["faults"]),
         }
         change = estimates.difference(*(estimates.mean(clean(each["faults"])) for each in (own, every)))
@@ -163,9 +174,11 @@ rows, flops: share of what computing every position in every step costs, one tok
 knows no rows that nobody reads). speed: ratio of the total times of the steps, its error over openings; contestants
 take turns in going first, and make posteriors only of what they decide by, as `generate` does. error: commit error,
 KL(shadow || run) in nats, of every other step (of a cache's every step), the mean over openings with its standard
-error; it knows nothing of writing many tokens at once. clean, again, strangers, stuck: shares of the continuations as
-in `sampler`, with their standard errors; clean_change: paired with the first contestant's. The table compares every row
-with the first: with so many, one or two differences of two standard errors are chance.""",
+error; it knows nothing of writing many tokens at once. regret: how much less the commits of those steps score than the
+best that could have been, by the policy's own score of the posteriors with every row computed; cells from before it was
+measured have none. clean, again, strangers, stuck: shares of the continuations as in `sampler`, with their standard
+errors; clean_change: paired with the first contestant's. The table compares every row with the first: with so many, one
+or two differences of two standard errors are chance.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,

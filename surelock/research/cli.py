@@ -20,7 +20,7 @@ from surelock.research import paper, speed, theory
 from surelock.research.arena import ARENA
 from surelock.research.drift import DRIFT
 from surelock.research.experiment import Experiment, markdown, write_csv, write_png, write_report
-from surelock.research.frontier import FRONTIER
+from surelock.research.frontier import FRONTIER, NEARNESS
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
 from surelock.research.prompts import DATA, data_file, parse_data
@@ -41,6 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "sampler": SAMPLER,
     "arena": ARENA,
     "frontier": FRONTIER,
+    "near": NEARNESS,
     "drift": DRIFT,
 }
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import plotly.express as px
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder, from_flat, read_compute
@@ -79,6 +80,20 @@ FEW: dict[str, list[Record]] = {
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
 
+#: What leaves out masks, beside what may not: rule -> its thresholds.
+_RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
+_SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
+NEAR_TARGETS = (0.16, 0.21, 0.31, 0.4)
+NEAR: dict[str, list[Record]] = {
+    _EVERY: RULES[_EVERY],
+    "budget, near": [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES],
+    _ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
+    "dual cache": RULES["dual cache"],
+    _RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
+    _PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
+    _AGE: [{"kind": "age", "steps": 12}],
+}
+
 #: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
 _LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
 
@@ -132,6 +147,20 @@ _GRIDS: dict[str, list[Cell]] = {
 }
 
 
+_NEAR_GRIDS: dict[str, list[Cell]] = {
+    "stories": _cells(["page"], (0, 8), (48, 16), 8, NEAR),
+    "paper": [
+        cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
+        for start in range(0, 80, 10)
+        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, NEAR)
+    ],
+    "quick": [
+        cell | {"sampler": {"gen_length": 12}}
+        for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: thresholds[:2] for rule, thresholds in NEAR.items()})
+    ],
+}
+
+
 def _measure(lab: Lab, cell: Cell) -> Record:
     """Of each opening: rows and positions; in the half that is reported also commit errors and the text's figures."""
     prompts, found = lab.prompts(cell), defaultdict(list)
@@ -177,7 +206,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
     if not report:
         return told
     errors = shadow.result()
-    for name in ("commits", "error", "large", "changed"):
+    for name in ("commits", "error", "large", "changed", "regret"):
         told[name] = []
     for b in range(len(ids)):
         own = errors.of(b)
@@ -185,36 +214,51 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
         told["error"].append(float(own.error.mean()))
         told["large"].append(int((own.error > 0.1).sum()))
         told["changed"].append(int(own.changed.sum()))
+        told["regret"].append(float(own.regret.mean()))
     return told | {"tokens": step.tokens[:, -length:].tolist()}
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
 
 
-#: Columns that only the rows of a target have.
-_COMPARED = dict.fromkeys(
-    ("target", "over_paper", "over_paper_se", *(f"minus_{name}{end}" for name in _OTHERS for end in ("", "_se")))
-)
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. damage: by opening, the error
+    in nats and, where it was measured, the regret.
+    """
+
+    rows: estimates.Estimate
+    damage: dict[str, NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. errors: nats, by opening."""
+class Comparison:
+    """What a table sets beside each other. targets: shares of the rows. others: short names of the rules that all
+    rules are compared with there.
+    """
 
-    rows: estimates.Estimate
-    errors: NDArray[np.float64]
+    rules: dict[str, list[Record]]
+    targets: tuple[float, ...]
+    others: dict[str, str]
+
+    @property
+    def columns(self) -> dict[str, None]:
+        """Those that only the rows of a target have."""
+        first, *_ = self.others
+        minus = (f"minus_{name}{end}" for name in self.others for end in ("", "_se"))
+        return dict.fromkeys(("target", f"over_{first}", f"over_{first}_se", *minus))
 
 
-def _table(records: list[Record]) -> pd.DataFrame:
-    rows = []
+def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
+    rows, others = [], comparison.others
     for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
-        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in RULES}
-        rows += [{"setting": setting, **row} for row in _setting(rules)]
-    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | _COMPARED))
-    tried = int(frame[[f"minus_{other}" for other in _OTHERS]].notna().sum().sum())
+        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in comparison.rules}
+        rows += [{"setting": setting, **row} for row in _setting(rules, comparison)]
+    frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | comparison.columns))
+    tried = int(frame[[f"minus_{other}" for other in others]].notna().sum().sum())
     openings = frame.pop("openings")
     t = [estimates.student_t(1 - 0.05 / max(1, tried) / 2, max(count, _LEAST_OPENINGS) - 1) for count in openings]
-    for other in _OTHERS:
+    for other in others:
         difference, error = frame.pop(f"minus_{other}"), t * frame.pop(f"minus_{other}_se")
         told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
         frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
@@ -240,27 +284,27 @@ def _threshold(compute: Record) -> str:
     return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
 
 
-def _setting(rules: dict[str, dict[str, dict[str, Record]]]) -> Iterator[Record]:
+def _setting(rules: dict[str, dict[str, dict[str, Record]]], comparison: Comparison) -> Iterator[Record]:
     """Every threshold as it is, then every rule at every target."""
     (every,) = rules[_EVERY].values()
     for rule, thresholds in rules.items():
         for threshold, halves in thresholds.items():
             yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
-    for target in TARGETS:
+    for target in comparison.targets:
         points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != _EVERY}
-        yield from _beside({rule: point for rule, point in points.items() if point is not None}, target)
+        reached = {rule: point for rule, point in points.items() if point is not None}
+        yield from _beside(reached, target, comparison.others)
 
 
 def _figures(own: Record, every: Record) -> Record:
-    error, rows = estimates.mean(own["error"]), estimates.ratio(own["rows"], own["positions"])
+    rows = estimates.ratio(own["rows"], own["positions"])
     bits, bits_every = (bits_per_character(each) for each in (own, every))
     change = estimates.difference(bits, bits_every)
     commits = sum(own["commits"])
     return {
         "openings": len(own["error"]),
         "rows": rows.value,
-        "error": error.value,
-        "error_se": error.error,
+        **estimates.named({name: estimates.mean(values) for name, values in _damage(own).items()}),
         "median": float(np.median(own["error"])),
         "large": sum(own["large"]) / commits,
         "changed": sum(own["changed"]) / commits,
@@ -269,6 +313,12 @@ def _figures(own: Record, every: Record) -> Record:
         "bits_change_se": change.error,
         "repeats": estimates.mean(own["repeats"]).value,
     }
+
+
+def _damage(own: Record) -> dict[str, NDArray[np.float64]]:
+    """The error by opening, and the regret where all openings have one."""
+    told = [name for name in ("error", "regret") if len(own.get(name, ())) == len(own["error"])]
+    return {name: np.asarray(own[name], dtype=float) for name in told}
 
 
 def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | None:
@@ -282,28 +332,31 @@ def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | N
         if shares[low] <= target <= shares[high]:
             weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
             cheap, dear = (thresholds[each]["report"] for each in (low, high))
-            mixed = {name: _mix(cheap[name], dear[name], weight) for name in ("rows", "error")}
-            return Point(estimates.ratio(mixed["rows"], cheap["positions"]), mixed["error"])
+            ends = _damage(cheap), _damage(dear)
+            damage = {name: _mix(own, ends[1][name], weight) for name, own in ends[0].items() if name in ends[1]}
+            return Point(estimates.ratio(_mix(cheap["rows"], dear["rows"], weight), cheap["positions"]), damage)
     return None
 
 
-def _mix(cheap: list[float], dear: list[float], weight: float) -> NDArray[np.float64]:
+def _mix(cheap: ArrayLike, dear: ArrayLike, weight: float) -> NDArray[np.float64]:
     return (1 - weight) * np.asarray(cheap, dtype=float) + weight * np.asarray(dear, dtype=float)
 
 
-def _beside(points: dict[str, Point], target: float) -> Iterator[Record]:
+def _beside(points: dict[str, Point], target: float, others: dict[str, str]) -> Iterator[Record]:
+    first, *_ = others
     for rule, point in points.items():
-        error = estimates.mean(point.errors)
-        row = {"rule": rule, "target": target, "openings": len(point.errors), "rows": point.rows.value}
-        row |= {"error": error.value, "error_se": error.error, "median": float(np.median(point.errors))}
-        for short, name in _OTHERS.items():
+        errors = point.damage["error"]
+        told = {name: estimates.mean(values) for name, values in point.damage.items()}
+        row: Record = {"rule": rule, "target": target, "openings": len(errors), "rows": point.rows.value}
+        row |= estimates.named(told) | {"median": float(np.median(errors))}
+        for short, name in others.items():
             if name not in points or name == rule:
                 continue
-            difference = estimates.difference(error, estimates.mean(points[name].errors))
+            difference = estimates.difference(told["error"], estimates.mean(points[name].damage["error"]))
             row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
-            if short == "paper":
-                ratio = estimates.ratio(point.errors, points[name].errors)
-                row |= {"over_paper": ratio.value, "over_paper_se": ratio.error}
+            if short == first:
+                ratio = estimates.ratio(errors, points[name].damage["error"])
+                row |= {f"over_{first}": ratio.value, f"over_{first}_se": ratio.error}
         yield row
 
 
@@ -373,15 +426,29 @@ share of the commits above .1 nats; changed: whose most likely token is another 
 a mixture of two of its thresholds, weighted so that the other half of the openings has that share: nothing that is
 reported chose anything; a rule whose thresholds do not reach a share has no row there. over_paper: ratio to the paper's
 rule on the same openings, with the errors' covariance; beats_paper, beats_age, beats_chance: by a paired difference at
-the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. bits:
-the model's own bound per character; bits_change: paired with the unlocked run's.""",
+the 95 % level (Student's t), corrected for all comparisons in the table (Bonferroni); empty below 30 openings. regret:
+how much less the commits of those steps score than the best that could have been, by the policy's own score of the
+posteriors with every row computed (entropy: nats); cells from before it was measured have none. bits: the model's own
+bound per character; bits_change: paired with the unlocked run's.""",
     grids=_GRIDS,
     measure=_measure,
-    table=_table,
+    table=partial(_table, Comparison(RULES, TARGETS, _OTHERS)),
     picture=_picture,
     texts=_texts,
     judge_table=_judge_table,
     judge_note=f"""\
 {judged.NOTE}
 rows, error, own_change: share of rows, commit error and the change of the model's own bound, as above.""",
+)
+
+NEARNESS = Experiment(
+    title="Near: small budgets, and what the freedom to leave out masks is worth",
+    note="""\
+Columns are those of `frontier`, on openings of which none chose anything; over_alike, beats_alike: beside the budget
+that counts a change alike wherever it is; beats_resting: beside the paper's rule where the masks of later blocks rest.
+Of the rules here only the paper's and the one by age compute every masked row in every step.""",
+    grids=_NEAR_GRIDS,
+    measure=_measure,
+    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": _RESTING})),
+    picture=_picture,
 )

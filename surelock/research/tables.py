@@ -335,6 +335,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
     "frontier-beaten": beaten,
     "frontier-agreement": agreement,
+    "near": Table(
+        "near",
+        {"rule": "{rule}", "rows": "{rows:.2f}", "commit error": plain("error", 4)}
+        | {"top words changed": "{changed:.1%}", "regret": plain("regret", 4)},
+        "target == ''",
+    ),
     "drift": Table(
         "drift",
         {"rule": "{rule}", "rows": "{rows:.2f}", "drift": plain("drift", 3), "median KL at the lock": "{kl:.0e}"}

@@ -23,8 +23,8 @@ class Trace:
             decoder (a `surelock.Decoder`, with which the run can be repeated), engine (what
             computed it, None where the trace does not say), and exact (whether its values are those
             that were measured, see `read_trace`).
-        steps: one row per lane and step: seconds, flops, baseline_flops, and the numbers of rows computed, tokens
-            unmasked, locked so far.
+        steps: one row per lane and step: seconds, flops, baseline_flops, the numbers of rows computed, tokens
+            unmasked, locked so far, and the regret of what it committed (<NA> if not known).
         positions: one row per lane and position: token, piece, prompt, unmask_step, lock_step and commit_error
             (nats), as they are at the end (<NA> if never, not any more, or not known).
         values: one row per lane, step and computed position: kl (nats; inf where there was nothing to compare
@@ -85,6 +85,7 @@ def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     frame["unmasked"] = [len(record["unmasked"]) for record in records]
     change = pd.Series([len(r["locked"]) - len(r.get("unlocked", ())) for r in records], dtype="int64")
     frame["locked"] = change.groupby(frame["lane"]).cumsum()
+    frame["regret"] = pd.array([record.get("regret") for record in records], dtype="Float64")
     return frame
 
 

@@ -17,7 +17,7 @@ from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, Facts, Judged, Told
 
-_LATER = ("commit_error", "changed")  # of a record, what is told when the steps are over
+_LATER = ("commit_error", "changed", "regret")  # of a record, what is told when the steps are over
 _TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
 
 
@@ -124,13 +124,17 @@ class Recorder:
         return record
 
     def _add_errors(self, errors: Errors) -> dict[str, Any]:
-        """Write a lane's commit errors into its records: those of each step, in the order of its `unmasked`."""
+        """Write a lane's commit errors into its records, those of each step in the order of its `unmasked`; and the
+        step's regret.
+        """
         found = errors.commits
         records = [record for record in self._records if record["lane"] == errors.lane]
         for record in records:
             own = found.step == record["step"]
             record["commit_error"] = [nats if math.isfinite(nats) else None for nats in short_floats(found.error[own])]
             record["changed"] = found.position[own & found.changed].tolist()
+            (regret,) = short_floats(found.regret[own].sum(keepdims=True))
+            record["regret"] = regret if math.isfinite(regret) else None
         parts = {name: [record[name] for record in records] for name in _LATER}
         return {"lane": errors.lane, **parts}
 

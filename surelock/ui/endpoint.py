@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -140,10 +141,15 @@ def _steps(
 
 
 def _plain_errors(commits: CommitError) -> dict[str, Any]:
-    """Their mean (nats) and number, how many most likely tokens differ, and each: step, position, nats, changed."""
+    """Their mean (nats) and number, how many most likely tokens differ, the mean regret, and each: step, position,
+    nats, changed, regret; a regret that is not defined is None.
+    """
     columns = {name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")}
+    regret = [value if math.isfinite(value) else None for value in commits.regret.tolist()]
+    columns["regret"] = regret
     return {
         "mean": float(commits.error.mean()),
+        "regret": None if None in regret else float(commits.regret.mean()),
         "commits": len(commits.error),
         "changed": int(commits.changed.sum()),
         "each": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],

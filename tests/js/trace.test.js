@@ -164,10 +164,10 @@ test("commit errors come with the records or after them, and add up from step to
     document.records.filter(({ lane: own }) => own === lane).map(({ unmasked }) => unmasked.map(() => 0.25));
   const later = Trace.parse(document);
   assert.equal(later.totals(later.lane("b"), 2).damage, null);
-  later.lane("b").score(errors("b"), [[2], [], []]);
+  later.lane("b").score(errors("b"), [[2], [], []], [0.5, 0.25, 0]);
   const told = [0, 2].map((t) => later.totals(later.lane("b"), t).damage);
   const count = document.records.filter(({ lane: own }) => own === "b").flatMap(({ unmasked }) => unmasked).length;
-  assert.deepEqual(told[1], { commits: count, nats: count / 4, mean: 0.25, changed: 1 });
+  assert.deepEqual(told[1], { commits: count, nats: count / 4, mean: 0.25, changed: 1, regret: 0.75 });
   assert.equal(told[0].changed, 1);
   const again = Trace.parse(later.toDocument());
   assert.deepEqual(
@@ -536,7 +536,7 @@ test("a step without commit errors leaves those after it without a sum, and one 
       ]),
     ]).lanes[0].steps[1].damage;
   assert.equal(damage({}), undefined);
-  assert.deepEqual(damage({ commit_error: [null] }), { commits: 2, nats: 0.5, mean: 0.25, changed: 0 });
+  assert.deepEqual(damage({ commit_error: [null] }), { commits: 2, nats: 0.5, mean: 0.25, changed: 0, regret: null });
 });
 
 test("totals beside a reference that has no step yet say nothing of it", () => {

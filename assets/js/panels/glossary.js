@@ -10,6 +10,8 @@ export const GLOSSARY = {
     "Of the positions that could lock in a step, only the m % that the model is most certain of may: m is the percentile.",
   posterior:
     "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
+  regret:
+    "The regret is how much less, with every position computed, the positions that were written score than the best that could have been: by entropy in nats, by confidence in probability.",
   "commit error":
     "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
   "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",

@@ -110,7 +110,8 @@ export class Running {
   /** The steps are over; what skipping changed is told lane by lane. */
   #errors(lanes) {
     const { run } = this;
-    for (const { lane, commit_error: errors, changed } of lanes) run.trace.lane(lane)?.score(errors, changed);
+    for (const { lane, commit_error: errors, changed, regret } of lanes)
+      run.trace.lane(lane)?.score(errors, changed, regret);
     run.grown = true;
   }
 

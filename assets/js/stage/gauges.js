@@ -1,6 +1,6 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
-import { commitError, h, percent, sameText, seconds, setText } from "../dom.js";
+import { commitError, h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { term } from "../panels/glossary.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
@@ -48,8 +48,11 @@ export function measured(now, { single, slowest }) {
   return { value: `${now.speed.toFixed(2)}×`, note, bar };
 }
 
-/** How far the distributions that were chosen from are from those with every row computed. */
-const damageText = (damage) => `of ${damage.commits}, commit error ${commitError(damage)} nats`;
+/** How far the distributions that were chosen from are from those with every row computed, and the choices from the best. */
+function damageText(damage) {
+  const told = `of ${damage.commits}, commit error ${commitError(damage)} nats`;
+  return damage.regret === null ? told : `${told}, regret ${short(damage.regret / Math.max(1, damage.commits))}`;
+}
 
 /** Why no number of changed words is there. */
 export function uncompared({ live, complete }) {

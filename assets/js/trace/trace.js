@@ -120,24 +120,26 @@ export class Lane {
     if (record.commit_error) this.#scored(t);
   }
 
-  /** What was measured when the run was over: for each step the commit errors, and the positions changed. */
-  score(errors, changed) {
+  /** What was measured when the run was over: for each step the commit errors, the positions changed, and the regret. */
+  score(errors, changed, regret = []) {
     for (let t = 0; t < this.count; t++) {
-      this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t] };
+      this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t], regret: regret[t] ?? null };
       this.#scored(t);
     }
   }
 
-  /** Adds a step's commit errors to those before. */
+  /** Adds a step's commit errors to those before, and its regret where all have one. */
   #scored(t) {
-    const { unmasked, commit_error: errors, changed = [] } = this.records[t];
+    const { unmasked, commit_error: errors, changed = [], regret = null } = this.records[t];
     if (errors.length !== unmasked.length) throw damaged("a step has another number of commit errors than commits");
-    const before = t ? this.steps[t - 1].damage : { commits: 0, nats: 0, changed: 0 };
+    const before = t ? this.steps[t - 1].damage : { commits: 0, nats: 0, changed: 0, regret: 0 };
     if (!before) return;
     const commits = before.commits + errors.length;
     const nats = before.nats + errors.reduce((sum, one) => sum + (one ?? 0), 0);
     const mean = nats / Math.max(1, commits); // the commit error
-    this.steps[t].damage = { commits, nats, mean, changed: before.changed + this.#checked(changed).length };
+    const lost = regret === null || before.regret === null ? null : before.regret + regret;
+    const more = before.changed + this.#checked(changed).length;
+    this.steps[t].damage = { commits, nats, mean, changed: more, regret: lost };
   }
 
   #checked(positions) {
