@@ -120,26 +120,31 @@ export class BudgetRule extends ComputeRule {
   /** Of one sequence's active slots those that are worth most. */
   #chosen(state, b, slots, debt) {
     const count = Math.ceil(this.share * state.canvas.lengths[b] - 1e-9);
-    const masks = slots.filter((slot) => state.open[slot]);
-    const best = take(
-      masks,
-      ranked(masks.length, (i) => -(state.confidence[masks[i]] || 0)),
+    const open = slots.filter((slot) => state.open[slot]);
+    const masks = take(
+      open,
+      ranked(open.length, (i) => -(state.confidence[open[i]] || 0)),
     );
-    const next = new Set(best.subarray(0, Math.ceil(count / 3)));
+    const next = new Set(masks.subarray(0, Math.ceil(count / 3)));
     const unseen = (slot) => !state.masked[slot] && state.visible[slot] === 0;
     const rank = (slot) => (unseen(slot) ? 0 : 2 - next.has(slot));
-    const worth = this.#worth(slots, debt);
+    const nearness = this.#nearness(slots, masks.subarray(0, this.candidates));
     const order = ranked(
       slots.length,
       (i) => rank(slots[i]),
-      (i) => -worth[i],
+      (i) => -(debt[slots[i]] * nearness[i]),
     );
     return take(slots, order.subarray(0, count)).sort();
   }
 
   /** What the debts of slots count. */
-  #worth(slots, debt) {
-    return take(debt, slots);
+  #nearness(slots, candidates) {
+    const counted = new Float64Array(slots.length).fill(1);
+    if (this.near === null || !candidates.length) return counted;
+    return counted.map((_, i) => {
+      const distance = Math.min(...Array.from(candidates, (slot) => Math.abs(slots[i] - slot)));
+      return this.floor + Math.exp(-distance / this.near);
+    });
   }
 }
 

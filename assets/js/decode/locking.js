@@ -48,10 +48,11 @@ export class LockRule extends LockingRule {
     });
   }
 
-  /** The active rows (line 6) and, where locks are not for good, those that are probed. */
+  /** The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good. */
   rows(state, active) {
-    if (this.unlock === null || state.step === 0 || state.step % this.unlock.period) return active;
-    return union(active, this.#probes(state, this.unlock.budget));
+    const computed = this.future ? active.filter((slot) => !this.#rests(state, slot)) : active;
+    if (this.unlock === null || state.step === 0 || state.step % this.unlock.period) return computed;
+    return union(computed, this.#probes(state, this.unlock.budget));
   }
 
   after(state, reading) {
@@ -73,6 +74,11 @@ export class LockRule extends LockingRule {
       if (unlocked < 0) return true;
       return state.step > unlocked + this.unlock.cooldown && kl[i] <= this.unlock.rho * this.epsilon;
     });
+  }
+
+  /** Whether a slot is a mask of a later block, and no block begins. */
+  #rests({ schedule, canvas, open, masked }, slot) {
+    return schedule.steps_in_block[canvas.sequence[slot]] > 0 && !open[slot] && masked[slot];
   }
 
   /** The average of what the step computed; it begins with the first finite KL, and anew after an infinite one. */

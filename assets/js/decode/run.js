@@ -225,6 +225,8 @@ export class Run {
     return {
       index: state.step,
       tokens: canvas.grid(canvas.tokens, canvas.pad_id),
+      open: canvas.grid(state.open, 0),
+      scores: this.policy.scores === "noise" ? null : this.policy.scores,
       masked: canvas.grid(canvas.masked, 0),
       locked: canvas.grid(state.locked, 0),
       newly_unmasked: canvas.flags(unmasked),
