@@ -25,7 +25,7 @@ def test_node_tests(file: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["page.js", "replay.js", "stage.css", "page.css"])
+@pytest.mark.parametrize("name", ["page.js", "replay.js", "worker.js", "stage.css", "page.css"])
 def test_the_scripts_are_built_from_the_modules(name: str, tmp_path: Path) -> None:
     """`npm run build` writes them: a stale one would be served."""
     build = shlex.split(json.loads((ROOT / "package.json").read_text())["scripts"]["build"])

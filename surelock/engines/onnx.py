@@ -111,6 +111,7 @@ class OnnxEngine:
     tensors, files: of our parameters, where their parts lie, and the files' bytes by name; they are not kept.
     threads: of each operator.
     load_network: the same weights in torch, for what is no step; they are read when `network` is first asked for.
+    graphs: "step", "head" and "posterior", as bytes: a browser's engine reads them, too.
     """
 
     name = f"onnxruntime {onnxruntime.__version__}"
@@ -125,10 +126,9 @@ class OnnxEngine:
         load_network: Callable[[], Network],
     ) -> None:
         self.config = config
-        self._step, self._head, self._posterior = (
-            _session(graph, threads, files)
-            for graph in (step_graph(config, tensors), head_graph(config, tensors), posterior_graph())
-        )
+        made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
+        self._step, self._head, self._posterior = (_session(graph, threads, files) for graph in made)
+        self.graphs = {graph.graph.name: graph.SerializeToString() for graph in made}
         self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
         self._load_network, self._network, self._loading = load_network, None, Lock()
 

@@ -1,0 +1,73 @@
+// What the decisions need of numpy: places in flat arrays, and orders. Whole numbers are Int32Array, flags Uint8Array,
+// numbers Float64Array.
+
+export const NONE = new Int32Array(0);
+
+/** Where a flag is set, ascending. */
+export function find(flags) {
+  const found = new Int32Array(count(flags));
+  for (let i = 0, k = 0; i < flags.length; i++) if (flags[i]) found[k++] = i;
+  return found;
+}
+
+export function count(flags) {
+  let sum = 0;
+  for (let i = 0; i < flags.length; i++) sum += flags[i];
+  return sum;
+}
+
+/** The values at some places. */
+export const take = (values, places) => new values.constructor(places.length).map((_, i) => values[places[i]]);
+
+/** Sets one value at some places, or a value for each. */
+export function put(values, places, value) {
+  const each = ArrayBuffer.isView(value);
+  for (let i = 0; i < places.length; i++) values[places[i]] = each ? value[i] : value;
+}
+
+/** Flags of a number of places. */
+export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
+
+export function join(lists) {
+  const all = new Int32Array(lists.reduce((sum, list) => sum + list.length, 0));
+  let at = 0;
+  for (const list of lists) {
+    all.set(list, at);
+    at += list.length;
+  }
+  return all;
+}
+
+/** What is in either list, ascending, each once. */
+export function union(a, b) {
+  const all = join([a, b]).sort();
+  return all.filter((slot, i) => i === 0 || slot !== all[i - 1]);
+}
+
+/** The first place in an ascending list whose value is at least `value`. */
+export function place(sorted, value) {
+  let [low, high] = [0, sorted.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle] < value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The order of `size` things by some keys, functions of their number: the first key decides, among equals the next,
+ * at last their number. NaN comes last. */
+export function ranked(size, ...keys) {
+  const tables = keys.map((key) => Float64Array.from({ length: size }, (_, i) => key(i)));
+  const order = Int32Array.from({ length: size }, (_, i) => i);
+  return order.sort((i, j) => {
+    for (const table of tables) {
+      const side = compared(table[i], table[j]);
+      if (side) return side;
+    }
+    return i - j;
+  });
+}
+
+const compared = (a, b) =>
+  a > b || (Number.isNaN(a) && !Number.isNaN(b)) ? 1 : -Number(a < b || (Number.isNaN(b) && !Number.isNaN(a)));

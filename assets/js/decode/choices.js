@@ -1,0 +1,42 @@
+// A decoder is a choice of rows and a choice of tokens: the tables of both, and their plain forms, as
+// surelock/decoding/choices.py has them.
+
+import { BlockCache, Both, BudgetRule, DelayedCache, Everything, SelectRule } from "./compute.js";
+import { LockByAge, LockRule } from "./locking.js";
+import { DecodeSettings } from "./settings.js";
+import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Replay, Threshold } from "./unmasking.js";
+
+const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
+
+/** Every rule and every policy. A new one is a class in its file and a name here. */
+export const COMPUTE = byKind(Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache);
+export const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, Replay);
+
+/** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
+export function readDecoder({ settings, compute, unmask, events = [] }) {
+  return {
+    settings: new DecodeSettings(numbers(settings)),
+    compute: readCompute(compute),
+    unmask: read(unmask, UNMASK),
+    events: events.map(readEvent),
+  };
+}
+
+function readCompute(plain) {
+  if (plain.kind !== Both.kind) return read(plain, COMPUTE);
+  return new Both({ lock: read(plain.lock, COMPUTE), select: read(plain.select, COMPUTE) });
+}
+
+const read = ({ kind, ...settings }, table) => new table[kind](numbers(settings));
+
+function readEvent(plain) {
+  const event = { sequence: 0, ...plain };
+  return plain.compute ? { ...event, compute: readCompute(plain.compute) } : event;
+}
+
+/** JSON has no infinities: they come as text. */
+function numbers(values) {
+  const infinite = { inf: Number.POSITIVE_INFINITY, "-inf": Number.NEGATIVE_INFINITY };
+  const number = (value) => (value?.constructor === Object ? numbers(value) : (infinite[value] ?? value));
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, number(value)]));
+}

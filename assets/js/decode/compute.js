@@ -1,0 +1,168 @@
+// Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache.
+//
+// A rule has the settings of its plain form, and two methods. `rows(state, active)`, before the forward, chooses from
+// the active slots (not locked, of sequences that have not ended); `after(state, reading)`, once the step's tokens are
+// committed, says what locks or unlocks for good. The rules that lock are in locking.js. What each does and why is told
+// in surelock/decoding/compute.py.
+
+import { flags, join, NONE, ranked, take } from "./arrays.js";
+
+/** A KL below this is rounding: such rows count as equally converged. */
+const ZERO_KL = 1e-9;
+const FAR = 0.05; // what a change adds to the debt of rows however far they are
+
+/** What all rules share. locks: positions lock under it. */
+export class ComputeRule {
+  static kind;
+  static locks = false;
+
+  constructor(settings) {
+    Object.assign(this, settings);
+  }
+
+  /** The slots that a step after the first computes, ascending. A locked slot among them is probed. */
+  rows(_state, active) {
+    return active;
+  }
+
+  /** Which of the rows that a step computes the rule follows: it is told their KL and their confidence. */
+  watches(_state, slots) {
+    return new Uint8Array(slots.length);
+  }
+
+  /** What locks or unlocks now. The canvas is the one after the commit. */
+  after(_state, _reading) {
+    return { locked: NONE, unlocked: NONE };
+  }
+}
+
+export class Everything extends ComputeRule {
+  static kind = "everything";
+}
+
+export class SelectRule extends ComputeRule {
+  static kind = "select";
+
+  rows(state, active) {
+    if (this.fraction === 1) return active;
+    const chosen = state.split(active).map(([start, stop]) => {
+      const slots = active.subarray(start, stop);
+      const count = Math.ceil(this.fraction * slots.length - 1e-9);
+      const order = ranked(
+        slots.length,
+        (i) => state.computed_at[slots[i]],
+        (i) => -Math.max(state.kl[slots[i]], ZERO_KL),
+      );
+      return take(slots, order.subarray(0, count)).sort();
+    });
+    return join(chosen);
+  }
+
+  watches(_state, slots) {
+    return new Uint8Array(slots.length).fill(1);
+  }
+}
+
+export class BlockCache extends ComputeRule {
+  static kind = "block_cache";
+
+  rows(state, active) {
+    const { canvas, schedule } = state;
+    const kept = new Uint8Array(canvas.total);
+    schedule.steps_in_block.forEach((step, b) => {
+      const [block, own] = [schedule.block(b), canvas.slotsOf(b)];
+      const later = this.dual ? block : [block[0], own[1]];
+      kept.fill(1, ...(step === 0 ? own : later));
+    });
+    return active.filter((slot) => kept[slot]);
+  }
+}
+
+export class DelayedCache extends ComputeRule {
+  static kind = "delayed_cache";
+
+  rows(state, active) {
+    const { masked, visible, canvas, schedule } = state;
+    const whole = schedule.steps_in_block.map((step) => step < 2 || step % this.refresh === 0);
+    return active.filter((slot) => masked[slot] || visible[slot] === 0 || whole[canvas.sequence[slot]]);
+  }
+}
+
+export class BudgetRule extends ComputeRule {
+  static kind = "budget";
+
+  rows(state, active) {
+    const [read, debt] = [state.kept("tokens of the last budget", -1), state.kept("debt", 0)];
+    const last = state.kept("step of the last budget", -2);
+    const begins = last[0] !== state.step - 1;
+    state.computed_at.forEach((step, slot) => {
+      if (step === state.step - 1) debt[slot] = 0;
+    });
+    const changed = Int32Array.from(state.tokens.keys()).filter((slot) => read[slot] !== state.tokens[slot]);
+    read.set(state.tokens);
+    last.fill(state.step);
+    if (begins) {
+      debt.fill(0); // in the run, or after other rules: nothing is owed
+      return active;
+    }
+    for (const slot of changed) {
+      const [start, stop] = state.canvas.slotsOf(state.canvas.sequence[slot]);
+      for (let own = start; own < stop; own++) debt[own] += FAR + 1 / (1 + Math.abs(own - slot));
+    }
+    return join(state.split(active).map((part, b) => this.#chosen(state, b, active.subarray(...part), debt)));
+  }
+
+  /** The masks of blocks to come, whose confidence counts when their block begins. */
+  watches(state, slots) {
+    return flags(slots.length, (i) => state.masked[slots[i]] && !state.open[slots[i]]);
+  }
+
+  /** Of one sequence's active slots those that are worth most. */
+  #chosen(state, b, slots, debt) {
+    const count = Math.ceil(this.share * state.canvas.lengths[b] - 1e-9);
+    const open = slots.filter((slot) => state.open[slot]);
+    const masks = take(
+      open,
+      ranked(open.length, (i) => -(state.confidence[open[i]] || 0)),
+    );
+    const next = new Set(masks.subarray(0, Math.ceil(count / 3)));
+    const unseen = (slot) => !state.masked[slot] && state.visible[slot] === 0;
+    const rank = (slot) => (unseen(slot) ? 0 : 2 - next.has(slot));
+    const nearness = this.#nearness(slots, masks.subarray(0, this.candidates));
+    const order = ranked(
+      slots.length,
+      (i) => rank(slots[i]),
+      (i) => -(debt[slots[i]] * nearness[i]),
+    );
+    return take(slots, order.subarray(0, count)).sort();
+  }
+
+  /** What the debts of slots count. */
+  #nearness(slots, candidates) {
+    const counted = new Float64Array(slots.length).fill(1);
+    if (this.near === null || !candidates.length) return counted;
+    return counted.map((_, i) => {
+      const distance = Math.min(...Array.from(candidates, (slot) => Math.abs(slots[i] - slot)));
+      return this.floor + Math.exp(-distance / this.near);
+    });
+  }
+}
+
+/** A rule that locks, and one that chooses from what is not locked. */
+export class Both extends ComputeRule {
+  static kind = "both";
+  static locks = true;
+
+  rows(state, active) {
+    return this.lock.rows(state, this.select.rows(state, active));
+  }
+
+  watches(state, slots) {
+    const others = this.select.watches(state, slots);
+    return this.lock.watches(state, slots).map((watches, i) => watches | others[i]);
+  }
+
+  after(state, reading) {
+    return this.lock.after(state, reading);
+  }
+}

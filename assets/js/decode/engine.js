@@ -1,0 +1,272 @@
+// The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/graph.py.
+//
+// It mirrors surelock/engines/onnx.py: each sequence is a call of its own, the packed forward (Algorithm 1, lines 9-14)
+// up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
+// in bounded chunks of rows.
+
+import { find, NONE, place, put, take } from "./arrays.js";
+import { emptyReading } from "./step.js";
+
+const CHUNK_BYTES = 2 ** 19; // of one table of logits
+const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
+const LEAST_ROWS = 32; // each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+
+/** What of ONNX Runtime Web an engine needs: its tensors and its sessions. */
+class Runtime {
+  constructor(ort) {
+    this.ort = ort;
+  }
+
+  /** A session of a graph, and of the files by name where its weights lie. */
+  session(graph, files) {
+    const externalData = Object.entries(files).map(([path, data]) => ({ path, data }));
+    const options = { executionProviders: ["wasm"], logSeverityLevel: 3, enableMemPattern: false, externalData };
+    return this.ort.InferenceSession.create(graph, options);
+  }
+
+  whole(values) {
+    return new this.ort.Tensor("int64", BigInt64Array.from(values, BigInt), [values.length]);
+  }
+
+  table(values, width) {
+    return new this.ort.Tensor("float32", values, [values.length / width, width]);
+  }
+}
+
+/** Keys and values of one sequence's positions. */
+class Cache {
+  #runtime;
+  #session;
+  #states;
+  #width;
+  #tables = {};
+
+  constructor(runtime, session, config, length) {
+    [this.#runtime, this.#session, this.#width] = [runtime, session, config.d_model];
+    // In a shifted network also hidden states: each position is predicted by the one before it.
+    this.#states = config.shifted ? new Float32Array(length * config.d_model) : null;
+    const size = config.n_kv_heads * config.head_size;
+    for (let layer = 0; layer < config.n_layers; layer++)
+      for (const kind of ["keys", "values"])
+        this.#tables[`${kind}.${layer}`] = runtime.table(new Float32Array(length * size), size);
+  }
+
+  /** Computes rows, and gives what the logits of those `read` come from, [K, d_model]. probed: the row leaves its keys
+   * and values as they are. */
+  async forward(tokens, positions, probed, read) {
+    const written = find(probed.map((flag) => !flag));
+    const rows = { tokens, positions, written, targets: take(positions, written) };
+    rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
+    const feeds = Object.fromEntries(Object.entries(rows).map(([name, each]) => [name, this.#runtime.whole(each)]));
+    for (const [name, table] of Object.entries(this.#tables)) feeds[`past_${name}`] = table;
+    const found = await this.#session.run(feeds);
+    for (const name of Object.keys(this.#tables)) this.#tables[name] = found[`present_${name}`];
+    const hidden = found.hidden.data;
+    if (!this.#states) return hidden;
+    const width = this.#width;
+    for (const row of written)
+      this.#states.set(hidden.subarray(row * width, (row + 1) * width), positions[row] * width);
+    return rowsOf(
+      this.#states,
+      read.map((row) => Math.max(positions[row] - 1, 0)),
+      width,
+    );
+  }
+}
+
+/** What the engine keeps of one run: keys and values, and posteriors that are watched. */
+class Memory {
+  constructor(makeCache, { lengths, passes }, vocabSize) {
+    this.caches = Array.from({ length: passes }, () => lengths.map(makeCache));
+    this.vocabSize = vocabSize;
+    this.has = new Uint8Array(lengths.reduce((sum, length) => sum + length, 0));
+    this.kept = null; // [slots, V] once a posterior is watched
+  }
+
+  /** The log posteriors of slots, [M, V]; zeros where none is kept. */
+  of(slots) {
+    return this.kept ? rowsOf(this.kept, slots, this.vocabSize) : new Float32Array(slots.length * this.vocabSize);
+  }
+
+  /** Keeps log posteriors [M, V] of some slots, but for those that are probed. */
+  keep(slots, probed, posteriors) {
+    const width = this.vocabSize;
+    slots.forEach((slot, i) => {
+      if (probed[i]) return;
+      this.kept ??= new Float32Array(this.has.length * width);
+      this.kept.set(posteriors.subarray(i * width, (i + 1) * width), slot * width);
+      this.has[slot] = 1;
+    });
+  }
+}
+
+export class OnnxEngine {
+  #runtime;
+  #sessions;
+  #rows;
+
+  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files:
+   * those where the weights lie, bytes by name. */
+  static async load(ort, { config, graphs, files }) {
+    const runtime = new Runtime(ort);
+    const step = await runtime.session(graphs.step, files);
+    const head = await runtime.session(graphs.head, files);
+    const posterior = await runtime.session(graphs.posterior, {});
+    return new OnnxEngine(runtime, config, { step, head, posterior });
+  }
+
+  constructor(runtime, config, sessions) {
+    [this.#runtime, this.config, this.#sessions] = [runtime, config, sessions];
+    this.#rows = Math.max(LEAST_ROWS, Math.floor(CHUNK_BYTES / (4 * config.vocab_size))); // read at once
+    this.name = `onnxruntime-web ${runtime.ort.env.versions.common}`;
+  }
+
+  /** What is kept of a run of that layout; nothing is cached yet. */
+  memory(layout) {
+    const makeCache = (length) => new Cache(this.#runtime, this.#sessions.step, this.config, length);
+    return new Memory(makeCache, layout, this.config.vocab_size);
+  }
+
+  /** Computes the plan's rows: keys and values into the cache, posteriors into the reading. */
+  async read(memory, plan) {
+    const began = performance.now();
+    let observed = 0;
+    const reading = emptyReading(plan);
+    const rows = plan.read();
+    put(memory.has, plan.outdated(), 0);
+    const width = this.config.d_model;
+    const hidden = await this.#forward(memory, plan, rows.length ? rows : Int32Array.from(plan.slots.keys()));
+    for (let start = 0; start < rows.length; start += this.#rows) {
+      const own = rows.subarray(start, start + this.#rows);
+      const part = hidden.subarray(start * width, (start + own.length) * width);
+      const { logits } = await this.#sessions.head.run({ hidden: this.#runtime.table(part, width) });
+      const chunk = { memory, plan, reading, own, logits };
+      await this.#choose(chunk);
+      if (!plan.observe) continue;
+      const before = performance.now();
+      await this.#observe(chunk);
+      observed += performance.now() - before;
+    }
+    reading.seconds = (performance.now() - began - observed) / 1000;
+    return reading;
+  }
+
+  /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes here already, since the head
+   * is linear. */
+  async #forward(memory, plan, read) {
+    const hidden = await this.#pass(memory.caches[0], plan, plan.tokens, read);
+    if (!plan.blind) return hidden;
+    const blind = await this.#pass(memory.caches[1], plan, plan.blind, read);
+    const scale = Math.fround(plan.cfg_scale + 1);
+    return hidden.map((value, i) => blind[i] + Math.fround(scale * Math.fround(value - blind[i])));
+  }
+
+  /** The packed forward, sequence by sequence. */
+  async #pass(caches, plan, tokens, read) {
+    const width = this.config.d_model;
+    const found = new Float32Array(read.length * width);
+    let stop = 0;
+    for (const [b, count] of plan.counts.entries()) {
+      const start = stop;
+      stop += count;
+      if (!count) continue;
+      const [first, last] = [place(read, start), place(read, stop)];
+      const [ids, positions, probed] = [tokens, plan.positions, plan.probed].map((each) => each.subarray(start, stop));
+      const own = read.subarray(first, last).map((row) => row - start);
+      found.set(await caches[b].forward(ids, positions, probed, own), first * width);
+    }
+    return found;
+  }
+
+  /** Confidences, candidates, and KLs of what is watched. */
+  async #choose(chunk) {
+    const { plan, reading, own, logits } = chunk;
+    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own));
+    const feeds = { chosen: this.#runtime.whole(chosen.length ? chosen : SOME_ROW) };
+    const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
+    if (byPosterior) feeds.scored = feeds.chosen;
+    const score = byPosterior ? plan.scores : "own";
+    let first = 0;
+    if (chosen.length) {
+      first = plan.chooses.subarray(0, own[chosen[0]]).reduce((sum, flag) => sum + flag, 0);
+      feeds.bias = biasOf(this.#runtime, plan, first, first + chosen.length, logits.dims[1]);
+    }
+    const found = await this.#follow(chunk, take(plan.watches, own), ["confidence", "total", "token", score], feeds);
+    put(reading.confidence, own, found.confidence.data);
+    reading.finite &&= found.total.data.every(Number.isFinite);
+    if (!chosen.length) return;
+    reading.tokens.set(Int32Array.from(found.token.data, Number), first);
+    reading.score.set(found[score].data, first);
+  }
+
+  /** KLs of what is not watched, and likely tokens. */
+  async #observe(chunk) {
+    const { plan, reading, own } = chunk;
+    const others = take(plan.watches, own).map((flag) => !flag);
+    const k = plan.top_k;
+    if (!k) return this.#follow(chunk, others, [], {});
+    const feeds = { shown: this.#runtime.whole(Int32Array.from(own.keys())), top_k: this.#runtime.whole([k]) };
+    const found = await this.#follow(chunk, others, ["top_ids", "top_probs"], feeds);
+    own.forEach((row, i) => {
+      reading.top_ids.set(Int32Array.from(found.top_ids.data.subarray(i * k, (i + 1) * k), Number), row * k);
+      reading.top_probs.set(found.top_probs.data.subarray(i * k, (i + 1) * k), row * k);
+    });
+  }
+
+  /** Outputs of the posteriors' graph; and KLs of some rows from what is kept of their slots, which they become unless
+   * they are probed. */
+  async #follow({ memory, plan, reading, own, logits }, which, outputs, feeds) {
+    const watched = find(which);
+    const rows = take(own, watched);
+    const slots = take(plan.slots, rows);
+    const known = take(memory.has, slots);
+    const width = logits.dims[1];
+    const some = this.#runtime.whole(SOME_ROW);
+    const nothing = { chosen: some, scored: some, shown: some, top_k: this.#runtime.whole([1]) };
+    const kept = known.includes(1) ? this.#runtime.table(memory.of(slots), width) : logits;
+    const asked = {
+      ...nothing,
+      bias: this.#runtime.table(new Float32Array(width), width),
+      ...feeds,
+      logits,
+      watched: this.#runtime.whole(watched),
+      kept,
+      last: this.#runtime.whole(kept === logits ? watched : Array.from(watched.keys())),
+    };
+    const found = await this.#sessions.posterior.run(asked, ["kl", "log_p", ...outputs]);
+    put(
+      reading.kl,
+      rows,
+      Float64Array.from(found.kl.data, (kl, i) => (known[i] ? kl : Number.POSITIVE_INFINITY)),
+    );
+    memory.keep(slots, take(plan.probed, rows), found.log_p.data);
+    return found;
+  }
+}
+
+/** What is added to the logits of candidates `start` to `stop`: noise, and -infinity where a token is banned.
+ * [stop - start, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
+function biasOf(runtime, plan, start, stop, width) {
+  const [rows, forbidden] = plan.repeats;
+  const [first, last] = [place(rows, start), place(rows, stop)];
+  const drawn = plan.draws !== null && plan.temperature > 0;
+  const alike = !drawn && first === last;
+  const bias = new Float32Array((alike ? 1 : stop - start) * width);
+  if (drawn)
+    plan.draws.gumbel(start, stop, width).forEach((u, i) => {
+      bias[i] = -plan.temperature * Math.log(-Math.log(u));
+    });
+  for (let i = first; i < last; i++) bias[(rows[i] - start) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
+  for (let at = 0; at < bias.length; at += width)
+    for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;
+  return runtime.table(bias, width);
+}
+
+/** Some rows of a flat table of `width` columns. */
+function rowsOf(values, rows, width) {
+  const found = new values.constructor(rows.length * width);
+  rows.forEach((row, i) => {
+    found.set(values.subarray(row * width, (row + 1) * width), i * width);
+  });
+  return found;
+}

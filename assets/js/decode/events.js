@@ -1,0 +1,79 @@
+// What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere:
+// {step, kind, position, token, compute, sequence}, as surelock/decoding/events.py has them. What is wrong with one in
+// itself was refused where it was read; what does not fit the run is refused here, in one sentence, a RangeError.
+
+/** In which order the events of a step are applied. */
+const ORDER = ["unlock", "mask", "write", "lock", "rule"];
+/** What excludes what at one position in one step. */
+const OPPOSED = [
+  ["lock", "unlock"],
+  ["mask", "write"],
+  ["lock", "mask"],
+];
+
+/** An event's step and place, in words. */
+const where = ({ step, position }) => `event at step ${step}${position === undefined ? "" : `, position ${position}`}`;
+
+/** Refuses an event. */
+export const refused = (event, reason) => new RangeError(`${where(event)}: ${reason}`);
+
+/** The events of one run, checked against what it is asked to do: by step, and within a step so that a locked position
+ * can be written and a written one locked. */
+export function inOrder(events, canvas, steps, vocabSize, policy) {
+  for (const event of events) {
+    if (event.step >= steps)
+      throw refused(event, `there is no such step, the run has ${steps}, from 0 to ${steps - 1}`);
+    if (event.position !== undefined) checkPlace(event, canvas, vocabSize, policy);
+  }
+  checkPairs(events);
+  return [...events].sort((a, b) => a.step - b.step || ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind));
+}
+
+function checkPlace(event, canvas, vocabSize, policy) {
+  const { kind, position, token, sequence } = event;
+  if (sequence >= canvas.batch) throw refused(event, `there is no sequence ${sequence}, the batch has ${canvas.batch}`);
+  const length = canvas.lengths[sequence];
+  if (position >= length)
+    throw refused(event, `there is no such position, the sequence has ${length}, from 0 to ${length - 1}`);
+  if (kind === "write" || kind === "mask") {
+    if (canvas.is_prompt[canvas.slot(sequence, position)])
+      throw refused(event, "it belongs to the prompt, whose tokens stay as they are");
+    if (policy.scores === null)
+      throw refused(event, `under the policy '${policy.constructor.kind}' tokens and their steps are given already`);
+  }
+  if (token !== undefined && (token >= vocabSize || token === canvas.mask_id)) {
+    const named = token === canvas.mask_id ? "the mask token" : `outside 0 to ${vocabSize - 1}`;
+    throw refused(event, `token ${token} cannot be written, it is ${named}`);
+  }
+}
+
+function checkPairs(events) {
+  const kinds = new Map();
+  for (const event of events) {
+    const place = [event.step, event.sequence, event.position].join();
+    const others = kinds.get(place) ?? kinds.set(place, new Set()).get(place);
+    if (others.has(event.kind)) throw refused(event, `'${event.kind}' is asked for twice`);
+    others.add(event.kind);
+    for (const pair of OPPOSED)
+      if (pair.every((kind) => others.has(kind))) throw refused(event, `it cannot ${pair.join(" and ")} at once`);
+  }
+}
+
+/** Do to the state what the event says. */
+export function apply(event, state) {
+  const { canvas } = state;
+  const slot = canvas.slot(event.sequence, event.position);
+  if (!state.alive[slot]) throw refused(event, `sequence ${event.sequence} has ended before`);
+  const [masked, locked] = [state.masked[slot], state.locked[slot]];
+  if (event.kind === "lock" && (masked || locked))
+    throw refused(event, `it is ${masked ? "masked" : "locked"}, so it cannot be locked`);
+  if (event.kind === "lock" && state.computed_at[slot] < 0)
+    throw refused(event, "it was never computed, so there is nothing to lock");
+  if (event.kind === "unlock" && !locked) throw refused(event, "it is not locked, so it cannot be unlocked");
+  if (event.kind === "mask" && masked) throw refused(event, "it is masked already");
+  if (event.kind === "lock") state.lock([slot]);
+  else if (locked) state.unlock([slot]);
+  if (event.kind === "write") canvas.commit([slot], event.token);
+  if (event.kind === "mask") canvas.mask([slot]);
+  if (event.kind === "write" || event.kind === "mask") state.visible[slot] = 0;
+}

@@ -1,0 +1,133 @@
+// When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control. All decisions
+// are taken from each row's KL and uncertainty; everything is per sequence. See surelock/decoding/locking.py.
+
+import { find, flags, join, NONE, ranked, take, union } from "./arrays.js";
+import { ComputeRule } from "./compute.js";
+
+/** The m-th percentile as the lower order statistic, sorted(values)[floor(m (n - 1) / 100)]. */
+export function percentile(values, m) {
+  return Float64Array.from(values).sort()[Math.floor((m * (values.length - 1)) / 100)];
+}
+
+const SMOOTHED = "smoothed KL";
+
+/** A rule that computes all that is not locked, and locks some of its candidates in every step. */
+class LockingRule extends ComputeRule {
+  static locks = true;
+
+  /** Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes. */
+  locked(state, reading, wait) {
+    const rows = find(reading.probed.map((probed) => !probed));
+    const slots = take(reading.slots, rows);
+    // The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
+    // it must also have been visible for some steps.
+    const candidate = (row) => {
+      const slot = reading.slots[row];
+      return !state.masked[slot] && state.visible[slot] >= wait;
+    };
+    const converged = state.split(slots).map(([start, stop]) => {
+      const z = rows.subarray(start, stop).filter(candidate);
+      const passes = z.length ? this.converged(state, reading, z) : NONE;
+      return z.filter((_, i) => passes[i]);
+    });
+    return take(reading.slots, join(converged));
+  }
+}
+
+export class LockRule extends LockingRule {
+  static kind = "lock";
+
+  /** Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where one may
+   * lock as soon as it is written, where an average is kept, and where what is locked may drift. */
+  watches(state, slots) {
+    if (!this.visible_steps || this.smoothing || this.unlock !== null) return new Uint8Array(slots.length).fill(1);
+    return flags(slots.length, (i) => {
+      const masked = state.masked[slots[i]];
+      const seen = state.visible[slots[i]] + !masked; // after this step
+      return seen + 1 >= this.visible_steps && (!masked || state.open[slots[i]]);
+    });
+  }
+
+  /** The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good. */
+  rows(state, active) {
+    const computed = this.future ? active.filter((slot) => !this.#rests(state, slot)) : active;
+    if (this.unlock === null || state.step === 0 || state.step % this.unlock.period) return computed;
+    return union(computed, this.#probes(state, this.unlock.budget));
+  }
+
+  after(state, reading) {
+    if (this.smoothing) this.#smooth(state, reading);
+    const unlocked = this.unlock === null ? NONE : this.#drifted(state, reading, this.unlock);
+    return { locked: this.locked(state, reading, this.visible_steps), unlocked };
+  }
+
+  /** Which of one sequence's candidates, rows `z` of the reading, lock: D <= epsilon and, with the gate on, u <= theta
+   * (lines 21-23). */
+  converged(state, reading, z) {
+    const slots = take(reading.slots, z);
+    const kl = this.smoothing ? take(state.kept(SMOOTHED, Number.POSITIVE_INFINITY), slots) : take(reading.kl, z);
+    const uncertainty = take(reading.confidence, z).map((confidence) => 1 - confidence); // line 18
+    const theta = this.percentile === null ? null : percentile(uncertainty, this.percentile);
+    return flags(z.length, (i) => {
+      if (!(kl[i] <= this.epsilon) || (theta !== null && !(uncertainty[i] <= theta))) return false;
+      const unlocked = this.unlock === null ? -1 : state.unlocked_at[slots[i]];
+      if (unlocked < 0) return true;
+      return state.step > unlocked + this.unlock.cooldown && kl[i] <= this.unlock.rho * this.epsilon;
+    });
+  }
+
+  /** Whether a slot is a mask of a later block, and no block begins. */
+  #rests({ schedule, canvas, open, masked }, slot) {
+    return schedule.steps_in_block[canvas.sequence[slot]] > 0 && !open[slot] && masked[slot];
+  }
+
+  /** The average of what the step computed; it begins with the first finite KL, and anew after an infinite one. */
+  #smooth(state, reading) {
+    const average = state.kept(SMOOTHED, Number.POSITIVE_INFINITY);
+    reading.slots.forEach((slot, row) => {
+      if (reading.probed[row]) return;
+      const mixed = this.smoothing * average[slot] + (1 - this.smoothing) * reading.kl[row];
+      average[slot] = Number.isFinite(average[slot]) ? mixed : reading.kl[row];
+    });
+  }
+
+  /** The locked slots to probe in this step: the least recently probed first, then the lowest position. */
+  #probes(state, budget) {
+    const locked = find(state.locked.map((flag, slot) => flag & state.alive[slot]));
+    const chosen = state.split(locked).map(([start, stop]) => {
+      const slots = locked.subarray(start, stop);
+      return take(slots, ranked(slots.length, (i) => state.probed_at[slots[i]]).subarray(0, budget)).sort();
+    });
+    return join(chosen);
+  }
+
+  /** The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows. */
+  #drifted(state, reading, unlock) {
+    const uncertainty = reading.confidence.map((confidence) => 1 - confidence);
+    const drifted = new Uint8Array(reading.slots.length);
+    for (const [start, stop] of state.split(reading.slots)) {
+      const active = uncertainty.subarray(start, stop).filter((_, i) => !reading.probed[start + i]);
+      const gated = this.percentile !== null && active.length > 0;
+      const theta = gated ? percentile(active, this.percentile) : 0;
+      for (let row = start; row < stop; row++)
+        drifted[row] =
+          reading.probed[row] &&
+          reading.kl[row] > unlock.epsilon_unlock &&
+          state.step - state.locked_at[reading.slots[row]] > unlock.min_interval &&
+          (!gated || uncertainty[row] > theta);
+    }
+    return take(reading.slots, find(drifted));
+  }
+}
+
+export class LockByAge extends LockingRule {
+  static kind = "age";
+
+  after(state, reading) {
+    return { locked: this.locked(state, reading, this.steps), unlocked: NONE };
+  }
+
+  converged(_state, _reading, z) {
+    return new Uint8Array(z.length).fill(1);
+  }
+}

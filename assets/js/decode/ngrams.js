@@ -1,0 +1,31 @@
+// No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order.
+
+/** The [position, token] pairs with which an n-gram of `size` tokens would stand in the sequence twice: by position,
+ * then by token, each once. tokens, masked [N]: one sequence, prompt included. */
+export function repeatingTokens(tokens, masked, size) {
+  const windows = [];
+  for (let start = 0; start + size <= tokens.length; start++) {
+    const masks = masked.subarray(start, start + size);
+    const hole = masks.indexOf(1);
+    if (hole === masks.lastIndexOf(1)) windows.push({ start, hole });
+  }
+  const found = new Map();
+  for (const { start, hole } of windows) {
+    if (hole < 0) continue;
+    const position = start + hole;
+    for (const other of windows) {
+      // The other one is whole already, or the same token completes both ("so so _ so so").
+      if (other.start === start || (other.hole >= 0 && other.start + other.hole !== position)) continue;
+      if (!alike(tokens, masked, start, other.start, size)) continue;
+      const token = tokens[other.start + hole];
+      if (other.hole >= 0 && tokens[start + other.hole] !== token) continue;
+      found.set(`${position} ${token}`, [position, token]);
+    }
+  }
+  return [...found.values()].sort(([p, t], [q, u]) => p - q || t - u);
+}
+
+function alike(tokens, masked, a, b, size) {
+  for (let k = 0; k < size; k++) if (tokens[a + k] !== tokens[b + k] && !masked[a + k] && !masked[b + k]) return false;
+  return true;
+}

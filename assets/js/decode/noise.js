@@ -1,0 +1,179 @@
+// Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
+//
+// A number depends on seed, step, position in the block and token alone: neither locks nor batch mates ever shift it.
+// Positions before the block, which only an event can have masked again, have a stream of their own, (seed, step, 1).
+// The stream is numpy's PCG64, which can jump, so that only the rows that are asked for are drawn.
+
+import { join, place } from "./arrays.js";
+
+/** Where the numbers of C candidates come from: keys of the streams, (seed, step) or (seed, step, 1), and `lengths`,
+ * positions of each stream's part of the sequence; of each candidate, ascending, its `stream` and its `row` there.
+ * scored: whether each stream begins with one number per position, which are the candidates' scores. */
+export class Draws {
+  constructor(keys, lengths, stream, row, scored) {
+    Object.assign(this, { keys, lengths, stream, row, scored });
+  }
+
+  /** One uniform number in [0, 1) for each candidate. */
+  scores() {
+    const drawn = this.keys.map((key, i) => new Pcg64(key).fill(new Float64Array(this.lengths[i])));
+    return Float64Array.from(this.stream, (stream, i) => drawn[stream][this.row[i]]);
+  }
+
+  /** Uniform numbers in [0, 1) for candidates `start` to `stop`, one per token: [stop - start, width], flat. */
+  gumbel(start, stop, width) {
+    const out = new Float64Array((stop - start) * width);
+    let [current, bits, at] = [-1, null, 0];
+    for (let c = start; c < stop; c++) {
+      const stream = this.stream[c];
+      if (stream !== current) {
+        [current, at, bits] = [stream, 0, new Pcg64(this.keys[stream])];
+        if (this.scored) bits.advance(this.lengths[stream]);
+      }
+      bits.advance((this.row[c] - at) * width);
+      bits.fill(out.subarray((c - start) * width, (c - start + 1) * width));
+      at = this.row[c] + 1;
+    }
+    return out;
+  }
+}
+
+/** The draws of ascending slots [C]: masked ones of the blocks, or of what is before them. */
+export function draws(canvas, schedule, settings, step, slots, scored) {
+  const [keys, lengths, streams, rows] = [[], [], [], []];
+  canvas.split(slots).forEach(([from, to], b) => {
+    const own = slots.subarray(from, to);
+    const [[start, stop], begin] = [schedule.block(b), canvas.generated_from[b]];
+    const cut = place(own, start);
+    const parts = [
+      [own.subarray(0, cut).map((slot) => slot - begin), start - begin, [1]],
+      [own.subarray(cut).map((slot) => slot - start), stop - start, []],
+    ];
+    for (const [row, length, more] of parts) {
+      if (!row.length) continue;
+      streams.push(new Int32Array(row.length).fill(keys.length));
+      rows.push(row);
+      keys.push([settings.seedOf(b), step, ...more]);
+      lengths.push(length);
+    }
+  });
+  return new Draws(keys, lengths, join(streams), join(rows), scored);
+}
+
+// --- numpy's SeedSequence and PCG64 ---------------------------------------------------------------------------------
+
+const POOL = 4;
+
+/** `count` words of 32 bits of numpy's SeedSequence(key). key: whole numbers, as numbers or BigInts. */
+export function seeded(key, count) {
+  const entropy = key.flatMap(words);
+  let constant = 0x43b0d7e5;
+  const hash = (value) => {
+    const mixed = value ^ constant;
+    constant = Math.imul(constant, 0x931e8875);
+    const product = Math.imul(mixed, constant);
+    return product ^ (product >>> 16);
+  };
+  const mix = (x, y) => {
+    const mixed = (Math.imul(0xca01f9dd, x) - Math.imul(0x4973f715, y)) | 0;
+    return mixed ^ (mixed >>> 16);
+  };
+  const pool = Array.from({ length: POOL }, (_, i) => hash(entropy[i] ?? 0));
+  for (let from = 0; from < POOL; from++)
+    for (let to = 0; to < POOL; to++) if (from !== to) pool[to] = mix(pool[to], hash(pool[from]));
+  for (const word of entropy.slice(POOL)) for (let to = 0; to < POOL; to++) pool[to] = mix(pool[to], hash(word));
+  constant = 0x8b51f9dd;
+  return Uint32Array.from({ length: count }, (_, i) => {
+    const mixed = pool[i % POOL] ^ constant;
+    constant = Math.imul(constant, 0x58f38ded);
+    const product = Math.imul(mixed, constant);
+    return product ^ (product >>> 16);
+  });
+}
+
+/** A whole number's 32-bit words, the lowest first. */
+function words(number) {
+  const found = [];
+  let rest = BigInt(number);
+  do {
+    found.push(Number(rest & 0xffffffffn));
+    rest >>= 32n;
+  } while (rest);
+  return found;
+}
+
+const MULTIPLIER = new Uint32Array([0x9fccf645, 0x4385df64, 0x1fc65da4, 0x2360ed05]);
+const ONE = new Uint32Array([1, 0, 0, 0]);
+const ZERO = new Uint32Array(4);
+const halves = (limbs) => new Uint16Array(limbs.buffer); // every browser's machine puts the low half first
+const STEP = halves(MULTIPLIER);
+
+/** numpy's PCG64(SeedSequence(key)): 128 bits in four limbs, the lowest first. */
+export class Pcg64 {
+  #state;
+  #increment;
+
+  constructor(key) {
+    const [a, b, c, d, e, f, g, h] = seeded(key, 8);
+    this.#increment = new Uint32Array([
+      (g << 1) | 1,
+      (h << 1) | (g >>> 31),
+      (e << 1) | (h >>> 31),
+      (f << 1) | (e >>> 31),
+    ]);
+    this.#state = multiplied(new Uint32Array([c, d, a, b]), halves(ONE), this.#increment);
+    multiplied(this.#state, STEP, this.#increment, this.#state);
+  }
+
+  /** Fills an array with uniform numbers in [0, 1), of 53 bits each. */
+  fill(out) {
+    const [state, increment] = [this.#state, this.#increment];
+    for (let i = 0; i < out.length; i++) {
+      multiplied(state, STEP, increment, state);
+      let [high, low] = [state[3] ^ state[1], state[2] ^ state[0]];
+      let turn = state[3] >>> 26;
+      if (turn >= 32) {
+        [high, low] = [low, high];
+        turn -= 32;
+      }
+      if (turn) [high, low] = [(high >>> turn) | (low << (32 - turn)), (low >>> turn) | (high << (32 - turn))];
+      out[i] = ((high >>> 0) * 2 ** 21 + (low >>> 11)) / 2 ** 53;
+    }
+    return out;
+  }
+
+  /** Goes on by so many numbers without drawing them. */
+  advance(count) {
+    let [factor, sum] = [MULTIPLIER.slice(), this.#increment.slice()];
+    for (let left = count; left > 0; left = Math.floor(left / 2)) {
+      if (left % 2) multiplied(this.#state, halves(factor), sum, this.#state);
+      sum = multiplied(sum, halves(factor), sum);
+      factor = multiplied(factor, halves(factor), ZERO);
+    }
+  }
+}
+
+/** a * m + c of 128 bits; m in parts of 16 bits: each column of products stays below 2 ** 53. */
+function multiplied(a, m, c, out = new Uint32Array(4)) {
+  const a0 = a[0];
+  const a1 = a[1];
+  const a2 = a[2];
+  const a3 = a[3];
+  let sum = a0 * m[0] + c[0];
+  let low = sum & 0xffff;
+  sum = Math.floor(sum / 65536) + a0 * m[1];
+  out[0] = low | (sum << 16);
+  sum = Math.floor(sum / 65536) + a0 * m[2] + a1 * m[0] + c[1];
+  low = sum & 0xffff;
+  sum = Math.floor(sum / 65536) + a0 * m[3] + a1 * m[1];
+  out[1] = low | (sum << 16);
+  sum = Math.floor(sum / 65536) + a0 * m[4] + a1 * m[2] + a2 * m[0] + c[2];
+  low = sum & 0xffff;
+  sum = Math.floor(sum / 65536) + a0 * m[5] + a1 * m[3] + a2 * m[1];
+  out[2] = low | (sum << 16);
+  sum = Math.floor(sum / 65536) + a0 * m[6] + a1 * m[4] + a2 * m[2] + a3 * m[0] + c[3];
+  low = sum & 0xffff;
+  sum = Math.floor(sum / 65536) + a0 * m[7] + a1 * m[5] + a2 * m[3] + a3 * m[1];
+  out[3] = low | (sum << 16);
+  return out;
+}

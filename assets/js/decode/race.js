@@ -1,0 +1,40 @@
+// Lanes in lockstep: one step of each in turn, each timed on its own. It mirrors surelock/trace/race.py.
+
+import { readDecoder } from "./choices.js";
+import { Run } from "./run.js";
+
+/** How many likely tokens of a position a trace tells. */
+export const TOP_K = 5;
+
+/** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
+ * [{lane, step}, ...] of all that still run. The lanes take turns in going first, so that none always finds the warmer
+ * machine. */
+export async function* race(engine, shape, prompt, lanes) {
+  const top_k = Math.min(TOP_K, shape.network.vocab_size);
+  const runs = lanes.map((lane) => {
+    const run = new Run(shape, [prompt], readDecoder(lane), { top_k });
+    return { lane: lane.id, run, memory: engine.memory(run.layout) };
+  });
+  for (let turn = 0; ; turn++) {
+    const steps = new Map();
+    for (let i = 0; i < runs.length; i++) {
+      const { lane, run, memory } = runs[(turn + i) % runs.length];
+      const step = await turned(run, engine, memory);
+      if (step) steps.set(lane, step);
+    }
+    if (!steps.size) return;
+    yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
+  }
+}
+
+/** The next step of a run, null when it is over. Its seconds are those of the decisions and of the engine. */
+async function turned(run, engine, memory) {
+  const begun = performance.now();
+  const plan = run.plan();
+  if (!plan) return null;
+  const planned = performance.now();
+  const reading = await engine.read(memory, plan);
+  const read = performance.now();
+  const step = run.take(reading);
+  return { ...step, seconds: reading.seconds + (planned - begun + performance.now() - read) / 1000 };
+}

@@ -1,0 +1,182 @@
+// Turns the steps of a race into the records of a trace. It mirrors surelock/trace/recorder.py: what is streamed, and
+// beside it what an export needs.
+
+import { find, flags, take } from "./arrays.js";
+import { TOP_K } from "./race.js";
+
+const FORMAT = "surelock-trace";
+const VERSION = 3;
+const [KL_LOW, DECADES, KL_INFINITE] = [1e-12, 14, 255]; // bytes 1 to 254 lie on a log scale
+const TOP_TOLERANCE = 2; // of 255: likely tokens are listed anew when one changes or its probability moves by more
+
+/** Rounded to the even one of two equally near whole numbers, as numpy does. */
+function rounded(x) {
+  const up = Math.round(x);
+  return up - x === 0.5 && up % 2 ? up - 1 : up;
+}
+
+/** A KL in nats as a byte: 0 is at most 1e-12, 255 is infinite. */
+function klByte(kl) {
+  if (!Number.isFinite(kl)) return KL_INFINITE;
+  if (kl < KL_LOW) return 0;
+  return Math.min(254, Math.max(1, 1 + rounded((Math.log10(kl / KL_LOW) / DECADES) * 253)));
+}
+
+/** A probability as a byte; of a float32 it is rounded as one. */
+const unitByte = (p) => rounded(Math.min(1, Math.max(0, p)) * 255);
+const unitByte32 = (p) => rounded(Math.fround(Math.min(1, Math.max(0, p)) * 255));
+
+const encoded = (bytes) => btoa(String.fromCharCode(...bytes));
+
+/** [start, length, ...] of the stretches of set flags. */
+function toRuns(mask) {
+  const runs = [];
+  for (let i = 0; i < mask.length; i++)
+    if (mask[i]) {
+      if (i > 0 && mask[i - 1]) runs[runs.length - 1] += 1;
+      else runs.push(i, 1);
+    }
+  return runs;
+}
+
+/** The number with the fewest digits that still gives back a float32. */
+function short(value) {
+  for (let digits = 1; digits < 9; digits++) {
+    const number = Number(value.toPrecision(digits));
+    if (Math.fround(number) === value) return number;
+  }
+  return Number(value.toPrecision(9));
+}
+
+/** The token ids that a record brings. */
+const tokensOf = ({ written = [], unmasked }) => [...written, ...unmasked].map(([, token]) => token);
+
+export class Recorder {
+  #pieces;
+  #records = [];
+  #exact = [];
+  #tops = {};
+  #last = {};
+  #sent = new Set();
+
+  /** header: a trace's. pieces(ids): the texts of token ids, by id. */
+  constructor(header, pieces) {
+    [this.header, this.#pieces] = [header, pieces];
+    for (const { id } of header.lanes) {
+      this.#tops[id] = [];
+      this.#last[id] = new Int32Array(header.length * 2 * TOP_K).fill(-1);
+    }
+  }
+
+  /** The opening of the stream: format, version, header and the pieces of the prompt. */
+  start() {
+    return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
+  }
+
+  /** What the stream says of what a race told at once: {records, pieces}. */
+  take(told) {
+    const records = told.map(({ lane, step }) => this.record(lane, step));
+    const used = records.flatMap(tokensOf).filter((token) => !this.#sent.has(token));
+    for (const token of used) this.#sent.add(token);
+    const opening = new Set(this.#opening());
+    return { records, pieces: this.#of(used.filter((token) => !opening.has(token))) };
+  }
+
+  /** The record of one step in the stream's form: KL and confidence as bytes, no likely tokens. */
+  record(lane, step) {
+    const rows = find(step.computed);
+    const [kl, confidence] = [step.kl, step.confidence].map((values) => Float32Array.from(take(values, rows)));
+    const places = (name) => Array.from(find(step[name]));
+    const tokens = (name) => places(name).map((position) => [position, step.tokens[position]]);
+    const record = {
+      lane,
+      step: step.index,
+      unmasked: tokens("newly_unmasked"),
+      locked: places("newly_locked"),
+      computed: toRuns(step.computed),
+      kl: encoded(Array.from(kl, klByte)),
+      confidence: encoded(Array.from(confidence, unitByte32)),
+      seconds: Number(step.seconds.toFixed(7)),
+      flops: step.flops[0],
+      baseline_flops: step.baseline_flops[0],
+    };
+    const rare = { masked: "newly_masked", unlocked: "newly_unlocked", probed: "probed" };
+    for (const [name, flag] of Object.entries(rare)) {
+      const positions = places(flag);
+      if (positions.length) record[name] = positions;
+    }
+    const written = tokens("written");
+    if (written.length) record.written = written;
+    this.#keepTop(lane, rows, step);
+    this.#exact.push({ kl, confidence });
+    this.#records.push(record);
+    return record;
+  }
+
+  /** [[token id, piece or null, probability], ...] of a position as last computed at or before `step`; empty if it
+   * never was. */
+  top(lane, step, position) {
+    for (const { rows, ids, probs } of (this.#tops[lane] ?? []).slice(0, step + 1).reverse()) {
+      const at = rows.indexOf(position);
+      if (at < 0) continue;
+      const tokens = Array.from(ids.subarray(at * TOP_K, (at + 1) * TOP_K));
+      const pieces = this.#of(tokens);
+      const share = (i) => Number((probs[at * TOP_K + i] / 255).toFixed(4));
+      return tokens.map((token, i) => [token, pieces[token] ?? null, share(i)]);
+    }
+    return [];
+  }
+
+  /** The trace so far, whole: KL and confidence as numbers (null: infinite), and likely tokens. */
+  document() {
+    const seen = {};
+    const used = new Set(this.#opening());
+    const records = this.#records.map((record, i) => {
+      const { lane } = record;
+      const finite = (value) => (Number.isFinite(value) ? short(value) : null);
+      const entry = { ...record };
+      for (const name of ["kl", "confidence"]) entry[name] = Array.from(this.#exact[i][name], finite);
+      if (this.#tops[lane].length) {
+        seen[lane] = (seen[lane] ?? -1) + 1;
+        entry.top = this.#topEntry(this.#tops[lane][seen[lane]]);
+        for (const token of entry.top.ids) used.add(token);
+      }
+      for (const token of tokensOf(record)) used.add(token);
+      return entry;
+    });
+    return { ...this.start(), pieces: this.#of(used), records };
+  }
+
+  #of(ids) {
+    return this.#pieces([...new Set(ids)]);
+  }
+
+  #opening() {
+    return [...this.header.prompt_tokens, this.header.mask_id];
+  }
+
+  /** Keeps the likely tokens of the rows where they changed. */
+  #keepTop(lane, rows, { top_ids, top_probs }) {
+    if (!top_ids || top_ids.length < this.header.length * TOP_K) return;
+    const last = this.#last[lane];
+    const [ids, probs, changed] = [[], [], []];
+    for (const row of rows) {
+      const places = Array.from({ length: TOP_K }, (_, i) => row * TOP_K + i);
+      const now = [...places.map((at) => top_ids[at]), ...places.map((at) => unitByte(top_probs[at]))];
+      const before = last.subarray(row * 2 * TOP_K, (row + 1) * 2 * TOP_K);
+      const moved = (value, i) => Math.abs(value - before[i]) > (i < TOP_K ? 0 : TOP_TOLERANCE);
+      if (!now.some(moved)) continue;
+      before.set(now);
+      changed.push(row);
+      ids.push(...now.slice(0, TOP_K));
+      probs.push(...now.slice(TOP_K));
+    }
+    this.#tops[lane].push({ rows: changed, ids: Int32Array.from(ids), probs: Uint8Array.from(probs) });
+  }
+
+  #topEntry({ rows, ids, probs }) {
+    const listed = new Set(rows);
+    const mask = flags(this.header.length, (position) => listed.has(position));
+    return { at: toRuns(mask), ids: Array.from(ids), p: encoded(probs) };
+  }
+}

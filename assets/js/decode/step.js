@@ -1,0 +1,41 @@
+// What passes between a run and an engine, and what a run tells of a step: data. Slots are places on a run's flat axis,
+// where its sequences lie one behind the other. R counts a step's rows, C those of them that may be committed. The
+// fields of a plan, a reading and a step are those of surelock/decoding/step.py, and mean the same; tables are flat.
+
+import { find, flags, join } from "./arrays.js";
+
+/** What an engine is asked to compute in one step, and which candidate tokens it is asked for. */
+export class Plan {
+  constructor(fields) {
+    Object.assign(this, fields);
+  }
+
+  /** Rows whose posteriors are read, [K], ascending. */
+  read() {
+    const { slots, observe, watches, chooses } = this;
+    return find(flags(slots.length, (i) => observe || watches[i] || chooses[i]));
+  }
+
+  /** Slots whose kept posteriors are dropped before the step: those it forgets, and its rows that none watches. */
+  outdated() {
+    if (this.observe) return this.forgets;
+    return join([this.forgets, this.slots.filter((_, i) => !this.watches[i] && !this.probed[i])]);
+  }
+}
+
+/** A reading of a plan for which nothing was found yet. */
+export function emptyReading(plan) {
+  const [rows, candidates] = [plan.slots.length, plan.chooses.filter(Boolean).length];
+  return {
+    slots: plan.slots,
+    probed: plan.probed,
+    confidence: new Float64Array(rows).fill(Number.NaN),
+    kl: new Float64Array(rows).fill(Number.NaN),
+    tokens: new Int32Array(candidates),
+    score: new Float64Array(candidates),
+    top_ids: new Int32Array(rows * plan.top_k).fill(-1),
+    top_probs: new Float64Array(rows * plan.top_k).fill(Number.NaN),
+    finite: true,
+    seconds: 0,
+  };
+}

@@ -1,0 +1,50 @@
+// Text to token ids and back, by Hugging Face's own tokenizer in JavaScript. It mirrors `LanguageModel.encode` and
+// surelock/trace/pieces.py.
+
+import { Tokenizer } from "@huggingface/tokenizers";
+
+const FALLBACK_BYTE = /^<0x([0-9A-Fa-f]{2})>$/;
+const LONE_HALF = /\p{Surrogate}/u;
+
+/** The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes. */
+function byteAlphabet() {
+  const isPlain = (b) => (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b !== 0xad);
+  const bytes = Array.from({ length: 256 }, (_, b) => b);
+  const others = bytes.filter((b) => !isPlain(b));
+  const plain = bytes.filter(isPlain).map((b) => [String.fromCharCode(b), b]);
+  return new Map([...plain, ...others.map((b, n) => [String.fromCharCode(256 + n), b])]);
+}
+
+export class TextTokenizer {
+  #writes;
+  #reads;
+  #alphabet = byteAlphabet();
+
+  /** What a model's tokenizer.json and tokenizer_config.json hold. */
+  constructor(json, config) {
+    this.#writes = new Tokenizer(json, config);
+    this.#reads = new Tokenizer({ ...json, added_tokens: [] }, config); // text that spells a special token is text
+  }
+
+  /** Token ids of a text. Throws a RangeError for half of a character. */
+  encode(text) {
+    if (LONE_HALF.test(text)) throw new RangeError("prompt holds half of a character: write it anew.");
+    return this.#reads.encode(text).ids;
+  }
+
+  /** The pieces of token ids, by id: a text, or its bytes where they are no text alone. */
+  pieces(ids) {
+    return Object.fromEntries(ids.map((id) => [id, this.#piece(id)]));
+  }
+
+  #piece(id) {
+    const name = this.#writes.id_to_token(id);
+    if (name === undefined) return `#${id}`; // beyond the vocabulary: padded embeddings have such rows
+    const byte = FALLBACK_BYTE.exec(name);
+    if (byte) return [Number.parseInt(byte[1], 16)];
+    if (name.includes("\u2581")) return name.replaceAll("\u2581", " "); // decoding would drop the leading space
+    const text = this.#writes.decode([id], { skip_special_tokens: false, clean_up_tokenization_spaces: false });
+    const bytes = Array.from(name, (char) => this.#alphabet.get(char));
+    return text.includes("\ufffd") && !bytes.includes(undefined) ? bytes : text;
+  }
+}

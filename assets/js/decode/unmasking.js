@@ -1,0 +1,166 @@
+// UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? LLaDA's policies and others'.
+//
+// A policy says what it scores a candidate by, and which of the candidates it takes. In the last step of a block
+// everything that is still masked there is committed, whatever the policy says. See surelock/decoding/unmasking.py.
+//
+// Candidates are {state, b, slots, tokens, score, late, quota}: the masked positions of sequence b that this step
+// computed and may commit, in order of position. late: would end the text, and is committed last.
+
+import { count, flags, ranked, take } from "./arrays.js";
+
+/** The order of committing: high scores first, the lowest position first among equals, late ones behind all. */
+const inOrder = ({ slots, score, late }) =>
+  ranked(
+    slots.length,
+    (i) => late[i],
+    (i) => -score[i],
+  );
+
+/** What all policies share. scores: what candidates are scored by; "noise", one uniform number each; null: not at all.
+ * early: a block may end before its steps. */
+export class UnmaskPolicy {
+  static kind;
+  static scores = "confidence";
+  static early = false;
+
+  constructor(settings) {
+    Object.assign(this, settings);
+  }
+
+  get scores() {
+    return this.constructor.scores;
+  }
+
+  get early() {
+    return this.constructor.early;
+  }
+
+  /** Which of the rows that a step computes it may commit. */
+  chooses(state, slots) {
+    return take(state.open, slots);
+  }
+
+  /** Which of them it follows beside, see `ComputeRule.watches`. */
+  watches(_state, slots) {
+    return new Uint8Array(slots.length);
+  }
+
+  /** Called once a step, before any sequence commits. */
+  prepare(_state, _reading) {}
+
+  /** Which of one sequence's candidates are committed: by default as many of the best as the schedule asks for. */
+  take(candidates) {
+    return inOrder(candidates).subarray(0, candidates.quota);
+  }
+
+  /** [slots, tokens] that this step commits in one sequence, slots ascending. */
+  commits(candidates) {
+    const { state, b, slots, tokens } = candidates;
+    if (state.schedule.closing[b]) return [slots, tokens];
+    const taken = this.take(candidates).slice().sort();
+    return [take(slots, taken), take(tokens, taken)];
+  }
+}
+
+export class LowConfidence extends UnmaskPolicy {
+  static kind = "low_confidence";
+}
+
+export class Random extends UnmaskPolicy {
+  static kind = "random";
+  static scores = "noise";
+}
+
+export class Entropy extends UnmaskPolicy {
+  static kind = "entropy";
+  static scores = "entropy";
+}
+
+export class Margin extends UnmaskPolicy {
+  static kind = "margin";
+  static scores = "margin";
+}
+
+export class Threshold extends UnmaskPolicy {
+  static kind = "threshold";
+  static early = true;
+
+  take(candidates) {
+    const { score, late } = candidates;
+    const above = count(flags(score.length, (i) => score[i] > this.p && !late[i]));
+    return inOrder(candidates).subarray(0, Math.max(1, above));
+  }
+}
+
+export class Klass extends UnmaskPolicy {
+  static kind = "klass";
+  static early = true;
+
+  watches(state, slots) {
+    return take(state.masked, slots);
+  }
+
+  /** Count for how many passes in a row each position has stood still. */
+  prepare(state, reading) {
+    const still = state.kept("klass_still", 0);
+    reading.slots.forEach((slot, row) => {
+      still[slot] = reading.kl[row] < this.kl ? still[slot] + 1 : 0;
+    });
+  }
+
+  take(candidates) {
+    const { state, b, slots, score, late } = candidates;
+    if (state.schedule.steps_in_block[b] >= this.history - 1) {
+      const still = state.kept("klass_still", 0);
+      const isReady = (i) => still[slots[i]] >= this.history && score[i] > this.confidence && !late[i];
+      const ready = Int32Array.from(slots.keys()).filter(isReady);
+      if (ready.length) return ready;
+    }
+    return inOrder(candidates).subarray(0, state.schedule.share(b));
+  }
+}
+
+export class EntropyBound extends UnmaskPolicy {
+  static kind = "entropy_bound";
+  static scores = "entropy";
+  static early = true;
+
+  take(candidates) {
+    const { score, late } = candidates;
+    const order = inOrder(candidates);
+    let [ignored, within] = [0, 0]; // all but the largest, which comes last
+    for (const i of order) {
+      if (ignored <= this.gamma && !late[i]) within += 1;
+      ignored += Math.max(-score[i], 0);
+    }
+    return order.subarray(0, Math.max(1, within));
+  }
+}
+
+/** Commit given tokens in given steps. replay: for each sequence its [step, position within the generated part, token]
+ * triples, every position once. */
+export class Replay extends UnmaskPolicy {
+  static kind = "replay";
+  static scores = null;
+
+  /** Every mask: any may be committed next, in whatever block, and may lock one step later. */
+  watches(state, slots) {
+    return take(state.masked, slots);
+  }
+
+  chooses(state, slots) {
+    const due = new Set(this.replay.flatMap((_, b) => Array.from(this.#due(state, b)[0])));
+    return flags(slots.length, (i) => state.open[slots[i]] || due.has(slots[i]));
+  }
+
+  commits({ state, b }) {
+    return this.#due(state, b);
+  }
+
+  /** [slots, tokens] of a sequence in the present step. */
+  #due(state, b) {
+    const due = this.replay[b].filter(([step]) => step === state.step).sort(([, p], [, q]) => p - q);
+    const from = state.canvas.generated_from[b];
+    return [Int32Array.from(due, ([, position]) => from + position), Int32Array.from(due, ([, , token]) => token)];
+  }
+}

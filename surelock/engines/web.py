@@ -1,0 +1,57 @@
+"""What a browser's engine reads of a model beside its own files: ``python -m surelock.engines.web MODEL``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from base64 import b64encode
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from onnx import load_from_string
+
+from surelock.engines.onnx import OnnxEngine
+from surelock.model.language_model import LanguageModel
+from surelock.model.loading import STORIES, load
+
+FILE = "browser.json"
+
+
+def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
+    """{"shape", "graphs": base64 by name, "files": bytes of each file of weights}.
+
+    Raises ValueError for a model that ONNX Runtime does not compute.
+    """
+    if not isinstance(lm.engine, OnnxEngine):
+        raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
+    graphs = lm.engine.graphs
+    entries = (
+        entry.value
+        for graph in graphs.values()
+        for each in load_from_string(graph).graph.initializer
+        for entry in each.external_data
+        if entry.key == "location"
+    )
+    return {
+        "shape": asdict(lm.shape),
+        "graphs": {name: b64encode(graph).decode() for name, graph in graphs.items()},
+        "files": {name: (directory / name).stat().st_size for name in sorted(set(entries))},
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Write the file beside a model's own."""
+    parser = argparse.ArgumentParser(prog="python -m surelock.engines.web", description=__doc__)
+    parser.add_argument("model", help="'stories', or the folder of a checkpoint")
+    options = parser.parse_args(arguments)
+    directory = STORIES if options.model == "stories" else Path(options.model)
+    try:
+        told = browser_parts(load(options.model, device="cpu", engine="onnx"), directory)
+        (directory / FILE).write_text(json.dumps(told, separators=(",", ":")), encoding="utf-8")
+    except (ValueError, OSError) as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,13 @@
+// Encodes texts and shows all pieces: node tests/js/tokens.js FOLDER FILE. FOLDER holds a model's tokenizer, FILE
+// {texts, size} as JSON.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { TextTokenizer } from "../../assets/js/decode/tokenizer.js";
+
+const [folder, file] = process.argv.slice(2);
+const read = (...parts) => JSON.parse(readFileSync(join(...parts), "utf8"));
+const tokenizer = new TextTokenizer(read(folder, "tokenizer.json"), read(folder, "tokenizer_config.json"));
+const { texts, size } = read(file);
+const ids = Array.from({ length: size }, (_, id) => id);
+console.log(JSON.stringify({ ids: texts.map((text) => tokenizer.encode(text)), pieces: tokenizer.pieces(ids) }));

@@ -1,0 +1,51 @@
+// Repeats the runs of a file that tests/vectors.py wrote: node tests/js/vectors.js FILE. Every plan and every step must
+// be equal to the last bit. Prints how many of each there were.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { readDecoder } from "../../assets/js/decode/choices.js";
+import { Run } from "../../assets/js/decode/run.js";
+import { unpacked } from "./packed.js";
+
+function toldDraws(draws) {
+  const keys = draws.keys.map((key) => key.map(String));
+  const numbers = { scores: draws.scored ? draws.scores() : null, gumbel: draws.gumbel(0, draws.row.length, 5) };
+  return { ...draws, keys, ...numbers };
+}
+
+const toldPlan = (plan) => ({
+  ...plan,
+  draws: plan.draws && toldDraws(plan.draws),
+  read: plan.read(),
+  outdated: plan.outdated(),
+});
+
+/** Fails with the name of the first field that differs. */
+function same(found, expected, what) {
+  assert.deepEqual(Object.keys(found).sort(), Object.keys(expected).sort(), `fields of ${what}`);
+  for (const [name, value] of Object.entries(expected)) assert.deepEqual(found[name], value, `${name} of ${what}`);
+}
+
+function repeat({ shape, prompts, decoder, observe, top_k, turns, refused }, number) {
+  const run = new Run(shape, prompts, readDecoder(decoder), { observe, top_k });
+  for (const [t, turn] of turns.entries()) {
+    const plan = run.plan();
+    assert.ok(plan, `case ${number} ended before step ${t}`);
+    assert.equal(run.plan(), plan, "made once, the same until it is taken");
+    same(toldPlan(plan), unpacked(turn.plan), `plan ${t} of case ${number}`);
+    same(run.take(unpacked(turn.reading)), unpacked(turn.step), `step ${t} of case ${number}`);
+  }
+  assert.equal(refused, null);
+  assert.equal(run.plan(), null, `case ${number} goes on`);
+}
+
+const vectors = JSON.parse(readFileSync(process.argv[2], "utf8"));
+let turns = 0;
+for (const [number, vector] of vectors.entries()) {
+  turns += vector.turns.length;
+  if (vector.refused === null) repeat(vector, number);
+  else
+    assert.throws(() => repeat({ ...vector, refused: null }, number), { name: "RangeError", message: vector.refused });
+}
+const refused = vectors.filter((vector) => vector.refused !== null).length;
+console.log(JSON.stringify({ cases: vectors.length, turns, refused }));

@@ -1,0 +1,137 @@
+"""The engine of browsers, in Node, beside the one of CPUs: the same graphs, the same weights, the same runs."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+from dataclasses import asdict, replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checkpoints import write_dream, write_llada
+from test_decode import RUNS
+from test_javascript import NODE, ROOT
+
+import surelock
+from surelock.decoding.choices import Decoder, plain_event
+from surelock.decoding.unmasking import Replay
+from surelock.engines.web import FILE, browser_parts
+from surelock.engines.web import main as write_parts
+from surelock.model.config import Shape
+from surelock.places import ASSETS
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+WEIGHTS = sorted((ASSETS / "stories").glob("*.safetensors"))
+SHOWN = ("tokens", "locked", "computed", "kl", "confidence", "top_ids", "top_probs")
+
+
+def decoders(gen_length: int) -> dict[str, Decoder]:
+    """One for every rule and every policy that the page offers, as the tests of `decode` have them for 12 positions."""
+    found = {}
+    for name, (changes, choices) in RUNS.items():
+        if isinstance(choices.get("unmask"), Replay) or "events" in choices:
+            continue
+        steps = {"steps": changes["steps"] * gen_length // 12} if "steps" in changes else {}
+        settings = surelock.DecodeSettings(**{**changes, **steps, "gen_length": gen_length, "seed": 3})
+        found[name] = Decoder(settings=settings, **choices)
+    return found
+
+
+def in_node(
+    lm: Any, weights: list[Path], prompts: list[list[int]], asked: list[tuple[Decoder, int]], folder: Path
+) -> list[list[list[Any]]]:
+    """What Node finds of each step of each run, in the order of SHOWN. asked: decoders, each with its top_k."""
+    for name, graph in lm.engine.graphs.items():
+        (folder / name).write_bytes(graph)
+    shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.eos_id, lm.eot_id)
+    plain = []
+    for decoder, top_k in asked:
+        events = [plain_event(event) | {"sequence": event.sequence} for event in decoder.events]
+        plain.append({"decoder": {**decoder.to_plain(), "events": events}, "top_k": top_k})
+    told = {"shape": asdict(shape), "prompts": prompts, "decoders": plain}
+    (folder / "asked.json").write_text(json.dumps(told))
+    command = [str(NODE), "tests/js/runs.js", str(folder), *map(str, weights)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[:2000]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def in_python(lm: Any, prompts: list[list[int]], decoder: Decoder, top_k: int) -> list[list[Any]]:
+    """The same of `decode`."""
+    found = surelock.decode(lm, prompts, **decoder.keywords(), top_k=top_k)
+    return [[getattr(step, name) for name in SHOWN] for step in found]
+
+
+def first_difference(ours: list[list[Any]], theirs: list[list[Any]]) -> int | None:
+    """The first step whose tokens, locks or rows differ; up to it all that was read is equal up to rounding."""
+    for t, (mine, other) in enumerate(zip_longest(ours, theirs)):
+        if mine is None or other is None:
+            return t
+        if any(not np.array_equal(np.ravel(a).astype(int), b) for a, b in zip(mine[:3], other[:3], strict=True)):
+            return t
+        for name, a, b in zip(SHOWN[3:5], mine[3:5], other[3:5], strict=True):
+            expected = np.where(np.isfinite(a), a, np.nan).ravel()
+            np.testing.assert_allclose(np.array(b, float), expected, rtol=1e-2, atol=2e-5, err_msg=f"{name}, step {t}")
+        if mine[5] is not None:
+            np.testing.assert_allclose(np.array(other[6], float), np.ravel(mine[6]), atol=2e-5, err_msg=f"step {t}")
+            assert np.mean(np.ravel(mine[5]) == other[5]) > 0.95
+    return None
+
+
+def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories: Any, tmp_path: Path) -> None:
+    prompt, asked = stories.encode("Once upon a time there was a little"), []
+    for name, decoder in decoders(12).items():
+        asked.append((decoder, 3 if name in ("locked", "unlocking") else 0))
+    write = surelock.Event(4, "write", len(prompt) + 2, prompt[1]), surelock.Event(5, "unlock", 1)
+    lock = surelock.LockRule(epsilon=9.0, percentile=None)
+    asked.append((replace(asked[0][0], compute=lock, events=write), 0))
+    found = in_node(stories, WEIGHTS, [prompt], asked, tmp_path)
+    for (decoder, top_k), steps in zip(asked, found, strict=True):
+        ours = in_python(stories, [prompt], decoder, top_k)
+        assert first_difference(ours, steps) is None, decoder
+
+
+@pytest.mark.parametrize("write", [write_llada, write_dream])
+def test_other_shapes_and_batches(write: Any, tmp_path: Path) -> None:
+    """Biases, shared heads, an untied head, a shifted network; sequences of unlike lengths."""
+    model = tmp_path / "model"
+    write(model, layers=2, d_model=24, heads=3, kv_heads=1, d_ff=40, vocab=40, tied=False, seed=2)
+    lm = surelock.load(str(model), device="cpu", engine="onnx")
+    prompts = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
+    asked = [(decoder, 0) for name, decoder in decoders(12).items() if name in ("guided", "unrepeated", "unlocking")]
+    found = in_node(lm, sorted(model.glob("*.safetensors")), prompts, asked, tmp_path)
+    for (decoder, top_k), steps in zip(asked, found, strict=True):
+        assert first_difference(in_python(lm, prompts, decoder, top_k), steps) is None, decoder
+
+
+def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
+    """`npm run runtime` and `python -m surelock.engines.web stories` write them: stale ones would be served."""
+    wasm = ROOT / "node_modules" / "onnxruntime-web" / "dist" / "ort-wasm-simd-threaded.wasm"
+    assert gzip.decompress((ASSETS / "scripts" / "ort.wasm.gz").read_bytes()) == wasm.read_bytes(), "npm run runtime"
+    told = json.loads((ASSETS / "stories" / FILE).read_text("utf-8"))
+    assert told == browser_parts(stories, ASSETS / "stories")
+    assert sorted(told["files"]) == [file.name for file in WEIGHTS]
+
+
+def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torch: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a browser cannot decode it"):
+        browser_parts(stories_in_torch, ASSETS / "stories")
+    with pytest.raises(SystemExit):
+        write_parts([str(tmp_path / "nowhere")])
+
+
+@pytest.mark.long
+def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
+    """At most one run in fifty parts from Python's, over all rules and policies."""
+    prompt = stories.encode("The dog and the cat went to the")
+    asked = [(decoder, 0) for length in (24, 48) for decoder in decoders(length).values()]
+    found = in_node(stories, WEIGHTS, [prompt], asked, tmp_path)
+    parted = sum(
+        first_difference(in_python(stories, [prompt], decoder, 0), steps) is not None
+        for (decoder, _), steps in zip(asked, found, strict=True)
+    )
+    assert parted <= max(1, 0.02 * len(asked)), f"{parted} of {len(asked)}"

@@ -1,0 +1,118 @@
+"""A race in JavaScript tells what one in Python tells, on the same readings: messages, document, likely tokens."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up import made_up
+from test_decode import RUNS
+from test_javascript import NODE, ROOT
+from vectors import packed_fields
+
+import surelock
+from surelock.decoding.choices import Decoder
+from surelock.decoding.step import Layout, Plan, Reading
+from surelock.decoding.unmasking import Replay
+from surelock.trace.format import TOP_K
+from surelock.trace.lanes import Lane
+from surelock.trace.race import race
+from surelock.trace.recorder import Recorder, make_header
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+ROUGH = ("kl", "confidence")  # of a record, bytes: numpy rounds their logarithm as a float32
+NAMES = [name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)]
+
+
+class Told:
+    """An engine that makes its readings up, a lane's own, and keeps what it told of each lane."""
+
+    name, device, dtype = "made up", "cpu", "float32"
+
+    def __init__(self, config: Any) -> None:
+        self.config, self.readings = config, []
+
+    def memory(self, layout: Layout) -> list[Any]:
+        self.readings.append([])
+        return self.readings[-1]
+
+    def read(self, memory: list[Any], plan: Plan) -> Reading:
+        rng = np.random.default_rng((len(memory), self.readings.index(memory)))
+        vocab = self.config.vocab_size
+        reading = made_up(plan, rng, vocab)
+        rows = len(plan.slots)
+        # likely tokens that mostly stay, with probabilities that mostly move by little
+        reading.top_ids = np.tile(np.arange(TOP_K), (rows, 1)) + (rng.random((rows, 1)) < 0.2)
+        reading.top_probs = 0.5 / (1 + np.arange(TOP_K)) + rng.normal(0, 0.003, (rows, TOP_K))
+        memory.append(packed_fields(reading))
+        return reading
+
+
+def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, list[dict[str, Any]]]:
+    """A race of some of the runs of the tests of `decode`: its engine, its recorder and the stream's messages."""
+    engine = Told(lm.config)
+    lm = replace(lm, engine=engine)
+    lanes = []
+    for name in names:
+        changes, choices = RUNS[name]
+        settings = surelock.DecodeSettings(**{"gen_length": 12, **changes, "seed": 3})
+        lanes.append(Lane(id=name, name=name.title(), decoder=Decoder(settings=settings, **choices)))
+    recorder = Recorder(make_header(lm, "Once", prompt, lanes), lm.tokenizer)
+    messages = [recorder.start()]
+    messages += [recorder.take(steps) for steps in race(lm, prompt, lanes)]
+    return engine, recorder, messages
+
+
+def check_records(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
+    """Equal but for the time; a byte in a hundred may be the next one."""
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.keys() == other.keys()
+        for name in mine.keys() - {"seconds"}:
+            if name in ROUGH and isinstance(mine[name], str):
+                a, b = (np.frombuffer(base64.b64decode(each[name]), np.uint8).astype(int) for each in (mine, other))
+                assert len(a) == len(b) and np.abs(a - b).max(initial=0) <= 1 and (a != b).mean() <= 0.01
+            else:
+                assert mine[name] == other[name], (name, mine["lane"], mine["step"])
+
+
+@pytest.mark.parametrize("names", [NAMES[i : i + 4] for i in range(0, len(NAMES), 4)], ids="-".join)
+def test_a_race_in_javascript_tells_what_one_in_python_does(stories: Any, names: list[str], tmp_path: Path) -> None:
+    prompt = stories.encode("Once upon a time")
+    if "events" in names:  # on made-up readings what they ask for may not be possible
+        names = [name for name in names if name != "events"] or ["baseline"]
+    engine, recorder, messages = told(stories, names, prompt)
+    document = recorder.document()
+    asked = [[name, step, at] for name in names for step in (0, 3, 99) for at in (0, len(prompt), len(prompt) + 11)]
+    vectors = {
+        "shape": asdict(stories.shape),
+        "header": recorder.header,
+        "pieces": document["pieces"] | {str(t): f"<{t}>" for t in range(4096) if str(t) not in document["pieces"]},
+        "readings": engine.readings,
+        "asked": asked,
+    }
+    file = tmp_path / "race.json"
+    file.write_text(json.dumps(vectors))
+    done = subprocess.run(
+        [str(NODE), "tests/js/races.js", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[:2000]
+    found = SimpleNamespace(**json.loads(done.stdout))
+
+    assert found.messages[0] == messages[0] and len(found.messages) == len(messages)
+    for mine, other in zip(messages[1:], found.messages[1:], strict=True):
+        assert mine["pieces"] == other["pieces"]
+        check_records(mine["records"], other["records"])
+    assert {k: v for k, v in found.document.items() if k != "records"} == {
+        k: v for k, v in document.items() if k != "records"
+    }
+    check_records(document["records"], found.document["records"])
+    assert found.tops == [recorder.top(*place) for place in asked]
+    assert any(found.tops) and all(len(record["top"]["ids"]) % TOP_K == 0 for record in document["records"])

@@ -1,0 +1,48 @@
+"""The tokenizer in JavaScript: the same token ids, and the same pieces."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_javascript import NODE, ROOT
+
+from surelock.places import ASSETS
+from surelock.trace.pieces import Pieces
+
+pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+TEXTS = (
+    "Once upon a time there was a little girl.",
+    "“Where's the café?” — naïve Zoë's 3 dogs' 1,000.50 €!?",
+    "  two  spaces\n\nand\tlines \r\n ",
+    "漢字かな交じり 🙂👩‍👩‍👧 é \u00a0\u200b\ufeff",
+    "<|mask|> spelt, and <|endoftext|>, is text",
+    "I'll we've he'd o'clock DON'T can't",
+    "x" * 300,
+    "",
+)
+
+
+def random_texts(count: int) -> list[str]:
+    """Characters of many kinds, words of letters, and what stands between them."""
+    rng = np.random.default_rng(0)
+    kinds = [list("abcdefgh etaoin  ,.'\"\n"), list("ÀÉñß œ…—¿"), list("0123456789 .,"), list("中文🙂ÅЖשع\u0301 ")]
+    return ["".join(rng.choice(kinds[rng.integers(len(kinds))], rng.integers(1, 40)).tolist()) for _ in range(count)]
+
+
+def test_texts_and_pieces_are_those_of_python(stories: Any, tmp_path: Path) -> None:
+    texts, size = [*TEXTS, *random_texts(400)], stories.config.vocab_size + 2
+    file = tmp_path / "texts.json"
+    file.write_text(json.dumps({"texts": texts, "size": size}))
+    command = [str(NODE), "tests/js/tokens.js", str(ASSETS / "stories"), str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[:2000]
+    found = json.loads(done.stdout)
+    for text, ids in zip(texts, found["ids"], strict=True):
+        assert ids == stories.encode(text), text
+    expected = Pieces(stories.tokenizer).of(range(size))
+    assert {key: found["pieces"][key] for key in expected} == expected

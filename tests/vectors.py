@@ -1,0 +1,192 @@
+"""Random runs as vectors: each plan, a made-up reading and the step that comes of it, for the JavaScript to repeat.
+
+`python tests/vectors.py FILE [CASES]` writes them as JSON. Arrays come as base64 of their bytes: nothing is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from base64 import b64encode
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+from made_up import made_up
+from test_oracle import EOS, EOT, MODELS, TOGETHER, Case, Wish, cases, library_rule, make
+
+import surelock
+from surelock.decoding.choices import Decoder, plain_event
+from surelock.decoding.noise import Draws
+from surelock.decoding.run import Run
+from surelock.decoding.step import Plan, Reading, Step
+from surelock.decoding.unmasking import Replay
+from surelock.model.config import NetworkConfig, Shape
+
+STEP = [each.name for each in fields(Step) if each.name != "commit_logits"]
+_KINDS = {"b": "u1", "i": "<i4", "f": "<f8"}
+
+
+def packed(value: Any) -> Any:
+    """Anything that a plan, a reading or a step holds, as JSON; flat arrays, and pairs of them."""
+    if isinstance(value, np.ndarray):
+        kind = _KINDS[value.dtype.kind]
+        return {"kind": kind[-2:], "bytes": b64encode(value.astype(kind).tobytes()).decode()}
+    if isinstance(value, Draws):
+        numbers = {"scores": value.scores() if value.scored else None, "gumbel": value.gumbel(0, len(value.row), 5)}
+        keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
+        return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
+    return value
+
+
+def packed_fields(value: Any, *names: str) -> dict[str, Any]:
+    return {name: packed(getattr(value, name)) for name in names or [each.name for each in fields(value)]}
+
+
+def packed_plan(plan: Plan) -> dict[str, Any]:
+    called = {"read": packed(plan.read()), "outdated": packed(plan.outdated())}
+    return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats]} | called
+
+
+def shape_of(case: Case) -> Shape:
+    vocab = MODELS[case.model].keywords["vocab"]
+    config = NetworkConfig(vocab, 24, 3, 4, 2, 8, 40, 64, 1e4, 1e-5, True)
+    return Shape(config, mask_id=1, pad_id=0, eos_id=EOS, eot_id=EOT.get(case.model))
+
+
+def decoder_of(case: Case, events: list[surelock.Event]) -> Decoder:
+    chosen = surelock.DecodeSettings(**case.settings)
+    compute = library_rule(case.compute) or surelock.LockRule()
+    unmask = make(surelock, *case.unmask) if case.unmask else surelock.LowConfidence()
+    return Decoder(settings=chosen, compute=compute, unmask=unmask, events=tuple(events))
+
+
+def event_of(wish: Wish, run: Run) -> surelock.Event | None:
+    """A wish as the event that comes of it where a run has come to, None where nothing fits it. One that names its
+    position may be none that the run can have.
+    """
+    if wish.kind == "rule":
+        return surelock.Event(wish.step, "rule", compute=library_rule(wish.compute or []) or surelock.Everything())
+    own, state = run.canvas.slots_of(wish.sequence), run.state
+    masked, locked, generated = state.masked[own], state.locked[own], ~run.canvas.is_prompt[own]
+    computed = state.computed_at[own] >= 0
+    if wish.kind == "unlock" and not locked.any():
+        wish = replace(wish, kind="lock")
+    fits = {"lock": computed & ~masked & ~locked, "unlock": locked, "mask": generated & ~masked, "write": generated}
+    position, among = wish.position, np.flatnonzero(fits[wish.kind])
+    if position is None:
+        if not len(among) or not run.schedule.running[wish.sequence] or run.policy.scores is None:
+            return None
+        position = int(among[int(wish.pick * len(among))])
+    return surelock.Event(wish.step, wish.kind, position % len(masked), wish.token, sequence=wish.sequence)
+
+
+def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
+    """Made up for this plan alone, so that a run that is begun anew finds the same; small numbers come often, so that
+    there are ties.
+    """
+    rng = np.random.default_rng((seed, plan.step))
+    reading = made_up(plan, rng, vocab)
+    if rng.random() < 0.3:
+        reading.confidence, reading.score = np.round(reading.confidence, 1), np.round(reading.score, 1)
+    if plan.scores == "entropy":
+        reading.score = -3 * reading.score
+    return reading
+
+
+def events_of(case: Case, seed: int) -> list[surelock.Event]:
+    """The wishes of a case, each fitted to the run that the ones before it made, up to one that is refused."""
+    shape, events = shape_of(case), []
+    for wish in sorted(case.wishes, key=lambda wish: wish.step):
+        try:
+            run = Run(shape, case.prompts, decoder_of(case, [event for event in events if event.step < wish.step]))
+            while (plan := run.plan()) is not None and plan.step < wish.step:
+                run.take(reading_of(plan, seed, shape.network.vocab_size))
+        except ValueError:
+            break
+        event = None if plan is None else event_of(wish, run)
+        if event is not None and (wish.position is not None or not opposed(event, events)):
+            events.append(event)
+    return events
+
+
+def impossible(case: Case) -> list[list[surelock.Event]]:
+    """Events that no run of a case can have."""
+    event, last = surelock.Event, len(case.prompts[0]) + case.settings["gen_length"] - 1
+    vocab, steps = MODELS[case.model].keywords["vocab"], case.settings["steps"]
+    alone = [
+        event(steps, "lock", 0),
+        event(0, "lock", last + 1),
+        event(0, "lock", 0, sequence=len(case.prompts)),
+        event(0, "write", len(case.prompts[0]) - 1, 5),
+        event(0, "write", last, vocab),
+        event(0, "write", last, 1),
+        event(0, "lock", 0),
+        event(0, "unlock", 0),
+    ]
+    place = [event(0, "write", last, 5), event(0, "mask", last)]
+    locks = [event(1, "unlock", 0), event(1, "lock", 0)]
+    masked = [event(1, "lock", last), event(1, "mask", last)]
+    return [*([each] for each in alone), place, locks, masked, place[:1] * 2]
+
+
+def opposed(event: surelock.Event, events: list[surelock.Event]) -> bool:
+    """Whether another event of its step and place excludes it."""
+    place = (event.step, event.sequence, event.position)
+    others = [each.kind for each in events if (each.step, each.sequence, each.position) == place]
+    return any((other, event.kind) not in TOGETHER for other in others)
+
+
+def vector(case: Case, seed: int) -> dict[str, Any]:
+    """One run, to its end or to the sentence with which it refuses an event."""
+    shape, events = shape_of(case), events_of(case, seed)
+    if seed % 10 == 9:
+        events += impossible(case)[seed // 10 % len(impossible(case))]
+    decoder, top_k = decoder_of(case, events), 2 * (seed % 5 == 0)
+    policy = decoder.unmask
+    replay = {"kind": Replay.kind, "replay": policy.replay} if isinstance(policy, Replay) else None
+    plain = decoder.to_plain()
+    plain |= {"events": [plain_event(event) | {"sequence": event.sequence} for event in events]}
+    told: dict[str, Any] = {
+        "shape": asdict(shape),
+        "prompts": case.prompts,
+        "decoder": plain | ({"unmask": replay} if replay else {}),
+        "observe": case.observe,
+        "top_k": top_k,
+        "turns": [],
+        "refused": None,
+    }
+    try:
+        run = Run(shape, case.prompts, decoder, observe=case.observe, top_k=top_k)
+        while (plan := run.plan()) is not None:
+            plain_plan, reading = packed_plan(plan), reading_of(plan, seed, shape.network.vocab_size)
+            step = packed_fields(
+                run.take(reading), *(each.name for each in fields(Step) if each.name != "commit_logits")
+            )
+            turn = {"plan": plain_plan, "reading": packed_fields(reading), "step": step}
+            told["turns"].append(turn)
+    except ValueError as error:
+        told["refused"] = str(error)
+    return told
+
+
+def vectors(count: int) -> list[dict[str, Any]]:
+    """Random cases, the same every time."""
+    found: list[dict[str, Any]] = []
+
+    @settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(cases())
+    def collect(case: Case) -> None:
+        found.append(vector(case, len(found)))
+
+    collect()
+    return found
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(json.dumps(vectors(int(sys.argv[2]) if len(sys.argv) > 2 else 300)))
