@@ -114,12 +114,12 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     (R, "With that freedom on both sides the budget still errs less", lambda: over_alike(RESTING).min() > 1),
     (
         R,
-        "a quarter to two fifths of the error of the one that counts all alike, from .16 to .4 of the rows",
+        "a quarter to two fifths of the error of the one that counts all alike, at every share but the smallest",
         lambda: [*over_alike("budget, near").round(1)] == [0.2, 0.3, 0.3, 0.4],
     ),
     (
         R,
-        "these are 16 openings",
+        "these are sixteen openings",
         lambda: sum(r["cell"]["prompts"] for r in records("near") if r["cell"]["rule"] == "every position") == 16,
     ),
     (

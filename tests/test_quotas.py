@@ -17,7 +17,7 @@ from gradio.exceptions import Error
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from surelock.ui import attended, connections, fair, gate, launch, log, request, session, shares, zero_gpu
+from surelock.ui import attended, connections, gate, launch, log, readers, request, session, shares, zero_gpu
 from surelock.ui.exports import Exports
 from surelock.ui.layout import build
 from surelock.ui.models import Models
@@ -30,9 +30,9 @@ ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), 
 LIMITS: dict[Any, dict[str, float]] = {
     attended: {"SMALL": 50_000_000, "MOST": 6},
     connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
-    fair: {"UNREAD_SECONDS": 10},
     gate: {"MOST_BODY": 2**20, "MOST_VALUES": 2**15, "BODY_SECONDS": 30},
     log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
+    readers: {"UNREAD_SECONDS": 10},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
     session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
@@ -126,8 +126,8 @@ def test_data_of_no_use_is_refused_in_a_sentence_and_not_written_down(capsys: py
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")
 def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fair, "UNREAD_SECONDS", 0.3)
-    readers = fair.Readers()
+    monkeypatch.setattr(readers, "UNREAD_SECONDS", 0.3)
+    kept = readers.Readers()
     with socket.create_server(("127.0.0.1", 0)) as server:
         client = socket.create_connection(server.getsockname())
         sender, _ = server.accept()
@@ -140,16 +140,16 @@ def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.
             time.sleep(0.01)
             yield number
 
-    done = readers.open("a", fair.Link(sender))
-    assert len(list(fair.during(steps(), readers.watched("a")))) < 100
+    done = kept.open("a", readers.Link(sender))
+    assert len(list(readers.during(steps(), kept.watched("a")))) < 100
     reading = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(1000), b"")])
     reading.start()  # slowly, but without end
-    assert len(list(fair.during(steps(), readers.watched("a")))) == 100
+    assert len(list(readers.during(steps(), kept.watched("a")))) == 100
     sender.close()
     client.close()
     reading.join()
     done()
-    assert not readers._links
+    assert not kept._links
 
 
 def test_every_flag_is_read_from_the_environment(
