@@ -106,6 +106,20 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
     assert parted <= 0.02 * seen
 
 
+def test_a_sequence_of_a_batch_may_have_nothing_to_read(engines) -> None:
+    """One sequence has committed all that is masked, another has not: the first is computed, and none of it is read."""
+    replay = [[(0, 0, 5), (0, 1, 6), (1, 2, 7), (2, 3, 8)], [(0, 0, 5), (0, 1, 6), (0, 2, 7), (0, 3, 8)]]
+    settings = surelock.DecodeSettings(gen_length=4)
+    _, torch_model, onnx_model = engines["llada"]
+    steps = [
+        list(surelock.decode(model.lm, [[5, 9], [7]], settings, unmask=surelock.Replay(replay)))
+        for model in (torch_model, onnx_model)
+    ]
+    assert len(steps[0]) == 4
+    for a, b in zip(*steps, strict=True):
+        assert np.array_equal(a.tokens, b.tokens) and np.array_equal(a.computed, b.computed)
+
+
 # --- what it is loaded from -------------------------------------------------------------------------------------------
 
 PROMPTS, CHOSEN = [[5, 9, 3], [7]], surelock.DecodeSettings(gen_length=8)

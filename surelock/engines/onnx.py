@@ -64,13 +64,15 @@ class Cache:
         written = np.flatnonzero(~probed)
         inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
         inputs["read"] = read if self._states is None else np.arange(len(tokens))
+        if not len(inputs["read"]):
+            inputs["read"] = np.zeros(1, dtype=np.int64)  # the last layer's attention wants a row
         for name, rows in inputs.items():
             self._binding.bind_cpu_input(name, rows)
         self._binding.bind_output("hidden")  # anew: its shape may be another one
         self._session.run_with_iobinding(self._binding)
         hidden = self._binding.get_outputs()[-1].numpy()
         if self._states is None:
-            return hidden
+            return hidden[: len(read)]
         self._states[positions[written]] = hidden[written]
         return self._states[np.maximum(positions[read] - 1, 0)]
 

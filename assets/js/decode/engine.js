@@ -57,13 +57,14 @@ class Cache {
     const written = find(probed.map((flag) => !flag));
     const rows = { tokens, positions, written, targets: take(positions, written) };
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
+    if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
     const feeds = Object.fromEntries(Object.entries(rows).map(([name, each]) => [name, this.#runtime.whole(each)]));
     for (const [name, table] of Object.entries(this.#tables)) feeds[`past_${name}`] = table;
     const found = await this.#session.run(feeds);
     for (const name of Object.keys(this.#tables)) this.#tables[name] = found[`present_${name}`];
     const hidden = found.hidden.data;
-    if (!this.#states) return hidden;
     const width = this.#width;
+    if (!this.#states) return hidden.subarray(0, read.length * width);
     for (const row of written)
       this.#states.set(hidden.subarray(row * width, (row + 1) * width), positions[row] * width);
     return rowsOf(
