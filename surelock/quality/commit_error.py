@@ -71,9 +71,9 @@ def commit_error(
     settings: those of the run; their guidance is used, and whether EOS may be chosen.
     regret: whether it is computed, too, which takes the logits of all that a step could have committed; None: where
     the vocabulary has at most 32,768 words.
-    Rounding gives up to 1e-12 nats in float64; in float32
-    1e-6 of an error below 0.01 nats, 2e-5 of one of a nat and more. run may be a trace, too (a parsed document of
-    version 2 or 3): each lane's steps are then computed again, and `sequence` is the lane's number.
+    Rounding gives up to 1e-12 nats in float64; in float32 1e-6 of an error below 0.01 nats, 2e-5 of one of a nat and
+    more. run may be a trace, too (a parsed document of version 2 or 3): each lane's steps are then computed again, and
+    `sequence` is the lane's number.
     Raises ValueError for steps without logits, for ones that do not begin with the first, and for a trace that this
     model and engine, on this machine, do not write.
     """
@@ -91,10 +91,9 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
     for number, plain in enumerate(header["lanes"]):
         records = [record for record in trace["records"] if record["lane"] == plain["id"]]
         decoder = Decoder.from_plain({name: plain[name] for name in own_fields if name in plain})
-        steps = decode(
-            lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True
-        )  # as recorded
-        shadow = Shadow(lm, decoder.settings)
+        # observed, as it was recorded
+        steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
+        shadow = Shadow(lm, decoder.settings, regret=regret)
         for record in records:
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
