@@ -1,4 +1,5 @@
-"""Tiny random checkpoints for tests: `config.json` and safetensors, in the LLaDA and the Qwen3 layout.
+"""Tiny random checkpoints for tests: `config.json` and safetensors, in the LLaDA layout and in
+those with Hugging Face's names.
 
 The weights are scaled so that logits have a standard deviation near 2 and every committed token moves the other
 positions' posteriors. No tokenizer is written: prompts are token ids.
@@ -8,6 +9,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,27 +80,45 @@ _HF = {
 _QWEN = {"rope_theta": 1000000.0, "rms_norm_eps": 1e-6, "hidden_act": "silu", "attention_bias": False}
 
 
-def write_qwen3(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
-    """Write a Qwen3-layout checkpoint (Hugging Face keys and names) into `path`; returns its tensors by name."""
-    shape = Shape(**sizes)
+_NORMS, _BIASES = {"norms": True}, {"biases": True}
+#: Of each family with Hugging Face's names: what its config.json has beside the sizes, and what its layers have.
+_FAMILIES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
+    "qwen3": ({"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}, _NORMS),
+    "a2d-qwen3": ({"architectures": ["A2DQwen3LMHeadModel"], "model_type": "a2d-qwen3"}, _NORMS),
+    "coda": ({"architectures": ["CoDALanguageModel"], "model_type": "CoDA", "rope_scaling": None}, _NORMS),
+    "a2d-qwen2": ({"architectures": ["A2DQwen2LMHeadModel"], "model_type": "a2d-qwen2"}, _BIASES),
+    "dream": (
+        {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None},
+        _BIASES,
+    ),
+    "illada": ({"architectures": ["ILLaDAForCausalLM"], "model_type": "illada", "mlp_bias": False}, {}),
+}
+
+
+def write_hf(path: Path | str, family: str, **sizes: Any) -> dict[str, Tensor]:
+    """Write a checkpoint with Hugging Face's keys and names into `path`, as the family's own code saves it; returns its
+    tensors by name. Of one seed the families differ in nothing but their biases and norms.
+    """
+    shape, (own, has) = Shape(**sizes), _FAMILIES[family]
     tensors = draw_tensors(QWEN3, shape, norms=True)
-    own = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "head_dim": shape.head_dim}
-    write_files(Path(path), shape.config(_HF) | _QWEN | own, tensors, shape.shards)
-    return tensors
-
-
-def write_dream(path: Path | str, **sizes: Any) -> dict[str, Tensor]:
-    """Write a Dream-layout checkpoint into `path`: Qwen3's names, biases instead of norms; returns its tensors."""
-    shape = Shape(**sizes)
-    drawn = draw_tensors(QWEN3, shape, norms=True)  # as Qwen3's, so that the two differ in nothing else
-    tensors = {name: tensor for name, tensor in drawn.items() if "q_norm" not in name and "k_norm" not in name}
+    if "norms" not in has:
+        tensors = {name: tensor for name, tensor in tensors.items() if "q_norm" not in name and "k_norm" not in name}
     draw = weights(shape.seed + 1, torch.float32)
-    for layer in range(shape.layers):
+    for layer in range(shape.layers if "biases" in has else 0):
         for part, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
             tensors[f"{QWEN3['layer'].format(layer)}{QWEN3[part]}.bias"] = draw(heads * shape.head_dim)
-    own = {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None}
-    write_files(Path(path), shape.config(_HF) | _QWEN | own, tensors, shape.shards)
+    config = shape.config(_HF) | _QWEN | own | ({"head_dim": shape.head_dim} if "norms" in has else {})
+    if family == "a2d-qwen3" and shape.tied:
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    if family == "coda":
+        del config["tie_word_embeddings"]  # it is not, and the file does not say so
+    if family == "illada":
+        del config["mask_token_id"]
+    write_files(Path(path), config, tensors, shape.shards)
     return tensors
+
+
+write_qwen3, write_dream = partial(write_hf, family="qwen3"), partial(write_hf, family="dream")
 
 
 def draw_tensors(names: dict[str, str], shape: Shape, norms: bool) -> dict[str, Tensor]:

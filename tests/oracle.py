@@ -50,7 +50,7 @@ class OracleNetwork:
     d_ff: int
     rope_theta: float
     norm_eps: float
-    shifted: bool = False  # Dream: row i - 1 predicts position i
+    shifted: bool = False  # Dream, CoDA: row i - 1 predicts position i
     shares: list[Tensor] = field(default_factory=list)  # of attention [heads, N, N], by layer, in the last forward
 
     @classmethod
@@ -70,7 +70,7 @@ class OracleNetwork:
             config.get("head_dim", d // heads),
         )
         rest = (config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
-        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] == "Dream")
+        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] in ("Dream", "CoDA"))
 
     def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
         prefix = "" if layer is None else self.names["layer"].format(layer)

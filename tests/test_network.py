@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from checkpoints import write_dream, write_llada, write_qwen3
+from checkpoints import write_dream, write_hf, write_llada, write_qwen3
 from oracle import OracleNetwork
 from torch import Tensor
 
@@ -31,6 +32,12 @@ LAYOUTS = {
     "qwen3-tied-sharded": (write_qwen3, QWEN3 | {"tied": True, "shards": 3}),
     "qwen3-one-kv-head": (write_qwen3, QWEN3 | {"tied": True, "kv_heads": 1, "head_dim": 16}),
     "dream": (write_dream, LLADA | {"tied": False, "kv_heads": 2}),
+    **{
+        family: (partial(write_hf, family=family), QWEN3 | {"tied": True, "head_dim": 6})
+        for family in ("a2d-qwen3", "a2d-qwen2")
+    },
+    "coda": (partial(write_hf, family="coda"), QWEN3 | {"tied": False}),
+    "illada": (partial(write_hf, family="illada"), LLADA | {"tied": True, "kv_heads": 2}),
     "dream-tied-sharded": (write_dream, LLADA | {"tied": True, "shards": 2}),
 }
 PROMPTS = [[5, 3, 9, 1, 1, 7], [8, 8, 30], [2, 36, 1, 1, 4, 11, 20, 1, 6]]

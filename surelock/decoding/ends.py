@@ -1,4 +1,4 @@
-"""Where a text ends: at its first EOS."""
+"""Where a text ends: at its first EOS, or at the end of its turn."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ def first_end(ids: Sequence[int], eos_id: int | None) -> int:
     return next((i for i, token in enumerate(ids) if token == eos_id), len(ids))
 
 
-def cut_at_eos(ids: Sequence[int], eos_id: int | None) -> list[int]:
-    """The ids before the first EOS."""
-    return list(ids[: first_end(ids, eos_id)])
+def cut_at_eos(ids: Sequence[int], *ends: int | None) -> list[int]:
+    """The ids before the first of the ends."""
+    return list(ids[: min((first_end(ids, end) for end in ends), default=None)])
 
 
 def text_of(lm: LanguageModel, ids: Sequence[int]) -> str:
-    """The text of generated token ids, up to the model's first EOS."""
-    return lm.decode(cut_at_eos(ids, lm.eos_id))
+    """The text of generated token ids, up to the model's first EOS or end of turn."""
+    return lm.decode(cut_at_eos(ids, lm.eos_id, lm.eot_id))

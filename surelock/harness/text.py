@@ -7,7 +7,7 @@ from typing import Any
 
 from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import text_of
 from surelock.model.language_model import LanguageModel
 
 
@@ -45,7 +45,7 @@ class TextLM(TemplateLM):
 
     def written(self, ids: list[int]) -> str:
         """The text of generated ids, up to the end of the text or of the turn."""
-        return self.lm.decode(cut_at_eos(cut_at_eos(ids, self.lm.eos_id), self.lm.eot_id))
+        return text_of(self.lm, ids)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
         """The text of a conversation. Raises ValueError where the model has no template."""
@@ -57,6 +57,7 @@ class TextLM(TemplateLM):
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 continue_final_message=not add_generation_prompt,
+                enable_thinking=False,
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -194,7 +195,8 @@ def _check_names(
     (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
     if tied and head in extra:  # some tied checkpoints store the embedding a second time
         if not torch.equal(files.read(head), files.read(embed)):
-            raise CheckpointError(f"{directory}: {head} differs from {embed}, though the configuration ties them")
+            told = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
+            warnings.warn(told, stacklevel=2)
         extra -= {head}
     if extra:
         raise CheckpointError(f"{directory} holds unknown {_some(sorted(extra))}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,16 +32,35 @@ class Stored(NamedTuple):
 #: Of our parameters, the tensors that each is stacked of in a checkpoint, in order, by name.
 Tensors = Mapping[str, tuple[tuple[str, Stored], ...]]
 
+_BLOCK_CAUSAL = "its positions see no later block, and in this network every position sees every other"
+_EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
+#: What would be mistaken for a family, by its own name, and why it is none.
+REFUSED = {
+    "LLaDAMoEModel": _EXPERTS,
+    "LLaDAMoEModelLM": _EXPERTS,
+    "LLaDA2MoeModelLM": _EXPERTS,
+    "SDARForCausalLM": _BLOCK_CAUSAL,
+    "Lfm2BidirectionalForMaskedLM": "ten of its layers are convolutions, and this network's all attend",
+    "Lfm2ForCausalLM": "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word",
+    "DiffusionGemmaForBlockDiffusion": "it starts from random words and has no mask token",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """model_types / architectures: what config.json calls it. tensors: our parameter name -> its tensor names."""
+    """model_types / architectures: what config.json calls it. tensors: our parameter name -> its tensor names.
+
+    mask_id: where none of its files need name one. generation: what suits it, in the flat form of a decoder, beneath
+    what the checkpoint's own generation_config.json says.
+    """
 
     name: str
     model_types: frozenset[str]
     architectures: frozenset[str]
     tensors: Mapping[str, tuple[str, ...]]
     read_config: Callable[[Mapping[str, Any]], NetworkConfig]
+    mask_id: int | None = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """The checkpoint's names of one of our parameters, e.g. 'blocks.3.qkv.weight'."""
@@ -53,18 +72,30 @@ class Family:
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """The family that a config.json belongs to; raises CheckpointError for an unknown architecture."""
+    """The family that a config.json belongs to, by its architectures; by its model_type where it names none, since that
+    is often of the model that it was made from. Raises CheckpointError for an unknown architecture.
+    """
     model_type, named = config.get("model_type"), config.get("architectures") or []
     texts = [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
     if not all(isinstance(each, str) for each in texts):
         raise CheckpointError("config.json must name its architectures in a list of texts, its model_type in a text")
-    architectures = set(named)
     for family in FAMILIES:
-        if model_type in family.model_types or architectures & family.architectures:
+        if family.architectures.intersection(named) or (not named and model_type in family.model_types):
             return family
+    for name in named:
+        if name in REFUSED:
+            raise CheckpointError(f"{name} cannot be decoded here: {REFUSED[name]}")
     known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
-    found = ", ".join(sorted(architectures)) or model_type or "none"
+    found = ", ".join(sorted(named)) or model_type or "none"
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
+
+
+def generation_of(family: Family, generation: Mapping[str, Any]) -> dict[str, Any]:
+    """What a generation_config.json recommends, over what suits the family. One that says `do_sample` was written for
+    next-token sampling: its temperature is no diffusion model's.
+    """
+    passed_over = {"temperature"} if "do_sample" in generation else set()
+    return {**family.generation, **{name: value for name, value in generation.items() if name not in passed_over}}
 
 
 def _require(config: Mapping[str, Any], key: str) -> Any:
@@ -136,6 +167,15 @@ def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
     return _read_qwen(config, qk_norm=True)
 
 
+def _read_qwen2(config: Mapping[str, Any]) -> NetworkConfig:
+    return _read_qwen(config, qkv_bias=True)
+
+
+def _read_coda(config: Mapping[str, Any]) -> NetworkConfig:
+    """Qwen3, whose next-token logits it kept; its config.json leaves out that it is not tied."""
+    return _read_qwen({"tie_word_embeddings": False, **config}, qk_norm=True, shifted=True)
+
+
 def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
     """Dream and DiffuCoder: the shape of Qwen2.5, whose next-token logits they kept."""
     _refuse_unless(config, {"use_mrope": (False, None)})
@@ -144,8 +184,17 @@ def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
 
 def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
     off = (False, None)
+    if config.get("block_size") is not None:
+        raise CheckpointError(f"config.json sets block_size to {config['block_size']!r:.40}: {_BLOCK_CAUSAL}")
     _refuse_unless(
-        config, {"hidden_act": ("silu",), "attention_bias": off, "use_sliding_window": off, "rope_scaling": (None,)}
+        config,
+        {
+            "hidden_act": ("silu",),
+            "attention_bias": off,
+            "mlp_bias": off,
+            "use_sliding_window": off,
+            "rope_scaling": (None,),
+        },
     )
     rope = config.get("rope_parameters") or config
     if not isinstance(rope, Mapping):
@@ -202,8 +251,8 @@ LLADA = Family(
 
 QWEN3 = Family(
     name="qwen3",
-    model_types=frozenset({"qwen3", "a2d-qwen3"}),
-    architectures=frozenset({"Qwen3ForCausalLM", "A2DQwen3LMHeadModel"}),
+    model_types=frozenset({"qwen3"}),
+    architectures=frozenset({"Qwen3ForCausalLM"}),
     read_config=_read_qwen3,
     tensors={
         "embed.weight": ("model.embed_tokens.weight",),
@@ -225,13 +274,52 @@ QWEN3 = Family(
     },
 )
 
+_LLAMA = {name: tensors for name, tensors in QWEN3.tensors.items() if "q_norm" not in name and "k_norm" not in name}
+_QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": "self_attn.q_proj self_attn.k_proj self_attn.v_proj"})
+
+#: As its authors sample: in blocks, without which the padding behind a short answer is committed first.
+_TINY_A2D = {"gen_length": 128, "steps": 128, "block_length": 32}
+
+A2D_QWEN3 = replace(
+    QWEN3,
+    name="a2d-qwen3",
+    model_types=frozenset({"a2d-qwen3"}),
+    architectures=frozenset({"A2DQwen3LMHeadModel"}),
+    generation=_TINY_A2D,
+)
+
+A2D_QWEN2 = Family(
+    name="a2d-qwen2",
+    model_types=frozenset({"a2d-qwen2"}),
+    architectures=frozenset({"A2DQwen2LMHeadModel"}),
+    read_config=_read_qwen2,
+    tensors=_QWEN2,
+    generation=_TINY_A2D,
+)
+
 DREAM = Family(
     name="dream",
     model_types=frozenset({"Dream"}),
     architectures=frozenset({"DreamModel"}),
     read_config=_read_dream,
-    tensors={name: tensors for name, tensors in QWEN3.tensors.items() if "q_norm" not in name and "k_norm" not in name}
-    | _block_tensors("model.layers.{i}", {"qkv.bias": "self_attn.q_proj self_attn.k_proj self_attn.v_proj"}),
+    tensors=_QWEN2,
 )
 
-FAMILIES = (LLADA, QWEN3, DREAM)
+CODA = Family(
+    name="coda",
+    model_types=frozenset({"CoDA"}),
+    architectures=frozenset({"CoDALanguageModel"}),
+    read_config=_read_coda,
+    tensors=QWEN3.tensors,
+)
+
+ILLADA = Family(
+    name="illada",
+    model_types=frozenset({"illada"}),
+    architectures=frozenset({"ILLaDAForCausalLM"}),
+    read_config=_read_qwen,
+    tensors=_LLAMA,
+    mask_id=5,
+)
+
+FAMILIES = (LLADA, QWEN3, A2D_QWEN3, A2D_QWEN2, DREAM, CODA, ILLADA)

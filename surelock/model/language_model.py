@@ -44,8 +44,8 @@ class LanguageModel:
 
     name: what was loaded. engine: what computes its steps. tokenizer: None when the directory has none (prompts are
     then token ids). mask_id, eos_id, eot_id (end of turn), pad_id: token ids, None where the model has none (mask_id
-    always is). generation: what the model's own generation_config.json recommends; the library's defaults do not depend
-    on it.
+    always is). generation: what its family and the model's own generation_config.json recommend; the library's defaults
+    do not depend on it.
     """
 
     name: str
@@ -83,7 +83,8 @@ class LanguageModel:
         return Shape(self.config, self.mask_id, self.pad_id, self.eos_id, self.eot_id)
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
-        """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template.
+        """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template,
+        without room to think where the template asks.
 
         Text that spells a special token is text, except inside a chat template. Raises ValueError without a tokenizer,
         for half of a character, for what the tokenizer cannot read and, for chat, without a template.
@@ -99,7 +100,9 @@ class LanguageModel:
 
         try:
             with encoding(self.name, text):
-                ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_dict=False)
+                ids = tokenizer.apply_chat_template(
+                    turn, add_generation_prompt=True, return_dict=False, enable_thinking=False
+                )
         except TemplateError as error:
             raise ValueError(f"the chat template of {self.name} cannot be used: {first_line(error)}") from error
         return cast("list[int]", ids)

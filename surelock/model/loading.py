@@ -24,7 +24,7 @@ from surelock.model.checkpoint import (
 )
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
-from surelock.model.families import CheckpointError, Family, family_of
+from surelock.model.families import CheckpointError, Family, family_of, generation_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.model.tokenizer import SLOW, load_tokenizer
@@ -38,6 +38,8 @@ _FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generatio
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
 _LONGEST_NAME = 1000
 _ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
+_END_OF_TEXT = "<|endoftext|>"  # Qwen's
+_MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -49,7 +51,7 @@ def load(
     device_map: str | Mapping[str, Any] | None = None,
     engine: str = "auto",
 ) -> LanguageModel:
-    """Load a masked diffusion language model in the LLaDA, the Qwen3 or the Dream layout.
+    """Load a masked diffusion language model of one of `surelock.model.families`.
 
     name: "stories" (the embedded checkpoint), a local directory, or a hub id. device: CUDA if there is one, else the
     CPU. dtype: None is float32 on the CPU and the checkpoint's own elsewhere. device_map: "auto" spreads the blocks
@@ -72,7 +74,7 @@ def load(
     family = family_of(config)
     shape = family.read_config(config)
     tokenizer = load_tokenizer(directory)
-    ids = _special_ids(config, shape, tokenizer, directory)
+    ids = _special_ids(config, shape, tokenizer, family, directory)
     check_layers(shape, directory)
 
     def check() -> None:
@@ -87,7 +89,7 @@ def load(
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
     made = made or TorchEngine(network())
     file = directory / "generation_config.json"
-    generation = read_json(file) if file.is_file() else {}
+    generation = generation_of(family, read_json(file) if file.is_file() else {})
     check()
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 
@@ -183,27 +185,50 @@ def _find(name: str) -> Path:
 
 
 def _special_ids(
-    config: Mapping[str, Any], shape: NetworkConfig, tokenizer: PreTrainedTokenizerBase | None, directory: Path
+    config: Mapping[str, Any],
+    shape: NetworkConfig,
+    tokenizer: PreTrainedTokenizerBase | None,
+    family: Family,
+    directory: Path,
 ) -> dict[str, Any]:
-    """mask, EOS, EoT and pad ids: from config.json, else from the tokenizer."""
+    """mask, EOS, EoT and pad ids: from config.json, else from the tokenizer; the mask's from whatever names one.
 
-    def find(kind: str) -> int | None:
-        value = config.get(f"{kind}_token_id")
+    Where config.json's EOS ends a turn, EOS is what fills the rest: both end a text.
+    """
+
+    def checked(name: str, value: Any) -> int | None:
         value = value[0] if isinstance(value, list) and value else value
-        value = getattr(tokenizer, f"{kind}_token_id", None) if value is None else value
         if value is not None and not (isinstance(value, int) and 0 <= value < shape.vocab_size):
             raise CheckpointError(
-                f"{directory}: {kind}_token_id must be a whole number from 0 to {shape.vocab_size - 1}, not {value!r}"
+                f"{directory}: {name} must be a whole number from 0 to {shape.vocab_size - 1}, not {value!r}"
             )
         return value
 
-    mask_id, eos_id, pad_id = find("mask"), find("eos"), find("pad")
-    if mask_id is None:
+    def find(kind: str) -> int | None:
+        name = f"{kind}_token_id"
+        value = checked(name, config.get(name))
+        return checked(name, getattr(tokenizer, name, None)) if value is None else value
+
+    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    masks = {
+        "config.json's mask_token_id": config.get("mask_token_id"),
+        "the tokenizer's mask_token_id": getattr(tokenizer, "mask_token_id", None),
+        f"the architecture of {family.name}": family.mask_id,
+        **{f"the token {token}": added.get(token) for token in _MASKS},
+    }
+    named = {source: checked(source, value) for source, value in masks.items() if value is not None}
+    if not named:
         raise CheckpointError(
             f"{directory} has no mask token: neither config.json nor the tokenizer gives a mask_token_id"
         )
+    if len(set(named.values())) > 1:
+        told = ", ".join(f"{value} by {source}" for source, value in named.items())
+        raise CheckpointError(f"{directory} names more than one mask token: {told}")
+    mask_id, eos_id, pad_id = next(iter(named.values())), find("eos"), find("pad")
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     eot_id = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
+    if eos_id is not None and eos_id == eot_id:
+        eos_id = vocabulary.get(_END_OF_TEXT, eos_id)
     pad_id = next(value for value in (pad_id, eos_id, mask_id) if value is not None)
     return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
+from surelock.model.families import family_of, generation_of
 from surelock.places import ASSETS, label_of
 
 if TYPE_CHECKING:
@@ -90,13 +91,20 @@ class Models:
         return self._failed.get(label, "loading")
 
     def recommended(self, label: str) -> dict[str, Any]:
-        """What the model's own generation_config.json says; a local file is read without waiting for the weights."""
+        """What suits the model, as its files say; a local file is read without waiting for the weights."""
         if label in self._loaded:
             return _usable(self._loaded[label].generation)
         name = self._names.get(label, "")
-        file = (_EMBEDDED_FILES if name == EMBEDDED else Path(name)) / "generation_config.json"
+        directory = _EMBEDDED_FILES if name == EMBEDDED else Path(name)
+        config, generation = directory / "config.json", directory / "generation_config.json"
         try:
-            return _usable(json.loads(file.read_text("utf-8"))) if file.is_file() else {}
+            if not config.is_file():
+                return {}
+            own = json.loads(generation.read_text("utf-8")) if generation.is_file() else {}
+            said = json.loads(config.read_text("utf-8"))
+            if not isinstance(own, dict) or not isinstance(said, dict):
+                return {}
+            return _usable(generation_of(family_of(said), own))
         except (OSError, ValueError, RecursionError):
             return {}  # loading the model says what is wrong with its files
 
