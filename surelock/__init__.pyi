@@ -1,3 +1,5 @@
+from .decoding.adapter import adapter as adapter
+from .decoding.adapter import custom_generate as custom_generate
 from .decoding.choices import Decoder as Decoder
 from .decoding.compute import BlockCache as BlockCache
 from .decoding.compute import BudgetRule as BudgetRule

@@ -37,8 +37,11 @@ class Engine(Protocol):
     @property
     def network(self) -> Any: ...
 
-    def memory(self, layout: Layout) -> Any:
-        """What is kept of a run of that layout; nothing is cached yet."""
+    def memory(self, layout: Layout, tell: bool = False) -> Any:
+        """What is kept of a run of that layout; nothing is cached yet.
+
+        tell: its `told` [slots, V] holds the logits of each slot from when its row was last read, 0 before.
+        """
         ...
 
     def read(self, memory: Any, plan: Plan) -> Reading:

@@ -80,8 +80,11 @@ class Cache:
 class Memory:
     """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, config: NetworkConfig, layout: Layout) -> None:
+    def __init__(
+        self, session: onnxruntime.InferenceSession, config: NetworkConfig, layout: Layout, tell: bool
+    ) -> None:
         self.watch = Stopwatch()
+        self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
         self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
         self.has = np.zeros(layout.slots, dtype=bool)
@@ -142,9 +145,9 @@ class OnnxEngine:
                 self._network = self._load_network()
             return self._network
 
-    def memory(self, layout: Layout) -> Memory:
+    def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """What is kept of a run of that layout; nothing is cached yet."""
-        return Memory(self._step, self.config, layout)
+        return Memory(self._step, self.config, layout, tell)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
@@ -157,6 +160,8 @@ class OnnxEngine:
         for start in range(0, len(rows), self._rows):
             part = slice(start, start + self._rows)
             chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
+            if memory.told is not None:
+                memory.told[plan.slots[rows[part]]] = chunk.logits
             self._choose(chunk)
             if plan.observe:
                 with memory.watch.excluded():

@@ -55,8 +55,9 @@ class PackedForward:
 class Memory:
     """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
 
-    def __init__(self, network: Network, layout: Layout) -> None:
+    def __init__(self, network: Network, layout: Layout, tell: bool) -> None:
         device = network.head_weight.device
+        self.told = network.head_weight.new_zeros(layout.slots, network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
         self.packed = PackedForward(network, layout.slots * layout.passes)
         self.reader = Reader(layout.slots, network.config.vocab_size, network.dtype, device, self.watch)
@@ -81,9 +82,9 @@ class TorchEngine:
     def dtype(self) -> torch.dtype:
         return self.network.dtype
 
-    def memory(self, layout: Layout) -> Memory:
+    def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """What is kept of a run of that layout; nothing is cached yet."""
-        return Memory(self.network, layout)
+        return Memory(self.network, layout, tell)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
@@ -92,8 +93,14 @@ class TorchEngine:
         reading, rows = Reading.empty(plan), plan.read()
         memory.reader.forget(plan.outdated())
         self._forward(memory, plan, rows)
-        head = self.network.logits
-        memory.reader.read(lambda start, stop, out: head(memory.hidden[start:stop], out), rows, plan, reading)
+
+        def logits(start: int, stop: int, out: Tensor) -> Tensor:
+            found = self.network.logits(memory.hidden[start:stop], out)
+            if memory.told is not None:
+                memory.told[as_index(plan.slots[rows[start:stop]], found.device)] = found
+            return found
+
+        memory.reader.read(logits, rows, plan, reading)
         reading.seconds = memory.watch.seconds()
         return reading
 

@@ -1,0 +1,166 @@
+"""A run in the shape of a model: other samplers call it, and it computes only the rows that a rule asks for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.loop import decode, encode_prompts
+from surelock.decoding.run import Run
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.step import Plan, Reading
+from surelock.decoding.unmasking import Candidates, UnmaskPolicy
+from surelock.model.errors import shown
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from surelock.model.language_model import LanguageModel
+
+_LAST = 1e-3  # what logits of a row that a step left out are multiplied by: nearly even, the likeliest token the same
+
+
+class _Host(UnmaskPolicy):
+    """Commits what the host has written. tokens [slots]: its canvas, one call later."""
+
+    kind: ClassVar[str] = "host"
+    scores: ClassVar[str | None] = None
+    early: ClassVar[bool] = True
+    tokens: NDArray[np.int64]
+
+    def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        state, part = candidates.state, candidates.state.canvas.slots_of(candidates.b)
+        slots = np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id)) + part.start
+        return slots, self.tokens[slots]
+
+
+class Adapter:
+    """What `surelock.adapter` returns. run: the present one, None before the first call."""
+
+    def __init__(self, lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None) -> None:
+        if not isinstance(rule, ComputeRule):
+            raise ValueError(f"rule must be a ComputeRule such as LockRule(), not {shown(rule)}")
+        if settings is not None and settings.cfg_scale:
+            raise ValueError("settings ask for guidance, which is the host's: leave cfg_scale out")
+        self.lm, self.rule, self.settings = lm, rule, settings
+        self.run: Run | None = None
+        self._read: tuple[Plan, Reading] | None = None
+
+    @property
+    def device(self) -> Any:
+        """Where logits come out."""
+        return self.lm.device
+
+    def __call__(self, x: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None) -> Any:
+        """Logits of x [B, N] int64 as `.logits` [B, N, vocab_size]: of masked positions that may be written.
+
+        They are written over by the next call. Raises ValueError for what it cannot be asked.
+        """
+        import torch  # not before a host wants it
+
+        if x.ndim != 2:
+            raise ValueError(f"x must be of shape [batch, length], not {list(x.shape)}")
+        if attention_mask is not None and not bool((attention_mask == 1).all()):
+            raise ValueError("attention_mask hides positions: give prompts of one length, without padding")
+        if position_ids is not None and not bool((position_ids == torch.arange(x.shape[1]).to(position_ids)).all()):
+            raise ValueError(f"position_ids must count from 0 to {x.shape[1] - 1}")
+        tokens = x.numpy(force=True).astype(np.int64)
+        plan = self._go_on(tokens) or self._begin(tokens)
+        self._read = plan, self.lm.engine.read(self._memory, plan)
+        told = torch.as_tensor(self._memory.told)
+        left = self.run.state.open.copy() if self.run else np.zeros(0, dtype=bool)
+        read = plan.slots[plan.read()]
+        left[read], self._faded[read] = False, False
+        fading = np.flatnonzero(left & ~self._faded)
+        told[torch.from_numpy(fading).to(told.device)] *= _LAST
+        self._faded[fading] = True
+        return SimpleNamespace(logits=told.view(*x.shape, -1))
+
+    def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
+        """The next step's plan, where all that has happened since the last is that masks were written."""
+        if self.run is None or self._read is None or tokens.shape != self._shape:
+            return None
+        canvas, flat = self.run.canvas, tokens.ravel()
+        if (flat != canvas.tokens)[~canvas.masked].any():
+            return None
+        self._host.tokens = flat
+        self.run.take(self._read[1])
+        self._read = None
+        return self.run.plan()
+
+    def _begin(self, tokens: NDArray[np.int64]) -> Plan:
+        """The first step's plan of a new run, on a canvas of which some may be written."""
+        lm, masked = self.lm, tokens == self.lm.mask_id
+        if not masked.any(axis=1).all():
+            raise ValueError(f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded")
+        starts = masked.argmax(axis=1)
+        settings = self.settings or DecodeSettings(gen_length=int(tokens.shape[1] - starts.min()))
+        start = tokens.shape[1] - settings.gen_length
+        if self.settings is None and len(set(starts.tolist())) > 1:
+            raise ValueError("x holds prompts of several lengths: give a batch of one length, or one after the other")
+        if starts.min() < start:
+            raise ValueError(f"x is masked from position {starts.min()} on, settings.gen_length from {start} on")
+        prompts = encode_prompts(lm, tokens[:, :start].tolist(), settings)
+        self._host, self._shape, self._faded = _Host(), tokens.shape, np.zeros(tokens.size, dtype=bool)
+        self.run = run = Run(lm.shape, prompts, Decoder(settings=settings, compute=self.rule, unmask=self._host))
+        written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
+        run.canvas.commit(written, tokens.ravel()[written])
+        for b in range(len(tokens)):
+            while not run.canvas.masked[run.schedule.open(b)].any():
+                run.schedule.advance(b, 0)
+        self._memory = lm.engine.memory(run.layout, tell=True)
+        plan = run.plan()
+        assert plan is not None
+        return plan
+
+
+def adapter(lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None) -> Adapter:
+    """A callable for samplers that call `model(x).logits` on one canvas again and again.
+
+    `model(x, attention_mask=None, position_ids=None).logits` sees which masks were written since the last call, and
+    computes only the rows that the rule asks for; the others keep their keys, values and logits. It begins anew, with
+    every row, where the prompt, the length or what was already written is another.
+
+    settings: the host's gen_length, steps and block_length, for rules that go by blocks and to read what may be written
+    alone; None is one block of all that is masked. Logits are those of masked positions of the open block. A masked
+    position that the step left out keeps its last logits, so flattened that what was computed comes first. What other
+    positions hold means nothing. x is one sequence, or several whose prompts are equally long. Raises ValueError.
+    """
+    return Adapter(lm, rule, settings)
+
+
+def custom_generate(
+    lm: LanguageModel,
+    compute: ComputeRule | None = None,
+    unmask: UnmaskPolicy | None = None,
+    settings: DecodeSettings | None = None,
+) -> Callable[..., Tensor]:
+    """A callable for `model.generate(..., custom_generate=...)` of transformers' GenerationMixin.
+
+    What computes is `lm`, whose weights should be those of the model. settings: None takes max_new_tokens for
+    gen_length. The callable gives the prompts and what was generated, [B, N] int64, on the device of the prompts. It
+    raises what `decode` raises.
+    """
+
+    def generate(model: Any, input_ids: Tensor, *given: Any, **named: Any) -> Any:
+        import torch
+
+        asked = settings
+        if asked is None:
+            length = getattr(named.get("generation_config"), "max_new_tokens", None)
+            asked = DecodeSettings() if length is None else DecodeSettings(gen_length=length)
+        own = named.get("attention_mask")  # named in the signature, transformers would give it twice
+        own = torch.ones_like(input_ids) if own is None else own
+        prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, own, strict=True)]
+        (final,) = deque(decode(lm, prompts, asked, compute=compute, unmask=unmask), maxlen=1)
+        written = torch.from_numpy(final.tokens[:, -asked.gen_length :]).to(input_ids.device)
+        return torch.cat((input_ids, written), dim=1)
+
+    return generate

@@ -1,0 +1,163 @@
+"""`surelock.adapter` under LLaDA's own loop, and `surelock.custom_generate` under transformers'."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+import surelock
+
+PROMPT = "Once upon a time, there was a"
+SETTINGS = surelock.DecodeSettings(gen_length=16, steps=8, block_length=8)
+
+
+def llada_loop(model: Any, prompt: list[int], settings: surelock.DecodeSettings, mask_id: int) -> list[int]:
+    """LLaDA's `generate` at temperature 0, batch 1: in each block, an even share of its masks in every step, those
+    whose likeliest token is the most probable.
+    """
+    x = torch.full((1, len(prompt) + settings.gen_length), mask_id)
+    x[0, : len(prompt)] = torch.tensor(prompt)
+    length = settings.block_length or settings.gen_length
+    blocks = settings.gen_length // length
+    steps = (settings.steps or settings.gen_length) // blocks
+    for block in range(blocks):
+        stop = len(prompt) + (block + 1) * length
+        for step in range(steps):
+            logits = model(x).logits
+            p, x0 = logits.double().softmax(-1).max(-1)
+            p[:, stop:] = -torch.inf
+            p = torch.where(x == mask_id, p, -torch.inf)
+            count = length // steps + (step < length % steps)
+            chosen = p[0].topk(count).indices
+            x[0, chosen] = x0[0, chosen]
+    return x[0].tolist()
+
+
+def dense(lm: surelock.LanguageModel) -> Any:
+    return lambda x: SimpleNamespace(logits=lm.network(x))
+
+
+def decoded(lm: surelock.LanguageModel, prompt: list[int], settings: Any, rule: surelock.ComputeRule) -> list[int]:
+    return list(surelock.decode(lm, [prompt], settings, compute=rule))[-1].tokens[0].tolist()
+
+
+def drawn(lm: surelock.LanguageModel, seed: int) -> tuple[list[int], surelock.DecodeSettings]:
+    rng = np.random.default_rng(seed)
+    words = lm.encode(PROMPT) + rng.integers(300, 3000, rng.integers(1, 9)).tolist()
+    block, blocks = int(rng.integers(3, 9)), int(rng.integers(1, 4))
+    steps = int(rng.integers(2, block + 1))
+    return words, surelock.DecodeSettings(gen_length=block * blocks, steps=steps * blocks, block_length=block)
+
+
+@pytest.mark.parametrize("engine", ["onnx", "torch"])
+def test_every_position_writes_what_the_loop_writes_alone(stories, stories_in_torch, engine: str) -> None:
+    lm = stories if engine == "onnx" else stories_in_torch
+    for seed in range(5):
+        prompt, settings = drawn(lm, seed)
+        for told in (settings, None):
+            model = surelock.adapter(lm, surelock.Everything(), told)
+            alone = llada_loop(dense(stories_in_torch), prompt, settings, lm.mask_id)
+            assert llada_loop(model, prompt, settings, lm.mask_id) == alone
+
+
+@pytest.mark.parametrize(
+    "rule", [surelock.LockRule(epsilon=0.05, percentile=50), surelock.BudgetRule(0.5)], ids=["lock", "budget"]
+)
+def test_a_rule_writes_what_decode_writes(stories: surelock.LanguageModel, rule: surelock.ComputeRule) -> None:
+    rows = 0
+    for seed in range(50):
+        prompt, settings = drawn(stories, seed)
+        model = surelock.adapter(stories, rule, settings)
+        assert llada_loop(model, prompt, settings, stories.mask_id) == decoded(stories, prompt, settings, rule), seed
+        assert model.run is not None
+        rows += model.run.canvas.total - int((model.run.state.computed_at == model.run.state.step - 1).sum())
+    assert rows > 0, "no row was ever left out"
+
+
+def canvas(lm: surelock.LanguageModel, prompt: list[int], masks: int = 6) -> Tensor:
+    return torch.tensor([[*prompt, *[lm.mask_id] * masks]])
+
+
+def test_what_changes_from_outside_begins_anew(stories: surelock.LanguageModel, stories_in_torch) -> None:
+    """Another prompt, another length, a written token that is another or masked again: as if it were the first."""
+    prompt = stories.encode(PROMPT)
+    model = surelock.adapter(stories, surelock.LockRule(epsilon=1e9, percentile=None))
+    x = canvas(stories, prompt)
+    changes = [
+        lambda x: x.index_fill(1, torch.tensor([len(prompt)]), 700),  # a commit
+        lambda x: x.index_fill(1, torch.tensor([len(prompt)]), 800),  # which is another one now
+        lambda x: x.index_fill(1, torch.tensor([len(prompt)]), stories.mask_id),  # and masked again
+        lambda x: torch.cat((x, x[:, -1:]), dim=1),  # longer
+        lambda x: canvas(stories, [*prompt, 500], 6),  # a longer prompt, the same length
+        lambda x: x.index_fill(1, torch.tensor([0]), 900),  # another prompt
+    ]
+    model(x)
+    for number, change in enumerate(changes):
+        x = change(x)
+        found, masked = model(x).logits, x == stories.mask_id
+        if number > 0:
+            expected = stories_in_torch.network(x)[masked]
+            torch.testing.assert_close(found[masked], expected, rtol=0, atol=1e-3)
+
+
+def test_a_batch_of_equal_prompts_is_each_alone(stories: surelock.LanguageModel, stories_in_torch) -> None:
+    prompt = stories.encode(PROMPT)
+    x = torch.cat((canvas(stories, prompt), canvas(stories, prompt[::-1])))
+    model = surelock.adapter(stories, surelock.Everything())
+    for _ in range(3):
+        masked = x == stories.mask_id
+        torch.testing.assert_close(model(x).logits[masked], stories_in_torch.network(x)[masked], rtol=0, atol=1e-3)
+        x[:, masked[0].nonzero()[0]] = 600
+
+
+@pytest.mark.parametrize(
+    ("make", "named", "words"),
+    [
+        (lambda x, mask: x[0], {}, r"shape \[batch, length\]"),
+        (lambda x, mask: torch.cat((x, x.index_fill(1, (x[0] == mask).nonzero()[0], 5))), {}, "several lengths"),
+        (lambda x, mask: x.index_fill(1, torch.tensor([0]), mask), {}, "empty"),
+        (lambda x, mask: x[:, :3], {}, "without a mask"),
+        (lambda x, mask: x, {"attention_mask": torch.tensor([[0, 1]])}, "attention_mask hides"),
+        (lambda x, mask: x, {"position_ids": torch.tensor([[1]])}, "position_ids must count from 0"),
+        (lambda x, mask: x.index_fill(1, torch.tensor([0]), 10**6), {}, "outside 0 to"),
+        (lambda x, mask: torch.cat((x, *[x[:, -1:]] * 9999), dim=1), {}, "more than the"),
+    ],
+)
+def test_what_it_cannot_be_asked_is_one_sentence(stories: surelock.LanguageModel, make, named, words: str) -> None:
+    model = surelock.adapter(stories, surelock.LockRule())
+    x = canvas(stories, stories.encode(PROMPT))
+    model(x)
+    with pytest.raises(ValueError, match=words):
+        model(make(x, stories.mask_id), **named)
+
+
+def test_settings_it_cannot_have_are_one_sentence(stories: surelock.LanguageModel) -> None:
+    with pytest.raises(ValueError, match="must be a ComputeRule"):
+        surelock.adapter(stories, "lock")  # pyright: ignore
+    with pytest.raises(ValueError, match="guidance"):
+        surelock.adapter(stories, surelock.LockRule(), surelock.DecodeSettings(cfg_scale=1.0))
+    model = surelock.adapter(stories, surelock.LockRule(), surelock.DecodeSettings(gen_length=4))
+    with pytest.raises(ValueError, match="masked from position"):
+        model(canvas(stories, stories.encode(PROMPT)))
+
+
+def test_custom_generate_in_transformers_own_generate(stories: surelock.LanguageModel) -> None:
+    """Of a model with GenerationMixin, whose own weights have no part in it."""
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
+    rule, prompt = surelock.LockRule(epsilon=0.05), stories.encode(PROMPT)
+    made = surelock.custom_generate(stories, rule)
+    given = torch.tensor([[0, 0, *prompt], [*prompt, *prompt[:2]]])
+    mask = torch.ones_like(given)
+    mask[0, :2] = 0
+    found = host.generate(given, attention_mask=mask, max_new_tokens=8, custom_generate=made)
+    settings = surelock.DecodeSettings(gen_length=8)
+    for b, own in enumerate((prompt, [*prompt, *prompt[:2]])):
+        assert found[b, given.shape[1] :].tolist() == decoded(stories, own, settings, rule)[-8:]
+    assert torch.equal(found[:, : given.shape[1]], given)
