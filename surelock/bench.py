@@ -28,10 +28,13 @@ from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.stopwatch import Stopwatch
+from surelock.engines.torch import TorchEngine
+from surelock.model.config import LLADA_8B, QWEN3_0_6B, NetworkConfig
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import load
+from surelock.model.loading import find_device, load
 from surelock.model.machine import device_name, processor
+from surelock.model.network import Network
 
 MOST = 10_000  # repeats, sequences, tokens of a prompt
 LEAST = 3  # repeats that a spread takes
@@ -41,12 +44,21 @@ OPENINGS = (
     "The old dog slept by the door all day, until",
     "It was raining, and Grandma said that nobody could go out to play. So Tom and Ada",
 )
+#: Networks that can be timed without their weights.
+SHAPES = {
+    "llada-8b": LLADA_8B,
+    "qwen3-0.6b": QWEN3_0_6B,
+    "tiny": NetworkConfig(
+        vocab_size=512, d_model=32, n_layers=2, n_heads=2, n_kv_heads=2, head_size=16, d_ff=64,
+        max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True,
+    ),
+}  # fmt: skip
 Figures = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `bench decode`; sets the parser's `run`."""
-    add_flags(parser, gen_length=256)
+    add_subject_flags(parser, gen_length=256)
     add_engine_flag(parser)
     parser.set_defaults(run=run)
 
@@ -66,13 +78,57 @@ def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 def run(arguments: argparse.Namespace) -> Figures:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
     load_at_start = load_of_cores()
-    check_numbers(arguments, "repeats", "batch")
-    set_threads(arguments.threads)
-    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), engine=arguments.engine)
+    lm = subject(arguments, arguments.engine)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
-    figures = Lockstep(lm, openings(lm, arguments.batch), locked).run(arguments.repeats)
+    figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
     return {"benchmark": "decode", "load": load_at_start, **setup_of(lm), **asked_of(arguments, settings), **figures}
+
+
+def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
+    """The flags of `bench decode`, and those of a shape."""
+    add_flags(parser, gen_length)
+    add = parser.add_argument
+    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
+    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
+    add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
+
+
+def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:
+    """The model that the flags name, torch's threads set. Raises ValueError for flags that ask for the impossible."""
+    check_numbers(arguments, "repeats", "batch", "prompt_length")
+    set_threads(arguments.threads)
+    dtype = told_dtype(arguments)
+    if arguments.random_weights != (arguments.shape is not None):
+        raise ValueError("--shape and --random-weights belong together")
+    if arguments.shape is None:
+        return load(arguments.model, device=arguments.device, dtype=dtype, engine=engine)
+    if engine == "onnx":
+        raise ValueError("--shape is computed by engine 'torch': leave --engine onnx out")
+    device = find_device(arguments.device)
+    return random_model(arguments.shape, device, dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32))
+
+
+def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
+    """A network of one of SHAPES whose weights are noise, made where it runs; no tokenizer."""
+    torch.manual_seed(0)
+    with torch.device("meta"):
+        network = Network(SHAPES[shape])
+    network = network.to(dtype).to_empty(device=device).eval().requires_grad_(False)
+    for name, parameter in network.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.fill_(1.0)
+        else:
+            parameter.normal_(std=0.02)
+    return LanguageModel(shape, TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
+
+
+def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
+    """Token ids of so many prompts: openings, or, without a tokenizer, random ones of that length."""
+    if lm.tokenizer is not None:
+        return openings(lm, batch)
+    generator = np.random.default_rng(0)
+    return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
 
 
 def check_numbers(arguments: argparse.Namespace, *names: str) -> None:

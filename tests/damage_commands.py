@@ -30,7 +30,7 @@ from surelock.model.loading import load
 from surelock.research import cli as experiments
 from surelock.research.bench import llada as bench_llada
 from surelock.research.bench import profile as bench_profile
-from surelock.research.bench import sizes, steps
+from surelock.research.bench import steps
 from surelock.research.bench import table as bench_table
 from surelock.research.training import cli as training
 from surelock.research.training.options import TrainOptions
@@ -123,7 +123,7 @@ def _without_work() -> Iterator[None]:
     """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
-        for module in (tracing, bench, experiments, sizes, bench_table, training):
+        for module in (tracing, bench, experiments, bench_table, training):
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(training.group, "run", lambda work, _, options: work(0, 1, options)))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))

@@ -180,6 +180,14 @@ def test_what_cannot_be_profiled_is_told(capsys: pytest.CaptureFixture[str], fla
     assert said in capsys.readouterr().err
 
 
+def test_a_shape_without_its_weights_is_timed_by_torch_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    tiny = ["bench", "decode", "--shape", "tiny", "--random-weights", "--gen-length", "4", "--repeats", "1"]
+    assert main([*tiny, "--device", "cpu"]) == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["model"] == "tiny"
+    assert main([*tiny, "--engine", "onnx"]) == 2
+    assert "leave --engine onnx out" in capsys.readouterr().err
+
+
 # --- LLaDA's own loop -------------------------------------------------------------------------------------------------
 
 

@@ -70,3 +70,19 @@ LLADA_8B = NetworkConfig(
     norm_eps=1e-5,
     tied=False,
 )
+
+#: That of Qwen3-0.6B and its diffusion models.
+QWEN3_0_6B = NetworkConfig(
+    vocab_size=151936,
+    d_model=1024,
+    n_layers=28,
+    n_heads=16,
+    n_kv_heads=8,
+    head_size=128,
+    d_ff=3072,
+    max_length=40960,
+    rope_theta=1e6,
+    norm_eps=1e-6,
+    tied=True,
+    qk_norm=True,
+)

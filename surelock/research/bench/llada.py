@@ -21,7 +21,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from surelock.bench import Figures, asked_of, load_of_cores, setup_of, timed, told
+from surelock.bench import (
+    Figures,
+    add_subject_flags,
+    asked_of,
+    load_of_cores,
+    prompts_for,
+    setup_of,
+    subject,
+    timed,
+    told,
+)
 from surelock.decoding.compute import ComputeRule, Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
@@ -30,7 +40,6 @@ from surelock.engines.flags import add_engine_flag
 from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Block, Network
-from surelock.research.bench.sizes import add_subject_flags, prompts_for, subject
 from surelock.research.lab import weights_of
 
 #: How many times as fast ours are as LLaDA's, and as "speedup" the locked one as the unlocked one.

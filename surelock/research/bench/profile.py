@@ -23,7 +23,17 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from surelock.bench import Figures, asked_of, load_of_cores, setup_of, timed, told
+from surelock.bench import (
+    Figures,
+    add_subject_flags,
+    asked_of,
+    load_of_cores,
+    prompts_for,
+    setup_of,
+    subject,
+    timed,
+    told,
+)
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule, Everything
 from surelock.decoding.locking import LockRule
@@ -38,7 +48,6 @@ from surelock.engines.posterior import Reader
 from surelock.engines.torch import PackedForward
 from surelock.model import network as transformer
 from surelock.model.language_model import LanguageModel
-from surelock.research.bench.sizes import add_subject_flags, prompts_for, subject
 from surelock.research.experiment import markdown
 from surelock.research.lab import weights_of
 

@@ -1,4 +1,4 @@
-"""A real size without its weights: a network of known shape with random ones, and a recorded schedule stretched to it.
+"""A recorded schedule stretched to a real size without its weights, or with room for more positions.
 
 The schedule, when each position was unmasked and locked, decides which rows lock when, while all of the rule's
 arithmetic still runs.
@@ -6,7 +6,6 @@ arithmetic still runs.
 
 from __future__ import annotations
 
-import argparse
 import copy
 import json
 from collections.abc import Sequence
@@ -15,65 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from surelock.bench import add_flags, check_numbers, openings
 from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Reading, Step
 from surelock.decoding.unmasking import Replay
-from surelock.engines.torch import TorchEngine
-from surelock.model.config import LLADA_8B, NetworkConfig
-from surelock.model.flags import set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import find_device, load
-from surelock.model.network import Network
-
-SHAPES = {
-    "llada-8b": LLADA_8B,
-    "tiny": NetworkConfig(
-        vocab_size=512, d_model=32, n_layers=2, n_heads=2, n_kv_heads=2, head_size=16, d_ff=64,
-        max_length=1024, rope_theta=1e4, norm_eps=1e-5, tied=True,
-    ),
-}  # fmt: skip
-
-
-def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """The flags of `bench decode`, and those of a shape."""
-    add_flags(parser, gen_length)
-    add = parser.add_argument
-    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
-    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
-    add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
-
-
-def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:
-    """The model that the flags name, torch's threads set. Raises ValueError for flags that ask for the impossible."""
-    check_numbers(arguments, "repeats", "batch", "prompt_length")
-    set_threads(arguments.threads)
-    dtype = told_dtype(arguments)
-    if arguments.random_weights != (arguments.shape is not None):
-        raise ValueError("--shape and --random-weights belong together")
-    if arguments.shape is None:
-        return load(arguments.model, device=arguments.device, dtype=dtype, engine=engine)
-    device = find_device(arguments.device)
-    return random_model(arguments.shape, device, dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32))
-
-
-def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    """A network of one of SHAPES whose weights are noise, made where it runs; no tokenizer."""
-    torch.manual_seed(0)
-    with torch.device("meta"):
-        network = Network(SHAPES[shape])
-    network = network.to(dtype).to_empty(device=device).eval().requires_grad_(False)
-    for name, parameter in network.named_parameters():
-        if name.endswith("norm.weight"):
-            parameter.fill_(1.0)
-        else:
-            parameter.normal_(std=0.02)
-    return LanguageModel(shape, TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
 
 
 def with_room(lm: LanguageModel, positions: int) -> LanguageModel:
@@ -83,14 +31,6 @@ def with_room(lm: LanguageModel, positions: int) -> LanguageModel:
     engine = copy.copy(lm.engine)
     engine.config = replace(lm.config, max_length=positions)
     return replace(lm, engine=engine)
-
-
-def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
-    """Token ids of so many prompts: openings, or, without a tokenizer, random ones of that length."""
-    if lm.tokenizer is not None:
-        return openings(lm, batch)
-    generator = np.random.default_rng(0)
-    return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
 
 
 def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, Any]:

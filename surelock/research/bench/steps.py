@@ -17,7 +17,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from surelock.bench import Figures, Lockstep, asked_of, load_of_cores, setup_of, timed
+from surelock.bench import (
+    Figures,
+    Lockstep,
+    add_subject_flags,
+    asked_of,
+    load_of_cores,
+    prompts_for,
+    setup_of,
+    subject,
+    timed,
+)
 from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
@@ -29,7 +39,7 @@ from surelock.engines.torch import PackedForward
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
-from surelock.research.bench.sizes import add_subject_flags, prompts_for, record, stretch, subject
+from surelock.research.bench.sizes import record, stretch
 from surelock.research.lab import weights_of
 from surelock.trace.cli import target_file
 
