@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +34,7 @@ from surelock.model.config import LLADA_8B, QWEN3_0_6B, NetworkConfig
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import find_device, load
-from surelock.model.machine import device_name, processor
+from surelock.model.machine import device_name, peak_memory, processor
 from surelock.model.network import Network
 
 MOST = 10_000  # repeats, sequences, tokens of a prompt
@@ -77,12 +78,14 @@ def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 def run(arguments: argparse.Namespace) -> Figures:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
-    load_at_start = load_of_cores()
+    load_at_start, begun = load_of_cores(), time.perf_counter()
     lm = subject(arguments, arguments.engine)
+    loading = {"loading_seconds": time.perf_counter() - begun}
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
     figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
-    return {"benchmark": "decode", "load": load_at_start, **setup_of(lm), **asked_of(arguments, settings), **figures}
+    head = {"load": load_at_start, **setup_of(lm), **loading, "peak_memory": peak_memory()}
+    return {"benchmark": "decode", **head, **asked_of(arguments, settings), **figures}
 
 
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:

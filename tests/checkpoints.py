@@ -18,6 +18,8 @@ from oracle import LLADA, QWEN3
 from safetensors.torch import save_file
 from torch import Tensor
 
+from surelock.model.loading import STORIES
+
 Draw = Callable[..., Tensor]
 
 
@@ -116,6 +118,36 @@ def write_hf(path: Path | str, family: str, **sizes: Any) -> dict[str, Tensor]:
         del config["mask_token_id"]
     write_files(Path(path), config, tensors, shape.shards)
     return tensors
+
+
+CHAT = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+)
+
+
+def write_chat_model(path: Path) -> None:
+    """A small checkpoint as Qwen3-0.6B-diffusion-mdlm is published, with the embedded model's words: its mask is the
+    tokenizer's alone, its EOS ends a turn, and its generation_config.json was written for next-token sampling.
+    """
+    vocab, end = 4100, 4097
+    write_hf(
+        path, "a2d-qwen3", layers=2, d_model=64, heads=4, kv_heads=2, d_ff=96, vocab=vocab, tied=True, seed=5,
+        head_dim=24, max_length=256, eos_id=end,
+    )  # fmt: skip
+    config = json.loads((path / "config.json").read_text())
+    del config["mask_token_id"], config["pad_token_id"]
+    words = json.loads((STORIES / "tokenizer.json").read_text("utf-8"))
+    (special,) = (each for each in words["added_tokens"] if each["content"] == "<|endoftext|>")
+    words["added_tokens"] += [special | {"id": 4096, "content": "<|im_start|>"}]
+    words["added_tokens"] += [special | {"id": end, "content": "<|im_end|>"}]
+    described = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "chat_template": CHAT}
+    sampling = {"do_sample": True, "temperature": 0.6, "top_p": 0.95}
+    for name, content in {
+        "config": config, "tokenizer": words, "tokenizer_config": described, "generation_config": sampling
+    }.items():  # fmt: skip
+        (path / f"{name}.json").write_text(json.dumps(content), "utf-8")
 
 
 write_qwen3, write_dream = partial(write_hf, family="qwen3"), partial(write_hf, family="dream")

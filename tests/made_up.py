@@ -12,7 +12,7 @@ def made_up(plan: Plan, rng: np.random.Generator, vocab_size: int) -> Reading:
     count, candidates = len(plan.slots), int(plan.chooses.sum())
     read = plan.watches | plan.chooses | plan.observe
     confidence = np.where(read, rng.random(count), np.nan)
-    kl = np.where(plan.watches | plan.observe, 10.0 ** rng.uniform(-8, 0, count), np.nan)
+    kl = np.where(plan.compares | plan.observe, 10.0 ** rng.uniform(-8, 0, count), np.nan)
     kl[(plan.step == 0) & ~np.isnan(kl)] = np.inf
     tokens = rng.choice([token for token in range(vocab_size) if token not in plan.banned], candidates)
     top = np.full((count, plan.top_k), 2), np.full((count, plan.top_k), 0.1)

@@ -23,7 +23,7 @@ from surelock.decoding.loop import decode
 from surelock.engines.cache import KVCache
 from surelock.model import network as transformer
 from surelock.research import tables
-from surelock.research.bench import llada, table
+from surelock.research.bench import gpu, llada, table
 from surelock.research.bench import profile as profiling
 from surelock.research.bench.llada import PlainLlada, llada_generate, transfers, with_noise
 from surelock.research.bench.profile import NAMES, Parts, SomeRows, profile
@@ -304,6 +304,22 @@ def test_rows_are_measured_once(
     assert asked == [512, 128]
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 2
     assert main(flags) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="says what it would do where there is no CUDA device")
+def test_without_a_gpu_it_says_what_it_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "gpu", "--out", str(tmp_path / "gpu")]) == 0
+    assert json.loads(capsys.readouterr().out) == {"benchmark": "gpu", "device": None, "would_run": gpu.PARTS}
+    assert not (tmp_path / "gpu").exists()
+
+
+def test_the_parts_for_a_gpu_on_a_cpu() -> None:
+    """The recorded schedule on a tiny network: three samplers, of which the budget computes its share."""
+    part = gpu._part("tiny", 64, 2)
+    found = gpu.measure(part, CPU)
+    assert {"baseline_step_ms", "locked_step_ms", "budget_step_ms", "budget_speedup", "spread"} <= found.keys()
+    assert found["tokens"] == 128 and 0.2 < found["flops_ratio"] < 0.9
+    assert all(found[f"{name}_roofline_step_ms"] > 0 for name in ("baseline", "locked", "budget"))
 
 
 def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

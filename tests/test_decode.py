@@ -312,6 +312,20 @@ def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
         )
 
 
+def test_a_kl_is_told_where_a_rule_goes_by_it(lm: LanguageModel) -> None:
+    """Of what may lock next, and of what a policy waits for; all of them where an average is kept."""
+    rules = {
+        "what may lock": (LockRule(epsilon=-1.0), Entropy(), [1, 2, 3]),
+        "an average": (LockRule(epsilon=-1.0, smoothing=0.5), Entropy(), [13, 13, 13]),
+        "two rules": (LockRule(epsilon=-1.0) & SelectRule(1.0), Entropy(), [13, 13, 13]),
+        "all that is masked": (LockRule(epsilon=-1.0), Klass(0.99, 1e-9, 1), [13, 13, 13]),
+        "replayed": (LockRule(epsilon=-1.0), Replay([[(t, t, 5) for t in range(GEN)]]), [1, 2, 3]),
+    }
+    for name, (rule, policy, counts) in rules.items():
+        steps = surelock.decode(lm, [[5]], DecodeSettings(gen_length=GEN), compute=rule, unmask=policy)
+        assert [int((~np.isnan(step.kl)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, name
+
+
 def test_unlocking_keeps_its_times(lm: LanguageModel) -> None:
     """A position that always passes and always drifts stays locked for more than min_interval steps, then unlocked for
     more than cooldown steps. Where its KL is above rho * epsilon it does not lock again.

@@ -25,7 +25,7 @@ import surelock
 from surelock.engines.onnx import OnnxEngine
 from surelock.engines.torch import TorchEngine
 from surelock.model import loading
-from surelock.model.checkpoint import find_tensors, read_files
+from surelock.model.checkpoint import find_tensors
 from surelock.model.families import LLADA, CheckpointError
 
 NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
@@ -195,6 +195,31 @@ def test_what_no_graph_expresses_is_left_to_torch(llada: Path) -> None:
         surelock.load(llada, engine="onnx")
 
 
+def test_files_may_be_links_as_in_the_hubs_cache(tmp_path: Path) -> None:
+    """All into one folder, under other names; links into several folders are torch's to read."""
+    snapshot, blobs, elsewhere = (tmp_path / name for name in ("snapshot", "blobs", "elsewhere"))
+    write_llada(snapshot, **TINY, shards=2)
+    last = list(surelock.decode(surelock.load(snapshot, engine="onnx"), PROMPTS, CHOSEN))[-1]
+    for folder in (blobs, elsewhere):
+        folder.mkdir()
+        for number, file in enumerate(sorted(snapshot.iterdir())):
+            (folder / f"{number}").write_bytes(file.read_bytes())
+    shards = {}
+    for number, file in enumerate(sorted(snapshot.iterdir())):
+        file.unlink()
+        file.symlink_to(blobs / f"{number}")
+        if file.suffix == ".safetensors":
+            shards[file] = elsewhere / f"{number}"
+    linked = surelock.load(snapshot, engine="onnx")
+    assert np.array_equal(list(surelock.decode(linked, PROMPTS, CHOSEN))[-1].tokens, last.tokens)
+    file, other = shards.popitem()
+    file.unlink()
+    file.symlink_to(other)
+    assert isinstance(surelock.load(snapshot, device="cpu").engine, TorchEngine)
+    with pytest.raises(ValueError, match="its files lie in several folders"):
+        surelock.load(snapshot, engine="onnx")
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_everything_but_float32_is_torchs(llada: Path, dtype: torch.dtype) -> None:
     assert isinstance(surelock.load(llada, device="cpu", dtype=dtype).engine, TorchEngine)
@@ -209,8 +234,8 @@ from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines.onnx import OnnxEngine
-shape, tensors, files = pickle.load(open(sys.argv[1], "rb"))
-engine = OnnxEngine(shape.network, tensors, files, 1, None)
+shape, tensors = pickle.load(open(sys.argv[1], "rb"))
+engine = OnnxEngine(shape.network, tensors, 1, None)
 run = Run(shape, [[5, 9, 3], [7]], Decoder(settings=DecodeSettings(gen_length=8), compute=LockRule()))
 memory = engine.memory(run.layout)
 while (plan := run.plan()) is not None:
@@ -222,7 +247,7 @@ print(step.tokens.tolist())
 def test_a_whole_run_needs_no_torch(llada: Path) -> None:
     lm = surelock.load(llada, device="cpu")
     tensors = find_tensors(lm.network, LLADA, llada)
-    (llada / "pickled").write_bytes(pickle.dumps((lm.shape, tensors, read_files(tensors))))
+    (llada / "pickled").write_bytes(pickle.dumps((lm.shape, tensors)))
     command = [sys.executable, "-c", WITHOUT_TORCH, str(llada / "pickled")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1])
     *_, last = surelock.decode(lm, PROMPTS, CHOSEN, compute=surelock.LockRule())

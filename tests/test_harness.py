@@ -15,6 +15,7 @@ import lm_eval
 import numpy as np
 import pytest
 import torch
+from checkpoints import write_chat_model
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import CachingLM
 from lm_eval.api.registry import get_model
@@ -43,11 +44,23 @@ def requests(kind: str, *asked: tuple[Any, ...]) -> list[Instance]:
     return [Instance(kind, {}, arguments, number) for number, arguments in enumerate(asked)]
 
 
-def test_ten_problems_are_answered_as_a_direct_call_answers_them(stories: surelock.LanguageModel) -> None:
+@pytest.fixture(scope="module")
+def chat_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageModel:
+    """A small model of Qwen3's kind."""
+    path = tmp_path_factory.mktemp("qwen")
+    write_chat_model(path)
+    return surelock.load(path, device="cpu")
+
+
+@pytest.mark.parametrize(("name", "changes"), [("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {})])
+def test_ten_problems_are_answered_as_a_direct_call_answers_them(
+    name: str, changes: dict[str, Any], request: pytest.FixtureRequest
+) -> None:
     """Greedy, since the task says so; the locks and the length, since the arguments do."""
+    lm = request.getfixturevalue(name)
     found = lm_eval.simple_evaluate(
         "surelock",
-        "pretrained=stories,gen_length=32,compute=lock,epsilon=5e-3,unmask=low_confidence",
+        f"pretrained={lm.name},gen_length=32,compute=lock,epsilon=5e-3,unmask=low_confidence",
         ["gsm8k_ten"],
         batch_size=4,
         device="cpu",
@@ -57,9 +70,9 @@ def test_ten_problems_are_answered_as_a_direct_call_answers_them(stories: surelo
     assert found is not None
     samples = found["samples"]["gsm8k_ten"]
     prompts = [f"Question: {each['doc']['question']}\nAnswer:" for each in samples]
-    settings = surelock.DecodeSettings(gen_length=32, block_length=32, no_repeat_ngram_size=5)
+    settings = surelock.DecodeSettings(gen_length=32, block_length=32, **changes)
     rule = surelock.LockRule(epsilon=5e-3, percentile=20.0)
-    direct = surelock.generate(stories, prompts, settings, compute=rule)
+    direct = surelock.generate(lm, prompts, settings, compute=rule)
     assert len(samples) == 10 and [each["resps"][0][0] for each in samples] == [
         text.split("Question:")[0] for text in direct
     ]

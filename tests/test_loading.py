@@ -13,7 +13,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
-from checkpoints import write_dream, write_hf, write_llada, write_qwen3
+from checkpoints import write_chat_model, write_dream, write_hf, write_llada, write_qwen3
 from conftest import TINY
 from huggingface_hub import errors as hub_errors
 from safetensors.torch import load_file, save_file
@@ -638,40 +638,16 @@ def test_a_tokenizer_of_vocabulary_and_merges_alone_is_qwens(tmp_path: Path) -> 
     refuses(tmp_path, "tokenizer", "cannot be read")
 
 
-def write_chat_model(path: Path) -> None:
-    """Qwen3-0.6B-diffusion-mdlm in small, as transformers saves it: its mask in the tokenizer, its head stored twice, a
-    generation_config.json of next-token sampling.
-    """
-    words = ["hello", "<think>", *(f"w{i}" for i in range(20))]
-    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mask|>"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    template = "{% for m in messages %}<|im_start|> {{ m.content }} <|im_end|>{% endfor %}"
-    template += "{% if enable_thinking is not defined or enable_thinking %} <think>{% endif %}"
-    write_hf(path, "a2d-qwen3", **QWEN3)
-    saved = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        extra_special_tokens=special,
-        chat_template=template,
-    )
-    saved.save_pretrained(path)
-    edit_json(path / "config.json", mask_token_id=None, pad_token_id=None, eos_token_id=saved.eos_token_id)
-    sampling = {"do_sample": True, "temperature": 0.6, "top_k": 20, "top_p": 0.95, "eos_token_id": [24, 22]}
-    (path / "generation_config.json").write_text(json.dumps(sampling))
-
-
 def test_the_traps_of_a_qwen3_chat_model(tmp_path: Path) -> None:
+    """Its mask is the tokenizer's, two tokens end a text, its template thinks unless told, its head is stored twice,
+    its generation_config.json is of next-token sampling.
+    """
     write_chat_model(tmp_path)
     lm = load(tmp_path)
-    ids = lm.tokenizer.get_vocab()
-    assert lm.mask_id == ids["<|mask|>"]
-    assert (lm.eos_id, lm.eot_id, lm.pad_id) == (ids["<|endoftext|>"], ids["<|im_end|>"], ids["<|endoftext|>"])
-    assert ids["<think>"] not in lm.encode("hello", chat=True)
-    assert lm.encode("hello", chat=True)[0] == ids["<|im_start|>"]
-    for end in ("<|im_end|>", "<|endoftext|>"):
-        assert text_of(lm, [ids["hello"], ids[end], ids["w3"]]) == "hello"
+    assert (lm.mask_id, lm.eos_id, lm.eot_id, lm.pad_id) == (1, 0, 4097, 0)
+    assert lm.decode(lm.encode("Hello", chat=True)).endswith("assistant\n<think>\n\n</think>\n\n")
+    hello = lm.encode("Hello there")
+    assert [text_of(lm, [*hello, end, 9, 9]) for end in (0, 4097)] == ["Hello there"] * 2
     settings = recommended(lm.generation, {}).settings
     assert (settings.temperature, settings.gen_length, settings.block_length) == (0.0, 128, 32)
     assert recommended(lm.generation, {"gen_length": 8}).settings.block_length == 8

@@ -32,18 +32,21 @@ class Reads:
         slots: Sequence[int] | None = None,
         probed: Sequence[int] = (),
         watched: Sequence[int] | None = None,
+        compared: Sequence[int] | None = None,
         observing: bool = False,
     ) -> Reading:
         slots = np.arange(self.rows) if slots is None else np.array(slots)
         count, none = len(slots), np.empty(0, dtype=np.int64)
         watches = np.isin(slots, slots if watched is None else watched)
+        compares = watches & np.isin(slots, slots if compared is None else compared)
         chooses = (slots > 0) & ~np.isin(slots, probed)
         at, self.steps = slots[chooses] - 1, self.steps + 1
         draws = Draws([(0, self.steps)], [self.rows - 1], np.zeros(len(at), dtype=int), at, False)
         plan = Plan(
             step=self.steps, slots=slots, counts=[count], tokens=slots, blind=None, positions=slots,
-            probed=np.isin(slots, probed), watches=watches, chooses=chooses, observe=observing, forgets=none,
-            banned=[1], repeats=np.empty((2, 0), dtype=int), draws=draws, cfg_scale=0.0, top_k=3, **self.changes,
+            probed=np.isin(slots, probed), watches=watches, compares=compares, chooses=chooses, observe=observing,
+            forgets=none, banned=[1], repeats=np.empty((2, 0), dtype=int), draws=draws, cfg_scale=0.0, top_k=3,
+            **self.changes,
         )  # fmt: skip
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
@@ -126,6 +129,18 @@ def test_what_is_watched_has_a_kl_and_is_kept(observing: bool) -> None:
     exact = true_kl(b, a).numpy()
     kl = reads.read(b, watched=[1, 2, 3], observing=observing).kl
     np.testing.assert_allclose(kl, exact if observing else [np.nan, exact[1], exact[2], np.inf], rtol=1e-5)
+
+
+@pytest.mark.parametrize("observing", [False, True])
+def test_what_is_watched_and_not_compared_is_kept(observing: bool) -> None:
+    """Its KL is told when it is observed, from the posterior before, and when it is compared next."""
+    a, b, c = torch.randn(3, 4, VOCAB, generator=torch.Generator().manual_seed(6))
+    reads = Reads(4)
+    reads.read(a, compared=[0], observing=observing)
+    middle = reads.read(b, compared=[0], observing=observing).kl
+    expected = true_kl(b, a).numpy()
+    np.testing.assert_allclose(middle, expected if observing else [expected[0], *[np.nan] * 3], rtol=1e-5)
+    np.testing.assert_allclose(reads.read(c).kl, true_kl(c, b).numpy(), rtol=1e-5)
 
 
 @pytest.mark.parametrize("changes", [{}, {"scores": "entropy", "temperature": 0.7}, {"scores": "margin"}])

@@ -45,8 +45,8 @@ def in_node(
     lm: Any, weights: list[Path], prompts: list[list[int]], asked: list[tuple[Decoder, int]], folder: Path
 ) -> list[list[list[Any]]]:
     """What Node finds of each step of each run, in the order of SHOWN. asked: decoders, each with its top_k."""
-    for name, graph in lm.engine.graphs.items():
-        (folder / name).write_bytes(graph)
+    for name, graph in lm.engine.graphs().items():
+        (folder / name).write_bytes(graph.SerializeToString())
     shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.eos_id, lm.eot_id)
     plain = []
     for decoder, top_k in asked:

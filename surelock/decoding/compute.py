@@ -59,10 +59,14 @@ class ComputeRule(Described):
         return active
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """Which of the rows [R] that a step computes the rule follows: it is told their KL from the last time that it
-        did, and their confidence; of other rows only where a candidate is chosen.
+        """Which of the rows [R] that a step computes the rule follows: their posteriors are kept for the next time, and
+        it is told their confidence; that of other rows only where a candidate is chosen.
         """
         return np.zeros(len(slots), dtype=bool)
+
+    def compares(self, state: State, slots: Slots) -> Flags:
+        """Those of them whose KL from the posterior kept last it is told: all, unless a rule needs fewer."""
+        return self.watches(state, slots)
 
     def after(self, state: State, reading: Reading) -> Changes:
         """What locks or unlocks now. The canvas is the one after the commit."""
@@ -317,6 +321,9 @@ class Both(ComputeRule):
 
     def watches(self, state: State, slots: Slots) -> Flags:
         return self.lock.watches(state, slots) | self.select.watches(state, slots)
+
+    def compares(self, state: State, slots: Slots) -> Flags:
+        return self.lock.compares(state, slots) | self.select.compares(state, slots)
 
     def after(self, state: State, reading: Reading) -> Changes:
         return self.lock.after(state, reading)

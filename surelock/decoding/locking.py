@@ -154,11 +154,18 @@ class LockRule(LockingRule):
         """Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where
         one may lock as soon as it is written, where an average is kept, and where what is locked may drift.
         """
-        if not self.visible_steps or self.smoothing or self.unlock is not None:
+        if self._follows_all():
             return np.ones(len(slots), dtype=bool)
         masked = state.masked[slots]
         seen = state.visible[slots] + ~masked  # after this step
         return (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
+
+    def compares(self, state: State, slots: Slots) -> Flags:
+        """What is masked cannot lock before its next computation."""
+        return self.watches(state, slots) & (self._follows_all() | ~state.masked[slots])
+
+    def _follows_all(self) -> bool:
+        return not self.visible_steps or bool(self.smoothing) or self.unlock is not None
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good."""

@@ -160,9 +160,11 @@ class Run:
         drawn = settings.temperature > 0 or scored
         tokens = canvas.tokens[slots]
         forgets, self._forgets = np.concatenate((NONE, *self._forgets)), []
-        watches = self.compute.watches(state, slots) | self.policy.watches(state, slots)
         if self.events:  # one may open any row: the rule then goes by the row's last posterior
-            watches = np.ones(len(slots), dtype=bool)
+            watches = compares = np.ones(len(slots), dtype=bool)
+        else:
+            watches = self.compute.watches(state, slots) | self.policy.watches(state, slots)
+            compares = self.compute.compares(state, slots) | self.policy.compares(state, slots)
         return Plan(
             step=state.step,
             slots=slots,
@@ -172,6 +174,7 @@ class Run:
             positions=canvas.position[slots],
             probed=state.locked[slots],
             watches=watches,
+            compares=compares,
             chooses=chooses,
             observe=self.observe,
             forgets=forgets,

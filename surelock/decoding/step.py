@@ -42,10 +42,12 @@ class Plan:
     tokens [R] int64: the input. blind [R]: that of guidance's second pass, with every prompt token masked; else None.
     positions [R] int64: in the row's own sequence.
     probed [R] bool: the row reads the cache and leaves its own keys and values there as they are.
-    watches [R] bool: a rule follows the row's posterior. The engine gives its KL from that of the row's last
-    computation, infinite where that was not watched, and keeps this one for the next time, unless the row is probed.
+    watches [R] bool: a rule follows the row's posterior. The engine keeps it for the next time, unless the row is
+    probed.
+    compares [R] bool: those that it watches whose KL from the posterior kept at the row's last computation it goes by
+    now. The engine gives it, infinite where none was kept.
     chooses [R] bool: the row may be committed. The engine gives a candidate token and its score.
-    observe: every row is read, and has a KL; those that no rule watches do not count as the step's time.
+    observe: every row is read, and has a KL; what no rule asks for does not count as the step's time.
     forgets [F] int64: slots whose kept posteriors are dropped before the step.
     scores: what candidates are scored by, "confidence", "entropy" or "margin"; None: there are no candidates to choose.
     banned: tokens that no row becomes.
@@ -62,6 +64,7 @@ class Plan:
     positions: Whole
     probed: Flags
     watches: Flags
+    compares: Flags
     chooses: Flags
     observe: bool
     forgets: Whole
@@ -89,7 +92,7 @@ class Reading:
     """What an engine found. Arrays are int64 and float64.
 
     slots, probed [R]: the plan's. confidence [R]: max_v p, NaN where the row was not read. kl [R]: nats, infinite where
-    no earlier posterior was kept, NaN where the row was neither watched nor observed.
+    no earlier posterior was kept, NaN where the row was neither compared nor observed.
     tokens, score [C]: candidates.
     top_ids, top_probs [R, k]: likely tokens.
     finite: whether all logits that were read are. seconds: the engine's time, without what is only observed.
@@ -135,7 +138,7 @@ class Step:
     the step; False at pads. newly_unmasked: committed by the step. newly_masked, written: masked again or written by an
     event before it. computed: active rows that the step computed. probed: locked rows that it only looked at.
     kl float64: nats, infinite where no earlier posterior was kept; NaN where the step was not computed, at pads and,
-    unless observed, where no rule watches the row.
+    unless observed, where no rule goes by it.
     confidence float64: max_v p; NaN where not computed, at pads and, unless observed, where the row was not read.
     top_ids int64, top_probs float64: [B, N, top_k], -1 and NaN where not computed and at pads; None when top_k is 0.
     commit_logits: [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's

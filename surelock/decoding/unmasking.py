@@ -70,6 +70,10 @@ class UnmaskPolicy(Described):
         """Which of them it follows beside, see `ComputeRule.watches`."""
         return np.zeros(len(slots), dtype=bool)
 
+    def compares(self, state: State, slots: Slots) -> Flags:
+        """Those of them whose KL it goes by, see `ComputeRule.compares`."""
+        return self.watches(state, slots)
+
     def prepare(self, state: State, reading: Reading) -> None:
         """Called once a step, before any sequence commits."""
 
@@ -274,6 +278,9 @@ class Replay(UnmaskPolicy):
     def watches(self, state: State, slots: Slots) -> Flags:
         """Every mask: any may be committed next, in whatever block, and may lock one step later."""
         return state.masked[slots]
+
+    def compares(self, state: State, slots: Slots) -> Flags:
+        return np.zeros(len(slots), dtype=bool)
 
     def chooses(self, state: State, slots: Slots) -> Flags:
         due = [

@@ -20,15 +20,18 @@ from surelock.model.families import Tensors
 OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
-#: What a graph can read of a safetensors file, and what ONNX calls it; all but float32 is cast when a session begins.
+#: What a graph can read of a safetensors file, and what ONNX calls it.
 DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
 
 
 def refusal(tensors: Tensors) -> str | None:
-    """Why no graph can express a network of these tensors; None where one can."""
-    for name, stored in (each for parts in tensors.values() for each in parts):
+    """Why no graph can express a network of these tensors, or read them; None where one can."""
+    every = [each for parts in tensors.values() for each in parts]
+    for name, stored in every:
         if stored.dtype not in DTYPES:
             return f"tensor {name} holds {stored.dtype}, and it reads {', '.join(DTYPES)}"
+    if len({stored.file.resolve().parent for _, stored in every}) > 1:
+        return "its files lie in several folders, and it reads one"
     return None
 
 
@@ -70,9 +73,23 @@ class _Graph:
 
     def weight(self, parameter: str, part: int = 0) -> str:
         """One of our parameters, or a part of what is stacked there, in float32."""
+        name, dtype = self._stored(parameter, part)
+        cast = f"{name} in float32"
+        if dtype == FLOAT:
+            return name
+        if not any(cast in node.output for node in self._nodes):
+            self._add("Cast", [name], [cast], {"to": FLOAT})
+        return cast
+
+    def rows(self, parameter: str, places: str) -> str:
+        """Rows of one of our parameters, in float32: what is not asked for is not kept in it."""
+        name, dtype = self._stored(parameter)
+        rows = self("Gather", name, places)
+        return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
+
+    def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
+        """A tensor of the checkpoint, as it lies there, and its type."""
         name, stored = self._tensors[parameter][part]
-        if name in self._constants:
-            return name if stored.dtype == "F32" else f"{name} in float32"
         where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
             name=name,
@@ -81,15 +98,18 @@ class _Graph:
             data_location=TensorProto.EXTERNAL,
             external_data=[StringStringEntryProto(key=key, value=str(value)) for key, value in where.items()],
         )
-        if stored.dtype == "F32":
-            return name
-        self._nodes.append(helper.make_node("Cast", [name], [f"{name} in float32"], to=FLOAT))
-        return f"{name} in float32"
+        return name, DTYPES[stored.dtype]
 
     def made(self, name: str) -> ModelProto:
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._constants.values()))
         opset = helper.make_opsetid("", OPSET)
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
+
+
+def graphs(config: NetworkConfig, tensors: Tensors) -> dict[str, ModelProto]:
+    """A model's "step", "head" and "posterior"."""
+    made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
+    return {graph.graph.name: graph for graph in made}
 
 
 def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
@@ -107,7 +127,7 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
         g.input(name, INT64, size)
     layers = _Layers(g, config)
-    x = g("Gather", g.weight("embed.weight"), "tokens")
+    x = g.rows("embed.weight", "tokens")
     for layer in range(config.n_layers):
         x = layers.add(layer, x)
     g.output("hidden", layers.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
@@ -189,8 +209,8 @@ def posterior_graph() -> ModelProto:
     """What a run needs of posteriors, the softmax of logits [K, V]. Lists of rows, int64, may be empty.
 
     Outputs of each row, [K, 1]: confidence, the largest probability; total, finite where all logits of the row are.
-    watched [M]: rows whose log_p [M, V] are given, and their kl [M] from rows `last` [M] of `kept` [N, V], log
-    posteriors of an earlier step.
+    watched [M]: rows whose log_p [M, V] are given.
+    compared [D]: rows whose kl [D] is given, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
     chosen [C]: rows that get a token [C], of the largest sum of logit and bias ([C, V], or [1, V] for all of them), and
     `own` [C], its probability.
     scored [S]: rows that get `entropy`, which is negative, and `margin`, the lead of the likeliest token.
@@ -199,15 +219,15 @@ def posterior_graph() -> ModelProto:
     g = _Graph()
     width, first, second = g.constant([1]), g.constant(0), g.constant(1)
     logits = g.input("logits", FLOAT, "K", "V")
-    lists = {"watched": "M", "last": "M", "chosen": "C", "scored": "S", "shown": "T"}
-    watched, last, chosen, scored, shown = (g.input(name, INT64, size) for name, size in lists.items())
+    lists = {"watched": "M", "compared": "D", "last": "D", "chosen": "C", "scored": "S", "shown": "T"}
+    watched, compared, last, chosen, scored, shown = (g.input(name, INT64, size) for name, size in lists.items())
     log_p = g("LogSoftmax", logits, axis=1)
     g.output("confidence", g("Exp", g("ReduceMax", log_p, width)), FLOAT, "K", 1)
     g.output("total", g("ReduceSum", logits, width), FLOAT, "K", 1)
 
-    followed = g.output("log_p", g("Gather", log_p, watched), FLOAT, "M", "V")
+    g.output("log_p", g("Gather", log_p, watched), FLOAT, "M", "V")
     kept = g("Gather", g.input("kept", FLOAT, "N", "V"), last)
-    g.output("kl", _kl(g, followed, kept), FLOAT, "M")
+    g.output("kl", _kl(g, g("Gather", log_p, compared), kept), FLOAT, "D")
 
     biased = g("Add", g("Gather", logits, chosen), g.input("bias", FLOAT, "B", "V"))
     _, tokens = g.top(biased, g.constant([2]))  # half the time that ArgMax takes

@@ -6,8 +6,10 @@ that are read. Their logits and posteriors (line 15) are then computed together,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,13 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from surelock.decoding.step import Layout, Plan, Reading
-from surelock.engines.graph import head_graph, posterior_graph, step_graph
+from surelock.engines.graph import graphs
 from surelock.engines.stopwatch import Stopwatch
 from surelock.model.config import NetworkConfig
 from surelock.model.families import Tensors
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, TensorProto
 
     from surelock.model.network import Network
 
@@ -39,7 +41,7 @@ _NOTHING = {  # what `posterior_graph` is given where nothing is asked for
 class Cache:
     """Keys and values of one sequence's positions, which the step's graph reads and writes where they are."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, config: NetworkConfig, length: int) -> None:
+    def __init__(self, session: Session, config: NetworkConfig, length: int) -> None:
         self._session, self._binding = session, session.io_binding()
         # In a shifted network also hidden states: each position is predicted by the one before it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
@@ -80,9 +82,7 @@ class Cache:
 class Memory:
     """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
 
-    def __init__(
-        self, session: onnxruntime.InferenceSession, config: NetworkConfig, layout: Layout, tell: bool
-    ) -> None:
+    def __init__(self, session: Session, config: NetworkConfig, layout: Layout, tell: bool) -> None:
         self.watch = Stopwatch()
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
@@ -113,10 +113,9 @@ class Chunk:
 class OnnxEngine:
     """Computes rows in float32 on the CPU.
 
-    tensors, files: of our parameters, where their parts lie, and the files' bytes by name; they are not kept.
+    tensors: of our parameters, where their parts lie: in files of one folder.
     threads: of each operator.
     load_network: the same weights in torch, for what is no step; they are read when `network` is first asked for.
-    graphs: "step", "head" and "posterior", as bytes: a browser's engine reads them, too.
     """
 
     name = f"onnxruntime {onnxruntime.__version__}"
@@ -126,14 +125,20 @@ class OnnxEngine:
         self,
         config: NetworkConfig,
         tensors: Tensors,
-        files: Mapping[str, bytes],
         threads: int,
         load_network: Callable[[], Network],
     ) -> None:
-        self.config = config
-        made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
-        self._step, self._head, self._posterior = (_session(graph, threads, files) for graph in made)
-        self.graphs = {graph.graph.name: graph.SerializeToString() for graph in made}
+        self.config, self._tensors = config, tensors
+        # The hub's cache has links, which ONNX Runtime does not follow out of a folder.
+        real = {
+            parameter: tuple((name, stored._replace(file=stored.file.resolve())) for name, stored in parts)
+            for parameter, parts in tensors.items()
+        }
+        folder = real["embed.weight"][0][1].file.parent
+        made = graphs(config, real)
+        self._head, self._step, self._posterior = (  # in this order the least memory is taken at once
+            Session(made[name], threads, folder) for name in ("head", "step", "posterior")
+        )
         self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
@@ -144,6 +149,10 @@ class OnnxEngine:
             if self._network is None:
                 self._network = self._load_network()
             return self._network
+
+    def graphs(self) -> dict[str, ModelProto]:
+        """The graphs of `surelock.engines.graph.graphs`, for a browser's engine: they name the checkpoint's files."""
+        return graphs(self.config, self._tensors)
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """What is kept of a run of that layout; nothing is cached yet."""
@@ -162,10 +171,10 @@ class OnnxEngine:
             chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
             if memory.told is not None:
                 memory.told[plan.slots[rows[part]]] = chunk.logits
-            self._choose(chunk)
-            if plan.observe:
+            if plan.observe:  # before what is kept becomes another
                 with memory.watch.excluded():
                     self._observe(chunk)
+            self._choose(chunk)
         reading.seconds = memory.watch.seconds()
         return reading
 
@@ -207,7 +216,7 @@ class OnnxEngine:
         return self._head.run(["logits"], {"hidden": hidden})[0]
 
     def _choose(self, chunk: Chunk) -> None:
-        """Confidences, candidates, and KLs of what is watched."""
+        """Confidences, candidates, and KLs that a rule goes by."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
@@ -218,41 +227,44 @@ class OnnxEngine:
             first = int(plan.chooses[: own[chosen[0]]].sum())
             inputs["bias"] = _bias(plan, first, first + len(chosen), chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score]
-        confidence, total, tokens, scores = self._follow(chunk, plan.watches[own], outputs, inputs)
+        followed = plan.compares[own], plan.watches[own] & ~plan.probed[own]
+        confidence, total, tokens, scores = self._follow(chunk, *followed, outputs, inputs)
         reading.confidence[own] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         candidates = slice(first, first + len(chosen))
         reading.tokens[candidates], reading.score[candidates] = tokens, scores
 
     def _observe(self, chunk: Chunk) -> None:
-        """KLs of what is not watched, and likely tokens."""
+        """KLs that no rule goes by, and likely tokens."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         inputs, outputs = {}, []
         if plan.top_k:
             inputs = {"shown": np.arange(len(own)), "top_k": np.array([plan.top_k])}
             outputs = ["top_ids", "top_probs"]
-        found = self._follow(chunk, ~plan.watches[own], outputs, inputs)
+        followed = ~plan.compares[own], ~(plan.watches[own] | plan.probed[own])
+        found = self._follow(chunk, *followed, outputs, inputs)
         if plan.top_k:
             reading.top_ids[own], reading.top_probs[own] = found
 
     def _follow(
-        self, chunk: Chunk, which: NDArray[np.bool_], outputs: list[str], inputs: dict[str, NDArray]
+        self,
+        chunk: Chunk,
+        compares: NDArray[np.bool_],
+        keeps: NDArray[np.bool_],
+        outputs: list[str],
+        inputs: dict[str, NDArray],
     ) -> list[Any]:
-        """The outputs of `posterior_graph`; and KLs of some rows from what is kept of their slots, which they become
-        unless they are probed.
-        """
-        memory, plan, watched = chunk.memory, chunk.plan, np.flatnonzero(which)
-        rows = chunk.own[watched]
-        slots = plan.slots[rows]
-        known = memory.has[slots]
-        kept, last = (memory.log_p, slots) if known.any() else (chunk.logits, watched)
-        feed = {**_NOTHING, **inputs, "logits": chunk.logits, "watched": watched, "kept": kept, "last": last}
-        found: Any = self._posterior.run(["kl", "log_p", *outputs], feed)
+        """The outputs of `posterior_graph`; KLs of some rows from what is kept of their slots; and others are kept."""
+        memory, slots = chunk.memory, chunk.plan.slots[chunk.own]
+        compared, watched = np.flatnonzero(compares), np.flatnonzero(keeps)
+        known = memory.has[slots[compared]]
+        kept, last = (memory.log_p, slots[compared]) if known.any() else (chunk.logits, compared)
+        rows = {"logits": chunk.logits, "watched": watched, "compared": compared, "kept": kept, "last": last}
+        found: Any = self._posterior.run(["kl", "log_p", *outputs], {**_NOTHING, **inputs, **rows})
         kl, log_p, *asked = found
-        chunk.reading.kl[rows] = np.where(known, kl, np.inf)
-        stays = ~plan.probed[rows]
-        if stays.any():
-            memory.keep(slots[stays], log_p[stays])
+        chunk.reading.kl[chunk.own[compared]] = np.where(known, kl, np.inf)
+        if len(watched):
+            memory.keep(slots[watched], log_p)
         return asked
 
 
@@ -274,17 +286,30 @@ def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
     return bias
 
 
-def _session(graph: ModelProto, threads: int, files: Mapping[str, bytes]) -> onnxruntime.InferenceSession:
-    """A session of a graph, and of the files where its weights lie: handed over, since links to them are refused."""
-    named = {entry.value for each in graph.graph.initializer for entry in each.external_data if entry.key == "location"}
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    # A thread that waits for work spins so long: from one operator to the next, but not while others want the core.
-    options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    options.log_severity_level = 3  # errors
-    options.enable_mem_pattern = False  # they are kept for each number of rows
-    if named:
-        contents = [files[name] for name in named]
-        sizes = [len(each) for each in contents]
-        options.add_external_initializers_from_files_in_memory(list(named), contents, sizes)
-    return onnxruntime.InferenceSession(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+class Session(onnxruntime.InferenceSession):
+    """A session of a graph. folder: where the files of its weights lie, which it does not need once it is made."""
+
+    def __init__(self, graph: ModelProto, threads: int, folder: Path) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        # A thread that waits for work spins so long: from one operator to the next, but not while others want the core.
+        options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
+        options.log_severity_level = 3  # errors
+        options.enable_mem_pattern = False  # they are kept for each number of rows
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
+        gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}
+        outside = [each for each in graph.graph.initializer if each.external_data]
+        held = [each for each in outside if len(each.dims) == 1 or each.name in gathered]
+        values = [_read(each, folder) for each in held]  # the options keep none of them
+        options.add_external_initializers([each.name for each in held], values)
+        super().__init__(graph.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _read(tensor: TensorProto, folder: Path) -> onnxruntime.OrtValue:
+    """A tensor whose bytes lie in a file of the folder."""
+    where = {entry.key: entry.value for entry in tensor.external_data}
+    kind = {2: np.uint16, 4: np.float32, 8: np.float64}[int(where["length"]) // math.prod(tensor.dims)]
+    values = np.fromfile(folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"]))
+    shaped = values.reshape(tensor.dims)
+    return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(shaped, tensor.data_type)

@@ -100,20 +100,27 @@ class Reader:
                 with self._watch.excluded():
                     probs, ids = p.topk(plan.top_k, dim=-1)
                     reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
-            self._follow(raw, lse, own, plan.watches[own], plan, reading)
-            if plan.observe:
+            if plan.observe:  # before what is kept becomes another
                 with self._watch.excluded():
-                    self._follow(raw, lse, own, ~plan.watches[own], plan, reading)
+                    self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
+            self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
 
     def forget(self, slots: NDArray[np.int64]) -> None:
         """Drop the posteriors of `slots`: their next KL is infinite."""
         self._has[slots] = False
 
     def _follow(
-        self, raw: Tensor, lse: Tensor, own: NDArray[np.int64], which: NDArray[np.bool_], plan: Plan, reading: Reading
+        self,
+        raw: Tensor,
+        lse: Tensor,
+        own: NDArray[np.int64],
+        compared: NDArray[np.bool_],
+        watched: NDArray[np.bool_],
+        plan: Plan,
+        reading: Reading,
     ) -> None:
-        """KLs of some rows of a chunk from what is kept of their slots, which they become unless they are probed."""
-        slots, where = plan.slots[own], np.flatnonzero(which)
+        """KLs of some rows of a chunk from what is kept of their slots; then what is kept of others, unless probed."""
+        slots, where = plan.slots[own], np.flatnonzero(compared)
         reading.kl[own[where]] = np.inf
         before = where[self._has[slots[where]]]
         if len(before) and self._kept is not None:
@@ -121,7 +128,7 @@ class Reader:
             z = raw[index].to(lse.dtype)
             kl = kl_divergence(z.softmax(dim=-1), z, lse[index], self._kept[target], self._kept_lse[target])
             (reading.kl[own[before]],) = _to_host(kl[None])
-        after = where[~plan.probed[own[where]]]
+        after = np.flatnonzero(watched & ~plan.probed[own])
         if len(after):
             if self._kept is None:
                 self._kept = raw.new_empty(len(self._has), raw.shape[1])

@@ -9,8 +9,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from onnx import load_from_string
-
 from surelock.engines.onnx import OnnxEngine
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import STORIES, load
@@ -25,17 +23,17 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     """
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
-    graphs = lm.engine.graphs
+    graphs = lm.engine.graphs()
     entries = (
         entry.value
         for graph in graphs.values()
-        for each in load_from_string(graph).graph.initializer
+        for each in graph.graph.initializer
         for entry in each.external_data
         if entry.key == "location"
     )
     return {
         "shape": asdict(lm.shape),
-        "graphs": {name: b64encode(graph).decode() for name, graph in graphs.items()},
+        "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in graphs.items()},
         "files": {name: (directory / name).stat().st_size for name in sorted(set(entries))},
     }
 

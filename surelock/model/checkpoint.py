@@ -152,15 +152,6 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
     return found
 
 
-def read_files(tensors: Tensors) -> dict[str, bytes]:
-    """What `find_tensors` found, whole: by name, the files where the tensors lie."""
-    files = {stored.file for parts in tensors.values() for _, stored in parts}
-    try:
-        return {file.name: file.read_bytes() for file in sorted(files)}
-    except OSError as error:
-        raise CheckpointError(f"a file of the checkpoint cannot be read: {error}") from error
-
-
 def load_weights(
     network: Network,
     family: Family,

@@ -19,7 +19,6 @@ from surelock.model.checkpoint import (
     file_states,
     find_tensors,
     load_weights,
-    read_files,
     read_json,
 )
 from surelock.model.config import NetworkConfig
@@ -126,9 +125,10 @@ def _onnx_engine(
         if engine == "auto":
             return None
         raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
-    contents = read_files(tensors)
-    check()
-    return OnnxEngine(shape, tensors, contents, torch.get_num_threads(), network)
+    try:
+        return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
+    finally:
+        check()
 
 
 def check_name(name: str) -> None:

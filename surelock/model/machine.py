@@ -1,8 +1,10 @@
-"""Where times are taken: the GPU or the processor, by its own name."""
+"""Where times are taken: the GPU or the processor, by its own name; and how much memory a process took."""
 
 from __future__ import annotations
 
 import platform
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -25,3 +27,13 @@ def processor() -> str:
     lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def peak_memory() -> int | None:
+    """Bytes that this process held at most; None where the system does not count them."""
+    if find_spec("resource") is None:  # on Windows
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak

@@ -230,6 +230,7 @@ class Shadow:
             positions=np.arange(count) % length,
             probed=none,
             watches=none,
+            compares=none,
             chooses=chooses,
             observe=False,
             forgets=nothing,

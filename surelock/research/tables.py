@@ -250,6 +250,24 @@ def speed_parts() -> str:
     )
 
 
+def laptop() -> str:
+    """What `bench decode` printed of a real model's shape, one line an engine."""
+    lines = (RESULTS / "laptop.jsonl").read_text("utf-8").splitlines()
+    rows = [
+        [
+            told["engine"],
+            "{loading_seconds:.1f} s".format(**told),
+            f"{told['peak_memory'] / 2**30:.1f} GiB",
+            f"{told['baseline_step_ms'] / 1e3:.2f} s",
+            f"{told['locked_step_ms'] / 1e3:.2f} s",
+            "{processor}, {threads} threads".format(**told),
+        ]
+        for told in map(json.loads, lines)
+    ]
+    names = ["engine", "loading", "memory at most", "a step", "of SureLock, nothing locked", "processor"]
+    return markdown(names, rows)
+
+
 def change(name: str, digits: int = 3) -> str:
     return f"{{{name}:+.{digits}f}} ({{{name}_se:.{digits}f}})"
 
@@ -349,6 +367,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "unlock": Table("unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN),
     "speeds": speeds,
     "speed-parts": speed_parts,
+    "laptop": laptop,
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from checkpoints import write_chat_model
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, visit
+from tests.browser.actions import run_to_end, visit, wait_for_run
 from tests.browser.server import ROOT, App, serve
 
 PROMPT = "Tom had a small red boat. One day"
@@ -104,3 +105,17 @@ def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
         page.wait_for_timeout(1500)
         assert page.input_value("#sl-prompt textarea") == "A fox ran"
         assert page.input_value("#sl-gen-length input[type=number]") == "128"
+
+
+def test_a_real_models_folder_is_offered_and_runs(page: Page, tmp_path: Path) -> None:
+    """Qwen3's kind, in its own template, in the blocks that suit its family."""
+    write_chat_model(tmp_path / "qwen")
+    with serve("--model", str(tmp_path / "qwen")) as app:
+        visit(page, app.url, prompt="What is a fox?", gen_length=64, steps=64)
+        while not page.evaluate("surelock.live.run?.id"):  # "The model qwen is still loading"
+            page.click("#sl-run")
+            page.wait_for_timeout(2000)
+        wait_for_run(page, 64)
+        header = page.evaluate("surelock.stage.trace.header")
+    assert header["model"]["name"] == "qwen" and header["lanes"][0]["settings"]["block_length"] == 32
+    assert header["mask_id"] == 1 and header["length"] == len(header["prompt_tokens"]) + 64

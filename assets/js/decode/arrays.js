@@ -28,6 +28,9 @@ export function put(values, places, value) {
 /** Flags of a number of places. */
 export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
 
+/** Flags that are set in either list. */
+export const either = (a, b) => a.map((flag, i) => flag | b[i]);
+
 export function join(lists) {
   const all = new Int32Array(lists.reduce((sum, list) => sum + list.length, 0));
   let at = 0;

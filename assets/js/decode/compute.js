@@ -5,7 +5,7 @@
 // committed, says what locks or unlocks for good. The rules that lock are in locking.js. What each does and why is told
 // in surelock/decoding/compute.py.
 
-import { flags, join, NONE, ranked, take } from "./arrays.js";
+import { either, flags, join, NONE, ranked, take } from "./arrays.js";
 
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
@@ -25,9 +25,14 @@ export class ComputeRule {
     return active;
   }
 
-  /** Which of the rows that a step computes the rule follows: it is told their KL and their confidence. */
+  /** Which of the rows that a step computes the rule follows: they are kept, and it is told their confidence. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
+  }
+
+  /** Those of them whose KL from the posterior kept last it is told: all, unless a rule needs fewer. */
+  compares(state, slots) {
+    return this.watches(state, slots);
   }
 
   /** What locks or unlocks now. The canvas is the one after the commit. */
@@ -158,8 +163,11 @@ export class Both extends ComputeRule {
   }
 
   watches(state, slots) {
-    const others = this.select.watches(state, slots);
-    return this.lock.watches(state, slots).map((watches, i) => watches | others[i]);
+    return either(this.lock.watches(state, slots), this.select.watches(state, slots));
+  }
+
+  compares(state, slots) {
+    return either(this.lock.compares(state, slots), this.select.compares(state, slots));
   }
 
   after(state, reading) {

@@ -142,11 +142,10 @@ export class OnnxEngine {
       const part = hidden.subarray(start * width, (start + own.length) * width);
       const { logits } = await this.#sessions.head.run({ hidden: this.#runtime.table(part, width) });
       const chunk = { memory, plan, reading, own, logits };
-      await this.#choose(chunk);
-      if (!plan.observe) continue;
       const before = performance.now();
-      await this.#observe(chunk);
+      if (plan.observe) await this.#observe(chunk); // before what is kept becomes another
       observed += performance.now() - before;
+      await this.#choose(chunk);
     }
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
@@ -179,7 +178,7 @@ export class OnnxEngine {
     return found;
   }
 
-  /** Confidences, candidates, and KLs of what is watched. */
+  /** Confidences, candidates, and KLs that a rule goes by. */
   async #choose(chunk) {
     const { plan, reading, own, logits } = chunk;
     const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own));
@@ -192,7 +191,8 @@ export class OnnxEngine {
       first = plan.chooses.subarray(0, own[chosen[0]]).reduce((sum, flag) => sum + flag, 0);
       feeds.bias = biasOf(this.#runtime, plan, first, first + chosen.length, logits.dims[1]);
     }
-    const found = await this.#follow(chunk, take(plan.watches, own), ["confidence", "total", "token", score], feeds);
+    const followed = [take(plan.compares, own), take(plan.watches, own)];
+    const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
     put(reading.confidence, own, found.confidence.data);
     reading.finite &&= found.total.data.every(Number.isFinite);
     if (!chosen.length) return;
@@ -200,25 +200,26 @@ export class OnnxEngine {
     reading.score.set(found[score].data, first);
   }
 
-  /** KLs of what is not watched, and likely tokens. */
+  /** KLs that no rule goes by, and likely tokens. */
   async #observe(chunk) {
     const { plan, reading, own } = chunk;
-    const others = take(plan.watches, own).map((flag) => !flag);
+    const others = [plan.compares, plan.watches].map((flags) => take(flags, own).map((flag) => !flag));
     const k = plan.top_k;
-    if (!k) return this.#follow(chunk, others, [], {});
+    if (!k) return this.#follow(chunk, ...others, [], {});
     const feeds = { shown: this.#runtime.whole(Int32Array.from(own.keys())), top_k: this.#runtime.whole([k]) };
-    const found = await this.#follow(chunk, others, ["top_ids", "top_probs"], feeds);
+    const found = await this.#follow(chunk, ...others, ["top_ids", "top_probs"], feeds);
     own.forEach((row, i) => {
       reading.top_ids.set(Int32Array.from(found.top_ids.data.subarray(i * k, (i + 1) * k), Number), row * k);
       reading.top_probs.set(found.top_probs.data.subarray(i * k, (i + 1) * k), row * k);
     });
   }
 
-  /** Outputs of the posteriors' graph; and KLs of some rows from what is kept of their slots, which they become unless
-   * they are probed. */
-  async #follow({ memory, plan, reading, own, logits }, which, outputs, feeds) {
-    const watched = find(which);
-    const rows = take(own, watched);
+  /** Outputs of the posteriors' graph; KLs of some rows from what is kept of their slots; and others are kept, but for
+   * those that are probed. */
+  async #follow({ memory, plan, reading, own, logits }, compares, watches, outputs, feeds) {
+    const compared = find(compares);
+    const watched = find(watches);
+    const rows = take(own, compared);
     const slots = take(plan.slots, rows);
     const known = take(memory.has, slots);
     const width = logits.dims[1];
@@ -232,7 +233,8 @@ export class OnnxEngine {
       logits,
       watched: this.#runtime.whole(watched),
       kept,
-      last: this.#runtime.whole(kept === logits ? watched : Array.from(watched.keys())),
+      compared: this.#runtime.whole(compared),
+      last: this.#runtime.whole(kept === logits ? compared : Array.from(compared.keys())),
     };
     const found = await this.#sessions.posterior.run(asked, ["kl", "log_p", ...outputs]);
     put(
@@ -240,7 +242,8 @@ export class OnnxEngine {
       rows,
       Float64Array.from(found.kl.data, (kl, i) => (known[i] ? kl : Number.POSITIVE_INFINITY)),
     );
-    memory.keep(slots, take(plan.probed, rows), found.log_p.data);
+    const stays = take(own, watched);
+    memory.keep(take(plan.slots, stays), take(plan.probed, stays), found.log_p.data);
     return found;
   }
 }

@@ -40,12 +40,22 @@ export class LockRule extends LockingRule {
   /** Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where one may
    * lock as soon as it is written, where an average is kept, and where what is locked may drift. */
   watches(state, slots) {
-    if (!this.visible_steps || this.smoothing || this.unlock !== null) return new Uint8Array(slots.length).fill(1);
+    if (this.#followsAll()) return new Uint8Array(slots.length).fill(1);
     return flags(slots.length, (i) => {
       const masked = state.masked[slots[i]];
       const seen = state.visible[slots[i]] + !masked; // after this step
       return seen + 1 >= this.visible_steps && (!masked || state.open[slots[i]]);
     });
+  }
+
+  /** What is masked cannot lock before its next computation. */
+  compares(state, slots) {
+    const all = this.#followsAll();
+    return this.watches(state, slots).map((watches, i) => watches && (all || !state.masked[slots[i]]));
+  }
+
+  #followsAll() {
+    return !this.visible_steps || Boolean(this.smoothing) || this.unlock !== null;
   }
 
   /** The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good. */

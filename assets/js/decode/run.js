@@ -6,7 +6,7 @@
 // One turn of this loop is one turn of Algorithm 1's. It mirrors surelock/decoding/run.py and, on equal readings,
 // decides the same.
 
-import { find, flags, join, NONE, place, take, union } from "./arrays.js";
+import { either, find, flags, join, NONE, place, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
 import { rowFlops } from "./flops.js";
 import { repeatingTokens } from "./ngrams.js";
@@ -143,7 +143,8 @@ export class Run {
         settings.cfg_scale > 0 ? tokens.map((id, row) => (canvas.is_prompt[slots[row]] ? canvas.mask_id : id)) : null,
       positions: take(canvas.position, slots),
       probed: take(state.locked, slots),
-      watches: this.#watches(slots),
+      watches: this.#asked("watches", slots),
+      compares: this.#asked("compares", slots),
       chooses,
       observe: this.observe,
       forgets,
@@ -171,10 +172,10 @@ export class Run {
     return join(ending);
   }
 
-  #watches(slots) {
+  /** Which rows the rule or the policy watches, or compares. */
+  #asked(what, slots) {
     if (this.events.length) return new Uint8Array(slots.length).fill(1); // one may open any row
-    const others = this.policy.watches(this.state, slots);
-    return this.compute.watches(this.state, slots).map((watches, row) => watches | others[row]);
+    return either(this.compute[what](this.state, slots), this.policy[what](this.state, slots));
   }
 
   /** What `no_repeat_ngram_size` forbids: numbers among the choosers, ascending, and tokens. */

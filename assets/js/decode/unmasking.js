@@ -45,6 +45,11 @@ export class UnmaskPolicy {
     return new Uint8Array(slots.length);
   }
 
+  /** Those of them whose KL it goes by, see `ComputeRule.compares`. */
+  compares(state, slots) {
+    return this.watches(state, slots);
+  }
+
   /** Called once a step, before any sequence commits. */
   prepare(_state, _reading) {}
 
@@ -146,6 +151,10 @@ export class Replay extends UnmaskPolicy {
   /** Every mask: any may be committed next, in whatever block, and may lock one step later. */
   watches(state, slots) {
     return take(state.masked, slots);
+  }
+
+  compares(_state, slots) {
+    return new Uint8Array(slots.length);
   }
 
   chooses(state, slots) {
