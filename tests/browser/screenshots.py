@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from surelock.decoding.presets import PRESETS
@@ -111,6 +113,25 @@ def replay(page: Page, folder: Path) -> None:
         page.screenshot(path=folder / "replay.png")
 
 
+def loop(browser: Browser, url: str, folder: Path) -> None:
+    """The race from its first step to its verdict, which stays for a while: the README's moving picture."""
+    page = browser.new_page(viewport={"width": 960, "height": 560}, reduced_motion="reduce")
+    page.goto(f"{url}/?embed")
+    page.wait_for_function("window.surelock?.stage.trace")
+    last = page.evaluate("surelock.stage.trace.last")
+    frames = []
+    for step in [*range(0, last, 4), last]:
+        seek(page, step)
+        page.wait_for_timeout(80)
+        frames.append(Image.open(BytesIO(page.screenshot())).convert("RGB"))
+    page.close()
+    first, *others = frames
+    duration = [120] * len(others) + [4000]  # milliseconds
+    first.save(
+        folder / "race.webp", save_all=True, append_images=others, duration=duration, loop=0, quality=45, method=6
+    )
+
+
 def main() -> None:
     """All pictures, from the real app on the embedded model."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "assets" / "pictures"
@@ -123,8 +144,9 @@ def main() -> None:
         four(browser.new_page(viewport=TALL), app.url, folder)
         replay(browser.new_page(viewport=WIDE), folder)
         modes(browser, app.url, folder)
+        loop(browser, app.url, folder)
         browser.close()
-    for path in sorted(folder.glob("*.png")):
+    for path in sorted(folder.iterdir()):
         print(path.name, path.stat().st_size)
 
 
