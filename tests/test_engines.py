@@ -19,6 +19,7 @@ from checkpoints import write_llada
 from conftest import TINY
 from hypothesis import HealthCheck, given, settings
 from safetensors.torch import load_file, save_file
+from test_decode import GEN, RUNS
 from test_oracle import FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
 
 import surelock
@@ -104,6 +105,21 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
     check()
     print(f"engines: {seen} runs, {parted} part at a tie")
     assert parted <= 0.02 * seen
+
+
+@pytest.mark.parametrize("observe", [False, True])
+@pytest.mark.parametrize("name", RUNS)
+def test_engines_agree_on_every_rule(engines, name: str, observe: bool) -> None:
+    changes, choices = RUNS[name]
+    settings = surelock.DecodeSettings(gen_length=GEN, **changes)
+    first, second = (
+        list(surelock.decode(model.lm, [[5, 6, 7], [9], [3, 2]], settings, **choices, observe=observe))
+        for model in engines["llada"][1:]
+    )
+    for a, b in zip(first, second, strict=True):
+        assert same(a, b), f"they part in step {a.index}"
+        for told in ("kl", "confidence"):
+            np.testing.assert_allclose(getattr(a, told), getattr(b, told), rtol=0.01, atol=1e-5, err_msg=told)
 
 
 def test_a_sequence_of_a_batch_may_have_nothing_to_read(engines) -> None:
