@@ -65,6 +65,9 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     page.press(".sl-whatif input[type=text]", "Enter")
     until(page, "surelock.live.run.trace.lanes.length === 3 && surelock.live.run.over", 60)
     assert "dog" in page.evaluate("surelock.stage.trace.lanes.at(-1).name")
+    alike = "surelock.starting.raceLike(surelock.stage.trace, surelock.stage.trace.lanes.map(({ decoder }) => decoder))"
+    assert page.evaluate(alike) == "", "a lesson's own run"
+    until(page, "surelock.live.run.trace.lanes.length === 3 && surelock.live.run.over", 60)
     page.click("role=tab[name='Export']")
     with page.expect_download() as download:
         page.click("text=Trace (JSON)")
@@ -101,12 +104,19 @@ def test_ten_runs_ask_the_server_for_none(page: Page, app: App) -> None:
     assert app.cpu_seconds() - before < 0.5
 
 
-def test_nothing_is_fetched_before_a_run_is_asked_for(page: Page, app: App) -> None:
+def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page: Page, app: App) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    here(page, app)
+    here(page, app, gen_length=8, steps=8)
     page.wait_for_timeout(1000)
-    assert not [url for url in asked if "worker.js" in url or "/stories/" in url]
+    parts = [url for url in asked if "worker.js" in url or "/stories/" in url]
+    assert parts == [] and page.workers == []
+    run_to_end(page)
+    asked.clear()
+    here(page, app, gen_length=8, steps=8)
+    until(page, "surelock.source.browser.ready", 30)
+    run_to_end(page)
+    assert [url for url in asked if "sha256=" in url] == [], "it was kept"
 
 
 def test_what_this_browser_lacks_is_said_and_the_server_offered(page: Page, app: App) -> None:

@@ -30,6 +30,7 @@ export class BrowserSource {
     if (lacking() || !(await allowed(() => globalThis.caches?.has(STORE)))) return;
     this.#worker ??= this.#made();
     await this.ask("prepare", undefined, { where: this.where });
+    this.ready = this.#worker !== null;
   }
 
   /** Asks for a run, see `wholeRequest`, or for one that goes on with what the page has: {model, prompt, prompt_tokens,
