@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -27,15 +28,20 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from surelock.places import ASSETS
 from surelock.ui import gate, gradio_patches, launch
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
+from surelock.ui.models import EMBEDDED
 from surelock.ui.readers import Inboxes, Readers, during
+from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.loops import finished
 from tests.soak.abuse import raw_get
+
+SECURITY = Path(__file__).resolve().parents[1] / "docs" / "security.md"
 
 CLOSED = (
     "gradio_api/process_recording", "gradio_api/dev/reload", "gradio_api/deep_link", "gradio_api/openapi.json",
@@ -85,6 +91,10 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         assert small.get(f"/{path}").status_code == 200
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"
+    rows = re.findall(r"^\| (page|worker) \| `(.+?)` \| (.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE)
+    told = {of: [(name, allows.replace("`", "")) for own, name, allows in rows if own == of] for of, _, _ in rows}
+    for of, policy in (("page", answer.headers["content-security-policy"]), ("worker", WORKER_POLICY)):
+        assert told[of] == [tuple(each.split(" ", 1)) for each in policy.split("; ")]
     assert "frame-ancestors" not in answer.headers["content-security-policy"], "slides on a disk may embed it, too"
     refused(small.put("/", json={}), 404)
 
@@ -559,3 +569,44 @@ def test_it_stops_at_once_and_leaves_nothing(
         assert time.monotonic() - begun < 2.0
     assert "Traceback" not in (tmp_path / "log").read_text()
     assert children == "" and not [each for each in place.rglob("*") if each.is_file()]
+
+
+def test_what_a_browser_decodes_with_is_served_and_kept(app: App) -> None:
+    """The files that are named, no others; for good where the address has their hash, else asked for again."""
+    folder = f"{app.url}/surelock/{EMBEDDED}"
+    told = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
+    for name in told["files"]:
+        answer = httpx.get(f"{folder}/{name}", params={"sha256": told["files"][name]["sha256"]})
+        assert answer.content == (ASSETS / EMBEDDED / name).read_bytes()
+        assert "immutable" in answer.headers["cache-control"]
+    described = httpx.get(f"{folder}/browser.json")
+    assert described.json() == told and described.headers["cache-control"] == "no-cache"
+    again = httpx.get(f"{folder}/browser.json", headers={"if-none-match": described.headers["etag"]})
+    assert again.status_code == 304
+    assert {httpx.get(f"{folder}/{name}").status_code for name in ("config.json", "README.md", "")} == {404}
+    assert httpx.get(f"{app.url}/surelock/scripts/worker.js").headers["content-security-policy"] == WORKER_POLICY
+
+
+def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first(*words: str, decode_in: str = "both", labels: str = EMBEDDED, gpu: bool = False) -> list[str]:
+        monkeypatch.setattr(launch, "_has_gpu", lambda: gpu)
+        given = launch.parser().parse_args([*words])
+        return launch.sources(decode_in, [labels], launch.is_public(given))
+
+    monkeypatch.delenv("SPACE_HOST", raising=False)
+    assert first() == first("--host", "127.0.0.1") == ["server", "browser"], "one's own machine"
+    assert first("--host", "0.0.0.0") == first("--share") == ["browser", "server"]
+    assert first("--host", "0.0.0.0", gpu=True) == ["server", "browser"]
+    assert first("--share", labels="another") == ["server"]
+    assert [first("--share", decode_in=each) for each in ("browser", "server")] == [["browser"], ["server"]]
+    monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
+    assert first() == ["browser", "server"]
+
+
+@pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--judge x", "--judge need them")])
+def test_a_server_that_computes_nothing_takes_nothing_that_needs_it(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        launch.main(["--decode-in", "browser", *words.split()])
+    assert said in capsys.readouterr().err

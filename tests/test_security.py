@@ -52,7 +52,7 @@ def test_no_file_route_serves_other_files(app: App, route: str) -> None:
 
 
 def test_climbing_out_of_every_folder_that_is_served(app: App) -> None:
-    for folder in ("scripts", "runs"):
+    for folder in ("scripts", "runs", "stories"):
         for up in ("..", "%2e%2e", ".%2e", "%252e%252e", "..%2f", "..\\", "..;", "....//"):
             for target in ("app.py", "assets/stories/config.json", "etc/passwd"):
                 path = f"surelock/{folder}/" + f"{up}/" * 6 + target

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from checkpoints import write_dream, write_llada
 from test_decode import RUNS
@@ -114,7 +115,15 @@ def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) ->
     assert gzip.decompress((ASSETS / "scripts" / "ort.wasm.gz").read_bytes()) == wasm.read_bytes(), "npm run runtime"
     told = json.loads((ASSETS / "stories" / FILE).read_text("utf-8"))
     assert told == browser_parts(stories, ASSETS / "stories")
-    assert sorted(told["files"]) == [file.name for file in WEIGHTS]
+    assert told["weights"] == [file.name for file in WEIGHTS]
+
+
+def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
+    own = Path(onnxruntime.__file__).parent
+    files = [own / "LICENSE", own / "ThirdPartyNotices.txt"]
+    files += [ROOT / "node_modules" / name / "LICENSE" for name in ("@huggingface/tokenizers", "@noble/hashes")]
+    told = (ASSETS / "scripts" / "licenses.txt").read_text("utf-8").split()
+    assert all(" ".join(file.read_text("utf-8").split()) in " ".join(told) for file in files)
 
 
 def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torch: Any, tmp_path: Path) -> None:

@@ -121,7 +121,8 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
     Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
     Outputs: hidden [K, d_model], after the last norm; present_keys.i, present_values.i, in which the rows are written.
-    Those may be the memory of the past ones: then nothing is copied.
+    Those may be the memory of the past ones: then nothing is copied. queries.i [1, R, n_heads * head_size], after
+    rotary embedding, of the last layer [1, K, ...]: with the keys they tell what a row attends to.
     """
     g = _Graph(tensors)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
@@ -154,6 +155,7 @@ class _Layers:
         if layer == config.n_layers - 1:
             h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
+        q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
         attended = g("Attention", q, keys, values, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
         attended = g("Squeeze", attended, self._batch)
         x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))

@@ -6,18 +6,23 @@ import argparse
 import json
 from base64 import b64encode
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from surelock.engines.onnx import OnnxEngine
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import STORIES, load
+from surelock.places import ASSETS
 
 FILE = "browser.json"
+RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
-    """{"shape", "graphs": base64 by name, "files": bytes of each file of weights}.
+    """{"shape", "graphs": base64 by name, "weights": names of files, "files": {"bytes", "sha256"} of these and the
+    tokenizer's, "runtime": the same of ONNX Runtime's own code}.
 
     Raises ValueError for a model that ONNX Runtime does not compute.
     """
@@ -31,11 +36,19 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         for entry in each.external_data
         if entry.key == "location"
     )
+    weights = sorted(set(entries))
     return {
         "shape": asdict(lm.shape),
         "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in graphs.items()},
-        "files": {name: (directory / name).stat().st_size for name in sorted(set(entries))},
+        "weights": weights,
+        "files": {name: _told(directory / name) for name in (*weights, *TOKENIZER)},
+        "runtime": _told(RUNTIME),
     }
+
+
+def _told(file: Path) -> dict[str, Any]:
+    content = file.read_bytes()
+    return {"bytes": len(content), "sha256": sha256(content).hexdigest()}
 
 
 def main(arguments: list[str] | None = None) -> None:

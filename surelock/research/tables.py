@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from surelock.decoding.presets import PRESETS
 from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
@@ -268,6 +269,43 @@ def laptop() -> str:
     return markdown(names, rows)
 
 
+def in_browser() -> list[dict[str, Any]]:
+    """What `python -m tests.browser.measure_here` printed, a line a time."""
+    return [json.loads(line) for line in (RESULTS / "browser.jsonl").read_text("utf-8").splitlines()]
+
+
+def browser() -> str:
+    """Of each decoder alone in a browser, beside the one that computes every position."""
+    rows = [
+        [
+            length,
+            PRESETS[preset].name,
+            "{seconds:.1f} s, {time_ratio:.2f}".format(**found),
+            f"{found['flops'] / found['baseline_flops']:.2f}",
+            "{efficiency:.2f}".format(**found),
+        ]
+        for told in in_browser()
+        for length, lanes in told["alone"].items()
+        for preset, found in lanes.items()
+    ]
+    return markdown(["tokens", "decoder", "time, of every word's", "of its FLOPs", "efficiency"], rows)
+
+
+def browser_page() -> str:
+    """What a visitor whose browser decodes waits for, and what the tab takes."""
+    rows = [
+        [
+            "{browser}, {processor}".format(**told),
+            "{first_visit:.1f} s".format(**told["first_step_s"]),
+            "{second_visit:.1f} s".format(**told["first_step_s"]),
+            f"{told['tab_mb']:.0f} MB",
+            "{per_second:.0f} a second, {p95_ms:.0f} ms".format(**told["frames"]),
+        ]
+        for told in in_browser()
+    ]
+    return markdown(["browser", "first step, first visit", "second visit", "memory", "frames, 95 % within"], rows)
+
+
 def change(name: str, digits: int = 3) -> str:
     return f"{{{name}:+.{digits}f}} ({{{name}_se:.{digits}f}})"
 
@@ -368,6 +406,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "speeds": speeds,
     "speed-parts": speed_parts,
     "laptop": laptop,
+    "browser": browser,
+    "browser-page": browser_page,
 }
 
 

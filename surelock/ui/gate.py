@@ -51,11 +51,11 @@ SOCKET = "surelock.socket"  # in the scope that `admit` is given
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
-    # Gradio compiles its templates in the browser. Nothing is loaded from elsewhere. No frame-ancestors: any page may
-    # embed this one, a slide on a disk too, which "*" would not mean.
+    # Why each is there: docs/security.md. No frame-ancestors: any page may embed this one, a slide on a disk too, which
+    # "*" would not mean.
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
-    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' blob:; font-src 'self' data:; "
-    "worker-src 'self' blob:; frame-src 'self' blob:; object-src 'none'; base-uri 'self'; form-action 'self'",
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self'; "
+    "object-src 'none'; base-uri 'self'; form-action 'self'",
 }
 
 

@@ -16,8 +16,9 @@ from starlette.middleware import Middleware
 
 from surelock.engines.flags import add_engine_flag
 from surelock.model.errors import first_line
+from surelock.ui.device import on_zero_gpu
 from surelock.ui.environment import named, read_environment
-from surelock.ui.gate import Gate
+from surelock.ui.gate import LOOPBACK, Gate
 from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, bound_connections, log_failures, serve_agents
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
@@ -51,6 +52,13 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
         default=[EMBEDDED],
         metavar="ID_OR_PATH",
         help="models to offer; the first is loaded at once (default: the embedded one)",
+    )
+    made.add_argument(
+        "--decode-in",
+        choices=("browser", "server", "both"),
+        default="both",
+        help="where runs are computed: in the visitor's browser (the embedded model alone), on this server, or where "
+        "the visitor chooses (default: %(default)s)",
     )
     made.add_argument("--device-map", choices=("auto",), help="spread each model over all GPUs")
     add_engine_flag(made)
@@ -108,16 +116,26 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--queue-size must be at least 1")
     if given.port is not None and not 0 <= given.port < 65536:
         refuse("--port must be from 0 to 65535")
+    in_browsers = given.decode_in == "browser"
+    if in_browsers and given.model != [EMBEDDED]:
+        refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
+    if in_browsers and (given.mcp or given.judge):
+        refuse("--decode-in browser leaves no runs to this server, and --mcp and --judge need them: leave them out")
     if given.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
-        models = Models(given.model, given.device_map, given.engine)
+        models = Models(given.model, given.device_map, given.engine, decodes=not in_browsers)
     except ValueError as error:
         refuse(str(error))
     judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
-        models, most=given.max_length, queue_size=given.queue_size, judge=judge, limits=limits
+        models,
+        most=given.max_length,
+        queue_size=given.queue_size,
+        judge=judge,
+        limits=limits,
+        sources=sources(given.decode_in, models.labels, is_public(given)),
     )
     threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
     gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit, agents=given.mcp)
@@ -136,12 +154,37 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             prevent_thread_lock=True,
             enable_monitoring=False,
             mcp_server=given.mcp,
-            **look(gate),
+            **look(gate, api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
     models.start_loading(models.labels[0])
     page.block_thread()
+
+
+def is_public(given: argparse.Namespace) -> bool:
+    """Whether others than this machine's visitors reach the page."""
+    host = given.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
+    return given.share or "SPACE_HOST" in os.environ or host not in LOOPBACK
+
+
+def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:
+    """Where the page's runs may be computed, as --decode-in says, the one first that is chosen at first: the server on
+    one's own machine and where it has a GPU.
+    """
+    if decode_in != "both":
+        return [decode_in]
+    if EMBEDDED not in labels:
+        return ["server"]
+    return ["browser", "server"] if public and not _has_gpu() else ["server", "browser"]
+
+
+def _has_gpu() -> bool:
+    if on_zero_gpu():
+        return True
+    from torch import cuda  # a public page's server loads it at once in any case
+
+    return cuda.is_available()
 
 
 def _stop(*_: object) -> None:
@@ -160,9 +203,9 @@ def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
         refuse(str(error))
 
 
-def look(*gate: Middleware) -> dict[str, Any]:
+def look(*gate: Middleware, api: bool = True) -> dict[str, Any]:
     """How the page is launched: its own files, system fonts (nothing is fetched from elsewhere), no run history, behind
-    the gate if there is one.
+    the gate if there is one. api: whether the page links to its description.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
         body_text_color_subdued="*neutral_600",
@@ -184,7 +227,7 @@ def look(*gate: Middleware) -> dict[str, Any]:
         },
         "run_history": False,
         "ssr_mode": False,
-        "footer_links": ["api"],
+        "footer_links": ["api"] if api else [],
         "max_file_size": "1mb",
         "state_session_capacity": 200,  # Gradio keeps 10,000 tabs, closed ones too, at 80 kB each
         "show_error": True,

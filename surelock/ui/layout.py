@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
@@ -53,10 +53,11 @@ def build(
     queue_size: int,
     judge: Judge | None = None,
     limits: Limits | None = None,
+    sources: Sequence[str] = ("server",),
 ) -> tuple[gr.Blocks, Sessions, Shares]:
     """The page for these models, with at most ``most`` positions a run and ``queue_size`` waiting visitors.
 
-    judge: scores the text of each finished run. limits: what runs may take of the server.
+    judge: scores the text of each finished run. limits: what runs may take of the server. sources: see `make_stage`.
     """
     readers, limits = Readers(), limits or Limits()
     decoder = make_decoder(models, judge)
@@ -65,7 +66,7 @@ def build(
         with gr.Sidebar(width=340, label="Settings", open=False):
             form = Form(models, most)
         gr.HTML(TITLE, apply_default_css=False, elem_id="sl-title")
-        stage = make_stage(models, sessions, most)
+        stage = make_stage(models, sessions, most, sources)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         _connect(page, form, stage, models)
         keys = _serve_runs(page, sessions, readers, Asking(models, form, most), slot)

@@ -33,11 +33,14 @@ class Models:
     """Models by the label the page shows. Only what the command line named can be asked for.
 
     A label is the name itself, or the last part of a path: the page never shows a path of this machine.
-    ``device_map``, ``engine``: as in ``surelock.load``. Raises ValueError for two of the same label.
+    ``device_map``, ``engine``: as in ``surelock.load``. ``decodes``: whether any is ever loaded, else all runs are the
+    visitors' browsers'. Raises ValueError for two of the same label.
     """
 
-    def __init__(self, names: list[str], device_map: str | None = None, engine: str = "auto") -> None:
-        self._device_map, self._engine = device_map, engine
+    def __init__(
+        self, names: list[str], device_map: str | None = None, engine: str = "auto", decodes: bool = True
+    ) -> None:
+        self._device_map, self._engine, self.decodes = device_map, engine, decodes
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
@@ -61,7 +64,7 @@ class Models:
     def start_loading(self, label: str) -> None:
         """Begin to load in the background; does nothing if that has begun."""
         with self._lock:
-            if label in self._started or label not in self._names:
+            if not self.decodes or label in self._started or label not in self._names:
                 return
             self._started[label] = time.monotonic()
         threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
@@ -72,6 +75,10 @@ class Models:
         """
         if not isinstance(label, str) or label not in self._names:
             raise NotReady("model must be one of those this page offers.")
+        if not self.decodes:
+            raise NotReady(
+                "This server computes no runs (--decode-in browser): the page does, in its visitor's browser."
+            )
         if label in self._loaded:
             return self._loaded[label]
         if label in self._failed:

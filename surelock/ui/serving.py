@@ -7,7 +7,9 @@ taken from whoever decodes on the same cores.
 from __future__ import annotations
 
 import gzip
+import json
 import os
+from collections.abc import Collection
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
@@ -27,8 +29,9 @@ from starlette.types import Receive, Scope, Send
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
 from surelock.trace.replay import described_script, lessons_script, plotly_script, replay_shell
+from surelock.ui.models import EMBEDDED
 
-SERVED = ("scripts", "runs")  # folders of assets/; nothing else of the checkout is served
+SERVED = ("scripts", "runs")  # folders of assets/; beside them what a browser decodes with, nothing else
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
@@ -37,7 +40,9 @@ ICON = (
 SHELL = "replay.txt"  # the replay without its run: as text, nothing to be opened here
 _SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update, instead of mixing old modules with new
-_FOR_GOOD = "public, max-age=31536000, immutable"  # of files whose names change with what is in them
+_FOR_GOOD = "public, max-age=31536000, immutable"  # of files whose addresses change with what is in them
+#: Of the worker's script alone: it runs WebAssembly, and fetches from this server.
+WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING = Lock()
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
@@ -64,11 +69,16 @@ def _takes_packed(asked: Headers) -> bool:
 
 
 class _Files(StaticFiles):
-    """Static files; caching: what a browser is told of keeping them. What is text is packed."""
+    """Static files; caching: what a browser is told of keeping them, where the address does not name their content's
+    hash. only: the names of those that are served, None for all. What is text is packed.
+    """
 
-    def __init__(self, directory: Path, caching: str) -> None:
+    def __init__(self, directory: Path, caching: str, only: Collection[str] | None = None) -> None:
         super().__init__(directory=directory)
-        self._caching = caching
+        self._caching, self._only = caching, only
+
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        return ("", None) if self._only is not None and path not in self._only else super().lookup_path(path)
 
     def file_response(
         self, full_path: str | os.PathLike[str], stat_result: os.stat_result, scope: Scope, status_code: int = 200
@@ -79,8 +89,15 @@ class _Files(StaticFiles):
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
             response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
-        response.headers["Cache-Control"] = self._caching
+        response.headers["Cache-Control"] = _FOR_GOOD if b"sha256=" in scope["query_string"] else self._caching
         return response
+
+
+def _worker(request: Request) -> Response:
+    script = ASSETS / "scripts" / "worker.js"
+    response = _Files(script.parent, _ASK_AGAIN).file_response(script, script.stat(), request.scope)
+    response.headers["Content-Security-Policy"] = WORKER_POLICY
+    return response
 
 
 def _plotly(request: Request) -> Response:  # in a thread: packing it takes a third of a second, once
@@ -113,9 +130,13 @@ async def _no_upload(request: Request) -> Response:
 def routes() -> list[BaseRoute]:
     """The stage's files under /surelock/, Gradio's modules, the refusal of uploads: all before Gradio's own routes."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
+    model = ASSETS / EMBEDDED
+    parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
+    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(model, _ASK_AGAIN, parts)))
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
-    made = [Route(f"/{PREFIX}/plotly.min.js", _plotly), Route(f"/{PREFIX}/{SHELL}", _shell)]
+    own = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
+    made = [Route(f"/{PREFIX}/{name}", answer) for name, answer in own.items()]
     return [*made, *uploads, *mounts]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
@@ -16,9 +17,9 @@ from surelock.ui.request import one_token
 from surelock.ui.session import Sessions
 
 
-def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
+def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[str] = ("server",)) -> gr.HTML:
     """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
-    id.
+    id. sources: where its runs may be computed, "server" and "browser", the one first that is chosen at first.
     """
 
     def pause(arguments: list[Any]) -> bool:
@@ -87,7 +88,7 @@ def make_stage(models: Models, sessions: Sessions, most: int) -> gr.HTML:
             return {"problem": str(error)}
 
     return gr.HTML(
-        html_template='<div class="sl-stage"></div>',
+        html_template=f'<div class="sl-stage" data-sources="{" ".join(sources)}"></div>',
         js_on_load=(ASSETS / "js" / "load" / "stage.js").read_text("utf-8"),
         server_functions=[pause, stop, state, wait, top, export, model_state, attended, token],
         apply_default_css=False,

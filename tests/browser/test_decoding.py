@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,15 +21,16 @@ from surelock.trace.lanes import Lane
 from surelock.trace.record import record_run
 
 PROMPT = "Once upon a time there was a little"
-START = """async ([lanes, prompt, part]) => {
+LOST = "The decoder could not be fetched: "
+START = """async ([lanes, prompt, prompt_tokens, model]) => {
   const { BrowserSource } = await import("/js/run/browser_source.js");
   const url = (path) => new URL(path, location.href).href;
   window.heard = [];
   window.source = new BrowserSource({
     worker: url("/scripts/worker.js"),
-    where: { model: url(part.model), runtime: url("/scripts/ort.wasm.gz"), runtimeBytes: part.bytes },
+    where: { model: url(model), runtime: url("/scripts/ort.wasm.gz") },
   });
-  const request = { model: "stories", prompt, lanes };
+  const request = { model: "stories", prompt, prompt_tokens, lanes };
   window.over = new Promise((then) => {
     window.run = window.source.start(request, (messages) => {
       window.heard.push(...messages);
@@ -39,10 +41,25 @@ START = """async ([lanes, prompt, part]) => {
 
 
 ASKED: list[str] = []
+SPOILED: dict[str, Any] = {}  # what becomes of a file's bytes, by its name
 
 
 class Files(SimpleHTTPRequestHandler):
-    """Keeps what it was asked for."""
+    """Keeps what it was asked for, and spoils some."""
+
+    def do_GET(self) -> None:
+        name = self.path.partition("?")[0].rpartition("/")[2]
+        if name not in SPOILED:
+            return super().do_GET()
+        content = Path(self.translate_path(self.path)).read_bytes()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(SPOILED[name](content))
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")  # what the page itself keeps is seen then
+        super().end_headers()
 
     def log_message(self, *_: Any) -> None:
         ASKED.append(self.path)
@@ -59,6 +76,7 @@ def files() -> Iterator[str]:
 
 @pytest.fixture
 def page(context: BrowserContext, files: str) -> Page:
+    SPOILED.clear()
     page = context.new_page()
     page.goto(f"{files}/lessons/schema.json")
     return page
@@ -71,8 +89,13 @@ def lanes() -> list[Lane]:
 
 
 def start(page: Page, model: str = "/stories/") -> None:
-    part = {"model": model, "bytes": (ASSETS / "scripts" / "ort.wasm.gz").stat().st_size}
-    page.evaluate(START, [[lane.to_plain() for lane in lanes()], PROMPT, part])
+    plain = [lane.to_plain() for lane in lanes()]
+    page.evaluate(START, [plain, PROMPT, surelock.load("stories", device="cpu").encode(PROMPT), model])
+
+
+def heard_last(page: Page) -> Any:
+    page.evaluate("window.over")
+    return page.evaluate("window.heard.at(-1)")
 
 
 def test_a_run_in_the_browser_is_the_one_in_python(page: Page, stories: Any) -> None:
@@ -93,8 +116,10 @@ def test_a_run_in_the_browser_is_the_one_in_python(page: Page, stories: Any) -> 
         for name in ("lane", "step", "unmasked", "locked", "computed", "flops", "baseline_flops"):
             assert mine[name] == other[name], (name, mine["lane"], mine["step"])
     assert read_trace(theirs).lanes.engine.str.startswith("onnxruntime-web").all()
-    own = {path for path in ASKED if path.startswith(("/js/", "/scripts/", "/stories/"))}
-    assert "/stories/tokenizer.json" in own and {*ASKED} <= own | {"/favicon.ico"}
+    paths = {path.partition("?")[0] for path in ASKED}
+    own = {path for path in paths if path.startswith(("/js/", "/scripts/", "/stories/"))}
+    assert "/stories/tokenizer.json" in own and paths <= own | {"/favicon.ico"}
+    assert all("sha256=" in path for path in ASKED if path.startswith("/stories/model"))
 
 
 def test_a_run_pauses_steps_and_stops(page: Page) -> None:
@@ -116,6 +141,47 @@ def test_a_run_pauses_steps_and_stops(page: Page) -> None:
 
 def test_what_does_not_come_is_one_sentence(page: Page) -> None:
     start(page, "/nowhere/")
-    page.evaluate("window.over")
-    last = page.evaluate("window.heard.at(-1)")
-    assert last == {"refused": "The decoder could not be fetched: browser.json did not come."}
+    assert heard_last(page) == {"lost": f"{LOST}browser.json did not come."}
+    weights = "model-00001-of-00002.safetensors"
+    SPOILED[weights] = lambda content: content[: len(content) * 6 // 10]
+    start(page)
+    assert heard_last(page) == {"lost": f"{LOST}{weights} came in part."}
+    SPOILED[weights] = lambda content: content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]
+    start(page)
+    assert heard_last(page) == {"lost": f"{LOST}{weights} is not what the page was made with."}
+    SPOILED.clear()
+    ASKED.clear()
+    start(page)
+    assert heard_last(page)["end"] == "finished"
+    fetched = [path.partition("?")[0] for path in ASKED if "sha256=" in path]
+    assert fetched == [f"/stories/{weights}"], "the others were kept"
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "said"),
+    [
+        ("delete window.WebAssembly", "it has no WebAssembly."),
+        ("delete window.Worker", "it has no Worker."),
+        ("window.Worker = class { constructor() { throw new DOMException('No workers here.'); } }", "No workers here."),
+    ],
+)
+def test_a_browser_that_cannot_is_told_in_a_sentence(page: Page, spoiled: str, said: str) -> None:
+    page.evaluate(f"() => {{ {spoiled}; }}")
+    start(page)
+    assert heard_last(page) == {"lost": f"This browser cannot decode: {said}"}
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        "self.CacheStorage.prototype.open = () => Promise.reject(new DOMException('no', 'SecurityError'));",
+        "self.Cache.prototype.put = () => Promise.reject(new DOMException('no', 'QuotaExceededError'));",
+    ],
+)
+def test_a_browser_that_keeps_nothing_decodes_and_says_so(page: Page, spoiled: str) -> None:
+    script = (ASSETS / "scripts" / "worker.js").read_text("utf-8")
+    page.route("**/worker.js", lambda route: route.fulfill(body=spoiled + script, content_type="text/javascript"))
+    start(page)
+    assert heard_last(page)["end"] == "finished"
+    (note,) = [message["note"] for message in page.evaluate("window.heard") if "note" in message]
+    assert note == "This browser keeps no files of this page: the next visit fetches the decoder again."

@@ -39,6 +39,7 @@ class Cache {
   #session;
   #states;
   #width;
+  #layers;
   #tables = {};
 
   constructor(runtime, session, config, length) {
@@ -46,7 +47,8 @@ class Cache {
     // In a shifted network also hidden states: each position is predicted by the one before it.
     this.#states = config.shifted ? new Float32Array(length * config.d_model) : null;
     const size = config.n_kv_heads * config.head_size;
-    for (let layer = 0; layer < config.n_layers; layer++)
+    this.#layers = Array.from({ length: config.n_layers }, (_, layer) => layer);
+    for (const layer of this.#layers)
       for (const kind of ["keys", "values"])
         this.#tables[`${kind}.${layer}`] = runtime.table(new Float32Array(length * size), size);
   }
@@ -58,10 +60,9 @@ class Cache {
     const rows = { tokens, positions, written, targets: take(positions, written) };
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
     if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
-    const feeds = Object.fromEntries(Object.entries(rows).map(([name, each]) => [name, this.#runtime.whole(each)]));
-    for (const [name, table] of Object.entries(this.#tables)) feeds[`past_${name}`] = table;
-    const found = await this.#session.run(feeds);
-    for (const name of Object.keys(this.#tables)) this.#tables[name] = found[`present_${name}`];
+    const names = Object.keys(this.#tables);
+    const found = await this.#run(rows, ["hidden", ...names.map((name) => `present_${name}`)]);
+    for (const name of names) this.#tables[name] = found[`present_${name}`];
     const hidden = found.hidden.data;
     const width = this.#width;
     if (!this.#states) return hidden.subarray(0, read.length * width);
@@ -73,15 +74,32 @@ class Cache {
       width,
     );
   }
+
+  /** Queries and keys of a whole sequence, by layer. */
+  async queriesAndKeys(tokens) {
+    const every = tokens.map((_, i) => i);
+    const rows = { tokens, positions: every, written: every, targets: every, read: every };
+    const kinds = ["queries.", "present_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
+    const found = await this.#run(rows, kinds.flat());
+    return kinds.map((names) => names.map((name) => found[name].data));
+  }
+
+  #run(rows, outputs) {
+    const feeds = Object.fromEntries(Object.entries(rows).map(([name, each]) => [name, this.#runtime.whole(each)]));
+    for (const [name, table] of Object.entries(this.#tables)) feeds[`past_${name}`] = table;
+    return this.#session.run(feeds, outputs);
+  }
 }
 
-/** What the engine keeps of one run: keys and values, and posteriors that are watched. */
+/** What the engine keeps of one run: keys and values, posteriors that are watched, and of the step read last the rows
+ * that can be asked for, and what their logits come from. */
 class Memory {
   constructor(makeCache, { lengths, passes }, vocabSize) {
     this.caches = Array.from({ length: passes }, () => lengths.map(makeCache));
     this.vocabSize = vocabSize;
     this.has = new Uint8Array(lengths.reduce((sum, length) => sum + length, 0));
     this.kept = null; // [slots, V] once a posterior is watched
+    [this.rows, this.hidden] = [NONE, new Float32Array(0)];
   }
 
   /** The log posteriors of slots, [M, V]; zeros where none is kept. */
@@ -136,7 +154,9 @@ export class OnnxEngine {
     const rows = plan.read();
     put(memory.has, plan.outdated(), 0);
     const width = this.config.d_model;
-    const hidden = await this.#forward(memory, plan, rows.length ? rows : Int32Array.from(plan.slots.keys()));
+    memory.rows = rows.length ? rows : Int32Array.from(plan.slots.keys());
+    const hidden = await this.#forward(memory, plan, memory.rows);
+    memory.hidden = hidden;
     for (let start = 0; start < rows.length; start += this.#rows) {
       const own = rows.subarray(start, start + this.#rows);
       const part = hidden.subarray(start * width, (start + own.length) * width);
@@ -149,6 +169,48 @@ export class OnnxEngine {
     }
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
+  }
+
+  /** Logits of rows of the step that was read last, [K, V]: NaN where a row was not read. */
+  async logits(memory, rows) {
+    const width = this.config.vocab_size;
+    const found = new Float32Array(rows.length * width).fill(Number.NaN);
+    const known = find(rows.map((row) => memory.rows[place(memory.rows, row)] === row));
+    if (!known.length) return found;
+    const at = take(rows, known).map((row) => place(memory.rows, row));
+    const hidden = this.#runtime.table(rowsOf(memory.hidden, at, this.config.d_model), this.config.d_model);
+    const logits = (await this.#sessions.head.run({ hidden })).logits.data;
+    known.forEach((i, k) => {
+      found.set(logits.subarray(k * width, (k + 1) * width), i * width);
+    });
+    return found;
+  }
+
+  /** How much what predicts a position attends to each: the mean over layers and heads of the dense forward, [N]. It
+   * mirrors `Network.attention`. */
+  async attention(tokens, position) {
+    const { n_layers, n_heads, n_kv_heads, head_size, shifted } = this.config;
+    const cache = new Cache(this.#runtime, this.#sessions.step, this.config, tokens.length);
+    const [queries, keys] = await cache.queriesAndKeys(tokens);
+    const row = Math.max(0, position - Number(shifted));
+    const found = new Float64Array(tokens.length);
+    for (let layer = 0; layer < n_layers; layer++)
+      for (let head = 0; head < n_heads; head++) {
+        const group = Math.floor((head * n_kv_heads) / n_heads);
+        const start = (row * n_heads + head) * head_size;
+        const query = queries[layer].subarray(start, start + head_size);
+        const scores = found.map((_, at) => {
+          const key = keys[layer].subarray((at * n_kv_heads + group) * head_size);
+          return query.reduce((sum, value, i) => sum + value * key[i], 0) / Math.sqrt(head_size);
+        });
+        const most = scores.reduce((a, b) => Math.max(a, b));
+        const weights = scores.map((score) => Math.exp(score - most));
+        const total = n_layers * n_heads * weights.reduce((sum, weight) => sum + weight, 0);
+        weights.forEach((weight, at) => {
+          found[at] += weight / total;
+        });
+      }
+    return found;
   }
 
   /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes here already, since the head

@@ -1,6 +1,8 @@
 // Lanes in lockstep: one step of each in turn, each timed on its own. It mirrors surelock/trace/race.py.
 
+import { find } from "./arrays.js";
 import { readDecoder } from "./choices.js";
+import { Shadow } from "./commit_error.js";
 import { Run } from "./run.js";
 
 /** How many likely tokens of a position a trace tells. */
@@ -8,22 +10,33 @@ export const TOP_K = 5;
 
 /** Decodes one prompt, token ids, with each lane of a trace's header ({id, ...} and a decoder's plain form), yielding
  * [{lane, step}, ...] of all that still run. The lanes take turns in going first, so that none always finds the warmer
- * machine. */
+ * machine. Then come the commit errors of each, [{lane, commits}], see `Shadow`, and [] while they are computed. */
 export async function* race(engine, shape, prompt, lanes) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {
     const run = new Run(shape, [prompt], readDecoder(lane), { top_k });
-    return { lane: lane.id, run, memory: engine.memory(run.layout) };
+    const shadow = new Shadow(engine, shape, run.settings);
+    return { lane: lane.id, run, shadow, memory: engine.memory(run.layout) };
   });
   for (let turn = 0; ; turn++) {
     const steps = new Map();
     for (let i = 0; i < runs.length; i++) {
-      const { lane, run, memory } = runs[(turn + i) % runs.length];
+      const { lane, run, shadow, memory } = runs[(turn + i) % runs.length];
       const step = await turned(run, engine, memory);
-      if (step) steps.set(lane, step);
+      if (!step) continue;
+      steps.set(lane, step);
+      shadow.add(step);
     }
-    if (!steps.size) return;
+    if (!steps.size) break;
     yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
+  }
+  for (const { lane, shadow } of runs) {
+    const commits = [];
+    for await (const found of shadow.result()) {
+      commits.push(found);
+      yield [];
+    }
+    yield [{ lane, commits }];
   }
 }
 
@@ -36,5 +49,7 @@ async function turned(run, engine, memory) {
   const reading = await engine.read(memory, plan);
   const read = performance.now();
   const step = run.take(reading);
-  return { ...step, seconds: reading.seconds + (planned - begun + performance.now() - read) / 1000 };
+  const seconds = reading.seconds + (planned - begun + performance.now() - read) / 1000;
+  const rows = find(step.newly_unmasked).map((slot) => plan.slots.indexOf(slot)); // -1: not computed
+  return { ...step, seconds, commit_logits: await engine.logits(memory, rows) };
 }

@@ -48,6 +48,8 @@ function short(value) {
   return Number(value.toPrecision(9));
 }
 
+const finite = (value) => (Number.isFinite(value) ? short(value) : null);
+
 /** The token ids that a record brings. */
 const tokensOf = ({ written = [], unmasked }) => [...written, ...unmasked].map(([, token]) => token);
 
@@ -73,13 +75,30 @@ export class Recorder {
     return { format: FORMAT, version: VERSION, header: this.header, pieces: this.#of(this.#opening()) };
   }
 
-  /** What the stream says of what a race told at once: {records, pieces}. */
+  /** What the stream says of what a race told at once: {records, pieces}, and when it is over {errors}, a lane at a
+   * time. */
   take(told) {
+    if (told[0]?.commits) return { errors: told.map((each) => this.#addErrors(each)) };
     const records = told.map(({ lane, step }) => this.record(lane, step));
     const used = records.flatMap(tokensOf).filter((token) => !this.#sent.has(token));
     for (const token of used) this.#sent.add(token);
     const opening = new Set(this.#opening());
     return { records, pieces: this.#of(used.filter((token) => !opening.has(token))) };
+  }
+
+  /** Writes a lane's commit errors into its records, those of each step in the order of its `unmasked`; and the step's
+   * regret. */
+  #addErrors({ lane, commits }) {
+    const bySteps = new Map(commits.map((each) => [each.step, each]));
+    const told = { lane, commit_error: [], changed: [], regret: [] };
+    for (const record of this.#records.filter((each) => each.lane === lane)) {
+      const { position = [], error = [], changed = [], regret = [] } = bySteps.get(record.step) ?? {};
+      record.commit_error = Array.from(Float32Array.from(error), finite);
+      record.changed = Array.from(position).filter((_, i) => changed[i]);
+      record.regret = finite(Math.fround(regret.reduce((sum, less) => sum + less, 0)));
+      for (const name of ["commit_error", "changed", "regret"]) told[name].push(record[name]);
+    }
+    return told;
   }
 
   /** The record of one step in the stream's form: KL and confidence as bytes, no likely tokens. */
@@ -133,7 +152,6 @@ export class Recorder {
     const used = new Set(this.#opening());
     const records = this.#records.map((record, i) => {
       const { lane } = record;
-      const finite = (value) => (Number.isFinite(value) ? short(value) : null);
       const entry = { ...record };
       for (const name of ["kl", "confidence"]) entry[name] = Array.from(this.#exact[i][name], finite);
       if (this.#tops[lane].length) {

@@ -7,6 +7,9 @@ import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
 import { NonFiniteLogits } from "./run.js";
 
+const MOST_ATTENDED = 6;
+const WARM = 64; // tokens
+
 let parts = null; // a promise of them, once they are asked for
 const runs = new Map();
 const channel = new MessageChannel();
@@ -19,6 +22,15 @@ const breath = () =>
     waiting.push(then);
     channel.port2.postMessage(null);
   });
+
+/** See `assemble`; what failed is asked for anew. */
+function assembled(where, hear = () => {}) {
+  parts ??= assemble(ort, where, hear);
+  parts.catch(() => {
+    parts = null;
+  });
+  return parts;
+}
 
 class WorkerRun {
   #seq = 0;
@@ -47,26 +59,32 @@ class WorkerRun {
   }
 
   async #go(where) {
+    let made = null;
     try {
-      parts ??= assemble(ort, where, (got, all) => this.#say({ loading: { got, all } }));
-      const { engine, tokenizer, shape } = await parts;
-      this.#open(engine, tokenizer, shape);
-      await this.#steps(engine, shape);
+      made = await assembled(where, (got, all) => this.#say({ loading: { got, all } }));
+      if (this.#stopped) return;
+      this.#open(made);
+      if (made.note) this.#say({ note: made.note });
+      made.note = "";
+      await this.#steps(made);
     } catch (error) {
       if (!(error instanceof RangeError || error instanceof NonFiniteLogits)) throw error;
-      if (!this.recorder) {
-        parts = null; // so that the next run asks anew
-        return this.#say({ refused: error.message });
-      }
-      this.#tell({ end: "failed", problem: `The run stopped: ${error.message}.` });
+      if (!made) this.#say({ lost: error.message });
+      else if (!this.recorder) this.#say({ refused: error.message });
+      else this.#tell({ end: "failed", problem: `The run stopped: ${error.message}.` });
     }
   }
 
-  #open(engine, tokenizer, shape) {
+  #open({ engine, tokenizer, shape }) {
     const { model, prompt, prompt_tokens = null, lanes, machine } = this.request;
     const tokens = prompt_tokens ?? tokenizer.encode(prompt);
     const { settings } = lanes[0];
-    const { vocab_size, n_layers, d_model } = shape.network;
+    const { vocab_size, n_layers, d_model, max_length } = shape.network;
+    const [given, wanted] = [tokens.length, settings.gen_length];
+    if (given + wanted > max_length)
+      throw new RangeError(
+        `Prompt is too long: ${given} tokens and ${wanted} to generate make ${given + wanted}; at most ${max_length} positions fit here.`,
+      );
     const header = {
       model: { name: model, vocab_size, n_layers, d_model },
       prompt,
@@ -84,13 +102,16 @@ class WorkerRun {
     this.#tell({ open: this.recorder.start(), label: model, pausable: true });
   }
 
-  async #steps(engine, shape) {
+  async #steps({ engine, shape }) {
     const { header } = this.recorder;
     const skip = new Map(this.request.lanes.map((lane) => [lane.id, lane.skip ?? 0]));
     for await (const told of race(engine, shape, header.prompt_tokens, header.lanes)) {
-      const { records, pieces } = this.recorder.take(told);
-      this.#tell({ records: records.filter(({ lane, step }) => step >= skip.get(lane)), pieces });
-      this.#left -= 1;
+      if (told.length) {
+        const { records, ...message } = this.recorder.take(told);
+        const fresh = records?.filter(({ lane, step }) => step >= skip.get(lane));
+        this.#tell({ ...message, ...(fresh && { records: fresh }) });
+        this.#left -= records ? 1 : 0;
+      }
       await breath();
       if (this.#left <= 0 && !this.#stopped) await this.#rest();
       if (this.#stopped) return this.#tell({ end: "stopped", problem: null });
@@ -144,6 +165,52 @@ class WorkerRun {
   }
 }
 
+/** What is asked of no run. */
+const asks = {
+  /** Has the decoder ready, and its code compiled by a forward. */
+  async prepare({ where }) {
+    const { engine } = await assembled(where);
+    await engine.attention(new Int32Array(WARM), 0);
+  },
+
+  /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
+   * why it is none. It mirrors `one_token` of surelock/ui/request.py. */
+  async token({ text, where }) {
+    const { tokenizer, shape } = await assembled(where);
+    if (!text.trim()) return { problem: "Write a word first." };
+    const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
+    const [id] = found.at(-1) ?? [shape.mask_id];
+    if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
+    return { problem: `“${text}” is not one token of this model; try a shorter or a more common word.` };
+  },
+
+  /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as
+   * surelock/ui/attended.py says. */
+  async attended({ tokens, cell, where }) {
+    const { engine, shape } = await assembled(where);
+    const ids = Int32Array.from(tokens, (token) => (token < 0 ? shape.mask_id : token));
+    const shares = Array.from(await engine.attention(ids, cell), (share, at) => [at, Number(share.toFixed(4))]);
+    const others = shares.filter(([at]) => at !== cell && tokens[at] >= 0);
+    return others.sort(([, a], [, b]) => b - a).slice(0, MOST_ATTENDED);
+  },
+};
+
+/** The answer, or what went wrong in a sentence. */
+async function answered(ask, asked) {
+  try {
+    return (await ask(asked)) ?? null;
+  } catch (error) {
+    if (error instanceof RangeError) return { problem: error.message };
+    throw error;
+  }
+}
+
+// What nothing expected ends the worker: its page hears of errors, not of promises.
+self.onunhandledrejection = ({ reason }) =>
+  setTimeout(() => {
+    throw reason;
+  });
+
 self.onmessage = async ({ data: { ask, call, run, ...asked } }) => {
   if (ask === "start") {
     const made = new WorkerRun(run, asked.request);
@@ -151,5 +218,6 @@ self.onmessage = async ({ data: { ask, call, run, ...asked } }) => {
     return made.go(asked.where);
   }
   if (ask === "drop") return runs.delete(run);
-  postMessage({ call, answer: (await runs.get(run)?.[ask](asked)) ?? null });
+  const of = run === undefined ? asks : runs.get(run);
+  postMessage({ call, answer: of ? await answered((each) => of[ask](each), asked) : null });
 };

@@ -211,7 +211,7 @@ export class Share {
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
     this.rough = missing.length
-      ? `The server no longer keeps this run: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      ? `Where it was computed, nothing keeps this run any more: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
       : "";
     return this.trace.toDocument(exact, pieces, this.view());
   }

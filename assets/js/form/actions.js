@@ -6,9 +6,29 @@ import { stopButton } from "./controls.js";
 
 const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
 
-/** press(): Run; openForm(): the settings, with the focus on the prompt or not; lessons: the button that opens their list. */
+const WHERE = { browser: "this browser", server: "this server" };
+
+/** Where Run computes: a choice, and what each means in a word, where there are two for the form's model. */
+function where(decodes) {
+  const options = page.now.sources.map((name) => h("option", { value: name }, ""));
+  const change = ({ target }) => page.set({ source: target.value });
+  const choice = h(
+    "select",
+    { class: "sl-action-where", "aria-label": "Where Run computes", onchange: change },
+    options,
+  );
+  page.follow(["source", "place", "model"], ({ source, place, model }) => {
+    const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
+    for (const option of options) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
+    choice.value = source;
+    choice.hidden = options.length < 2 || (model !== "" && !decodes(model));
+  });
+  return choice;
+}
+
+/** press(): Run; openForm(): the settings, with the focus on the prompt or not; lessons: the button that opens their list; decodes(model): whether a browser can. */
 export class Actions {
-  constructor({ press, openForm, lessons }) {
+  constructor({ press, openForm, lessons, decodes }) {
     const button = (name, action, ...children) =>
       h("button", { type: "button", class: `sl-action sl-action-${name}`, onclick: action }, ...children);
     this.text = h("q", {});
@@ -18,6 +38,7 @@ export class Actions {
       "div",
       { class: "sl-actions", role: "group", "aria-label": "Run" },
       this.run,
+      where(decodes),
       this.stop,
       button("prompt", () => openForm(true), h("span", {}, "Try your own words "), this.text),
       lessons,

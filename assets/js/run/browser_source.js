@@ -1,7 +1,13 @@
 // Runs that this browser computes, in a worker. The same door as ServerSource's (server_source.js), and the same
-// messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched.
+// messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
+
+import { allowed, STORE } from "../decode/store.js";
+import { wholeRequest } from "./asked.js";
 
 const GONE = "This browser cannot decode: ";
+
+/** What a decoder needs and the browser lacks, or undefined. */
+const lacking = () => ["Worker", "WebAssembly", "DecompressionStream"].find((name) => !(name in globalThis));
 
 export class BrowserSource {
   #worker = null;
@@ -9,29 +15,54 @@ export class BrowserSource {
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where: {model, runtime, runtimeBytes}, see `assemble`. machine: what a trace
-   * calls this computer. Nothing is fetched before a run is asked for. */
-  constructor({ worker, where, machine = "a browser" }) {
-    Object.assign(this, { url: worker, where, machine });
+  /** worker: the address of its script. where: {model, runtime}, see `assemble`. name: of that model. machine: what a
+   * trace calls this computer. Nothing is fetched before a run is asked for. */
+  constructor({ worker, where, name, machine = "a browser" }) {
+    Object.assign(this, { url: worker, where, name, machine, ready: false });
   }
 
-  /** Asks for a run: {model, prompt, prompt_tokens?, lanes}, each lane whole as a trace's header has it, with `skip`,
-   * the steps that the page has. hear(messages): {loading}, {refused} or {lost}, a sentence, or the run's own. */
-  start(request, hear) {
+  decodes(model) {
+    return model === this.name;
+  }
+
+  /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
+  async prepare() {
+    if (lacking() || !(await allowed(() => globalThis.caches?.has(STORE)))) return;
     this.#worker ??= this.#made();
+    await this.ask("prepare", undefined, { where: this.where });
+    this.ready = this.#worker !== null;
+  }
+
+  /** Asks for a run, see `wholeRequest`, or for one that goes on with what the page has: {model, prompt, prompt_tokens,
+   * lanes}, each lane whole as a trace's header has it, with `skip`, the steps that the page has. hear(messages):
+   * {loading}, {note}, {refused} or {lost}, a sentence, or the run's own. */
+  start(request, hear) {
     const run = new BrowserRun(this, `browser-${this.#count++}`);
     this.#runs.set(run.id, hear);
-    this.#worker.postMessage({
-      ask: "start",
-      run: run.id,
-      request: { ...request, machine: this.machine },
-      where: this.where,
-    });
+    const problem = this.#post(run.id, request);
+    if (problem) queueMicrotask(() => this.#runs.get(run.id)?.([problem])); // no sooner than the caller has the run
     return run;
+  }
+
+  /** What is wrong with a request, or null: then it is on its way. */
+  #post(run, request) {
+    const lacks = lacking();
+    if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
+    try {
+      const whole = { ...wholeRequest(request), machine: this.machine };
+      this.#worker ??= this.#made();
+      this.#worker.postMessage({ ask: "start", run, request: whole, where: this.where });
+      return null;
+    } catch (error) {
+      if (error instanceof DOMException) return { lost: `${GONE}${error.message}` }; // workers are forbidden
+      if (!(error instanceof RangeError)) throw error;
+      return { refused: error.message };
+    }
   }
 
   /** What the worker answers. */
   ask(name, run, asked = {}) {
+    if (!this.#worker) return Promise.resolve(null);
     return new Promise((then) => {
       this.#calls.set(this.#count, then);
       this.#worker.postMessage({ ask: name, call: this.#count++, run, ...asked });
@@ -41,7 +72,7 @@ export class BrowserSource {
   /** No message of that run is heard any more. */
   drop(run) {
     this.#runs.delete(run);
-    this.#worker.postMessage({ ask: "drop", run });
+    this.#worker?.postMessage({ ask: "drop", run });
   }
 
   document(run) {
@@ -53,18 +84,37 @@ export class BrowserSource {
     return source?.run && step >= 0 ? this.ask("top", source.run, { lane: source.id, cell, step }) : null;
   }
 
+  /** {id, piece} of the one token that a text is, or {problem}. */
+  token(text) {
+    if (lacking()) return null;
+    this.#worker ??= this.#made();
+    return this.ask("token", undefined, { text, where: this.where });
+  }
+
+  /** See Attended; null where nothing was fetched for a run yet. */
+  async attended(_, lane, cell, step) {
+    const tokens = [...lane.tokens(step - 1)];
+    const found = this.ready && (await this.ask("attended", undefined, { tokens, cell, where: this.where }));
+    return Array.isArray(found) ? found : null;
+  }
+
   #made() {
     const worker = new Worker(this.url, { type: "module" });
     worker.onmessage = ({ data: { call, answer, run, message } }) => {
+      this.ready ||= Boolean(message?.open);
       if (run !== undefined) return this.#runs.get(run)?.([message]);
       this.#calls.get(call)?.(answer);
       this.#calls.delete(call);
     };
     worker.onerror = ({ message }) => {
-      this.#worker = null;
+      worker.terminate();
+      [this.#worker, this.ready] = [null, false];
       const lost = `${GONE}${message || "its worker did not start"}.`;
-      for (const hear of this.#runs.values()) hear([{ lost }]);
+      const [runs, calls] = [[...this.#runs.values()], [...this.#calls.values()]];
       this.#runs.clear();
+      this.#calls.clear();
+      for (const then of calls) then(null);
+      for (const hear of runs) hear([{ lost }]);
     };
     return worker;
   }

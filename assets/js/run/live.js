@@ -7,6 +7,7 @@ import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
 import { Arriving } from "./arriving.js";
+import { BrowserSource } from "./browser_source.js";
 import { embed } from "./embed.js";
 import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
@@ -15,6 +16,7 @@ import { formIsReady } from "./ready.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
 import { ServerSource } from "./server_source.js";
+import { Sources } from "./sources.js";
 import { Starting } from "./starting.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
@@ -67,9 +69,25 @@ function queueOf() {
   return queue;
 }
 
+/** The sources that the server offers (see surelock/ui/stage.py), the chosen one first. */
+function sourcesOf({ root, server, base }) {
+  const offered = root.dataset.sources.split(" ");
+  page.set({ sources: offered, source: offered[0] });
+  const at = (path) => new URL(path, base).href;
+  return new Sources({
+    server: new ServerSource({ queue: queueOf(), server }),
+    browser: new BrowserSource({
+      worker: at("scripts/worker.js"),
+      where: { model: at("stories/"), runtime: at("scripts/ort.wasm.gz") },
+      name: "stories",
+    }),
+    offered,
+  });
+}
+
 function makeLive({ root, server, trigger, base }) {
   const tab = new Tab();
-  const source = new ServerSource({ queue: queueOf(), server });
+  const source = sourcesOf({ root, server, base });
   const fill = (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings)));
   const use = async (trace) => {
     const state = await server.model_state(trace.header.model.name);
@@ -93,7 +111,8 @@ export function connect({ element, trigger, server, base }) {
   const root = element.querySelector(".sl-stage");
   const parts = makeLive({ root, server, trigger, base });
   const { stage, live, addressing, arriving } = parts;
-  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessons.button }).node);
+  const decodes = (model) => parts.source.browser.decodes(model);
+  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessons.button, decodes }).node);
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
@@ -103,4 +122,5 @@ export function connect({ element, trigger, server, base }) {
     });
   arriving.arrive();
   page.set({ live });
+  page.follow(["source"], ({ source }) => source === "browser" && parts.source.browser.prepare());
 }

@@ -14,6 +14,10 @@ function pointedAt({ step }, { last }) {
   return `The link points at step ${step + 1}${step > last ? `, and this run has ${last + 1}` : ""}.`;
 }
 
+const megabytes = (bytes) => Math.round(bytes / 1e6);
+const fetching = ({ got, all }) =>
+  got < all ? `Fetching the decoder: ${megabytes(got)} of ${megabytes(all)} MB` : "Starting the decoder …";
+
 export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
@@ -79,6 +83,8 @@ export class Running {
     const isOwn = run?.handle === handle && !run.over;
     if (!isOwn && handle !== this.#asked) return;
     if (message.place !== undefined) return this.waiting.at(message.place);
+    if (message.loading) return this.stage.say(fetching(message.loading));
+    if (message.note) return this.stage.say(message.note);
     if (message.open) return this.#open(handle, message);
     if (!isOwn) return this.#refused(message.refused ?? message.lost);
     if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });

@@ -30,9 +30,10 @@ export class State {
  * phase: of the run on its way: "idle", "running" or "paused". wish: "pause" or "stop" until it has worked, else null.
  * waits: what waits for the device ("run", "branch" or "more", else null). place: of that in the queue, from 1; 0: not
  * known. waiting: the same in a sentence, or "".
+ * source: "server" or "browser", which is to compute the next run; sources: those that may.
  * recorded: the recorded run. edited: the form's settings as a query, once a visitor has changed them. wanted: what a
  * link wants to look at in the run that it asks for.
- * prompt: that Run would take. presets: rules that a lane can have. arrived: {said, session}, once the form holds what the page's load event brought.
+ * prompt, model: that Run would take. presets: rules that a lane can have. arrived: {said, session}, once the form holds what the page's load event brought.
  * live: who starts, pauses and stops a run (see Running), once the stage is there.
  */
 export const page = new State({
@@ -41,10 +42,13 @@ export const page = new State({
   waits: null,
   place: 0,
   waiting: "",
+  source: "server",
+  sources: ["server"],
   recorded: null,
   edited: null,
   wanted: null,
   prompt: "",
+  model: "",
   presets: [],
   arrived: null,
   live: null,

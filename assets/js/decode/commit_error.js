@@ -1,0 +1,118 @@
+// What skipping rows changed: each choice of a run beside the one that the whole forward offers. It mirrors
+// surelock/quality/commit_error.py, for one sequence.
+
+import { find, flags, NONE } from "./arrays.js";
+import { Plan } from "./step.js";
+
+const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
+
+/** Collects a run's steps, which hold the logits of what they committed, and computes their commit errors. */
+export class Shadow {
+  #waiting = [];
+  #scores = null;
+  #isPrompt = null;
+
+  constructor(engine, shape, settings) {
+    Object.assign(this, { engine, shape, settings });
+  }
+
+  /** Takes in the next step. */
+  add(step) {
+    const { index, computed, newly_unmasked: unmasked, masked, written } = step;
+    if (index === 0) {
+      this.#isPrompt = computed.map((_, i) => Number(!(masked[i] || unmasked[i] || written[i])));
+      if (this.shape.network.vocab_size <= MOST_WORDS) this.#scores = step.scores;
+    }
+    const committed = find(unmasked);
+    if (!committed.length) return;
+    const tokens = step.tokens.map((token, i) => (unmasked[i] ? this.shape.mask_id : token));
+    const asked = this.#scores === null ? committed : find(step.open);
+    const skipped = computed.includes(0);
+    this.#waiting.push({ step: index, tokens, committed, asked, skipped, logits: step.commit_logits });
+  }
+
+  /** Yields of each step that committed, in their order, {step, position, error, changed, regret}: its commits' places
+   * and, of each, what `CommitError` says. */
+  async *result() {
+    for (const waiting of this.#waiting.splice(0)) {
+      const { step, committed: position, skipped } = waiting;
+      const none = position.length;
+      const zeros = { error: new Float64Array(none), changed: new Uint8Array(none) };
+      const regret = new Float64Array(none).fill(this.#scores === null ? Number.NaN : 0);
+      yield { step, position, ...(skipped ? await this.#compared(waiting, regret) : { ...zeros, regret }) };
+    }
+  }
+
+  async #compared({ tokens, committed, asked, logits: other }, none) {
+    const memory = this.engine.memory({ lengths: [tokens.length], passes: this.settings.cfg_scale > 0 ? 2 : 1 });
+    const { score } = await this.engine.read(memory, this.#plan(tokens, asked));
+    const z = await this.engine.logits(memory, committed);
+    const width = this.shape.network.vocab_size;
+    const rows = Array.from(committed, (_, i) => [z, other].map((each) => each.subarray(i * width, (i + 1) * width)));
+    const error = Float64Array.from(rows, ([own, its]) => klDivergence(own, its));
+    const changed = Uint8Array.from(rows, ([own, its]) => its.every(Number.isFinite) && largest(own) !== largest(its));
+    const regret = this.#scores === null ? none : less(score, asked, committed);
+    return { error, changed, regret };
+  }
+
+  /** The first step of a sequence: every row is computed, and those `asked` are scored. */
+  #plan(tokens, asked) {
+    const { mask_id, eos_id } = this.shape;
+    const { suppress_eos, cfg_scale } = this.settings;
+    const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
+    const none = new Uint8Array(tokens.length);
+    return new Plan({
+      step: 0,
+      slots: every,
+      counts: [tokens.length],
+      tokens,
+      blind: cfg_scale > 0 ? tokens.map((token, i) => (this.#isPrompt[i] ? mask_id : token)) : null,
+      positions: every,
+      probed: none,
+      watches: none,
+      compares: none,
+      chooses: flags(tokens.length, (i) => chosen.has(i)),
+      observe: false,
+      forgets: NONE,
+      scores: this.#scores,
+      banned: [mask_id, ...(suppress_eos && eos_id !== null ? [eos_id] : [])],
+      repeats: [NONE, NONE],
+      temperature: 0,
+      draws: null,
+      cfg_scale,
+      top_k: 0,
+    });
+  }
+}
+
+/** How much less than the best the committed ones of some scores are, in their order: each beside the best score of its
+ * own rank. */
+function less(scores, asked, committed) {
+  const place = new Map(Array.from(asked, (slot, i) => [slot, i]));
+  const own = Float64Array.from(committed, (slot) => scores[place.get(slot)]);
+  const best = Float64Array.from(scores).sort().reverse();
+  const found = new Float64Array(own.length);
+  const ranks = Array.from(own.keys()).sort((i, j) => own[j] - own[i]);
+  for (const [rank, i] of ranks.entries()) found[i] = best[rank] - own[i];
+  return found;
+}
+
+/** KL(p || q) in nats of p = softmax(logits) from q = softmax(other). */
+function klDivergence(logits, other) {
+  const [logP, logQ] = [logits, other].map(logSoftmax);
+  let sum = 0;
+  for (let i = 0; i < logP.length; i++) {
+    const difference = logQ[i] - logP[i];
+    sum += Math.exp(logP[i]) * (Math.expm1(difference) - difference);
+  }
+  return sum;
+}
+
+function logSoftmax(logits) {
+  const most = logits.reduce((a, b) => Math.max(a, b));
+  const shifted = Float64Array.from(logits, (value) => value - most);
+  const total = Math.log(shifted.reduce((sum, value) => sum + Math.exp(value), 0));
+  return shifted.map((value) => value - total);
+}
+
+const largest = (values) => values.reduce((best, value, i) => (value > values[best] ? i : best), 0);

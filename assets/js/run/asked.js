@@ -1,0 +1,50 @@
+// What the form asks for, whole and checked, for a decoder that has no server to check it: its settings' descriptions
+// are the library's, and the refusals are those of surelock/ui/request.py in the words of the page.
+
+import { described } from "../trace/described.js";
+
+const MOST_CHARACTERS = 20_000;
+const NOT_ASKED = /, or None for [^,;]*|, or one per sequence/g;
+
+const written = (count) => count.toLocaleString("en");
+
+/** As the library shows a value. */
+const shown = (value) => (typeof value === "string" ? `'${value}'` : String(value ?? "None"));
+
+/** A setting's value in its own type. Throws a RangeError, one sentence, when it is none that fits. */
+function checked(name, given) {
+  const { kind, label, range, low = -Infinity, high = Infinity, none } = described.settings[name];
+  if (none && (given === null || given === "" || given === undefined)) return null;
+  if (kind === "flag") return Boolean(given);
+  const value = /^\d{1,9}$/.test(given) ? Number(given) : given;
+  const isWhole = kind !== "whole" || Number.isSafeInteger(value);
+  if (typeof value === "number" && value >= low && value <= high && isWhole) return value;
+  throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(given)}`);
+}
+
+function settingsOf(values) {
+  const settings = Object.fromEntries(
+    Object.keys(described.settings).map((name) => [name, checked(name, values[name])]),
+  );
+  const { gen_length: length, steps, block_length: block } = settings;
+  const told = (name) => `${described.settings[name].label} (${settings[name]})`;
+  if (block && length % block) throw new RangeError(`${told("block_length")} must divide ${told("gen_length")}`);
+  if (steps > length) throw new RangeError(`${told("steps")} must be at most ${told("gen_length")}`);
+  const blocks = length / (block ?? length);
+  if (steps % blocks) throw new RangeError(`${told("steps")} must be a multiple of the number of blocks (${blocks})`);
+  return settings;
+}
+
+/** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
+ * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
+export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
+  if (prompt_tokens) return { model, prompt, prompt_tokens, lanes };
+  if (!prompt?.trim()) throw new RangeError("Prompt is empty: write a few words for the model to continue.");
+  if (prompt.length > MOST_CHARACTERS)
+    throw new RangeError(
+      `Prompt is too long: ${written(prompt.length)} characters; at most ${written(MOST_CHARACTERS)} are taken here.`,
+    );
+  const settings = settingsOf(values);
+  const whole = ({ id, name, compute, unmask }) => ({ id, name, compute, unmask, settings, events: [], parent: null });
+  return { model, prompt, lanes: lanes.map(whole) };
+}

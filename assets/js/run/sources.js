@@ -1,0 +1,50 @@
+// Where runs are computed, where the page has two sources of them: each by the one that is chosen beside Run.
+
+import { page } from "./state.js";
+
+const OFFER = " This server can compute it instead: choose it beside Run.";
+
+export class Sources {
+  #of = new Map(); // sources by the ids of their runs
+
+  /** server, browser: see ServerSource and BrowserSource; offered: the names of those that may compute. */
+  constructor({ server, browser, offered }) {
+    Object.assign(this, { server, browser, offered });
+  }
+
+  /** A browser has one model. */
+  #chosen(model) {
+    return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
+  }
+
+  start(request, hear) {
+    const source = this.#chosen(request.model);
+    const offers = source === this.browser && this.offered.includes("server");
+    return source.start(request, (messages) => {
+      for (const { open, run } of messages) if (open) this.#of.set(run, source);
+      hear(messages.map((each) => (each.lost && offers ? { ...each, lost: each.lost + OFFER } : each)));
+    });
+  }
+
+  document(run) {
+    return this.#of.get(run)?.document(run) ?? null;
+  }
+
+  async top(lane, cell, step) {
+    return this.#of.get(lane.source?.run)?.top(lane, cell, step) ?? null;
+  }
+
+  /** The server answers while the browser has nothing fetched yet. */
+  #answers(model) {
+    const source = this.#chosen(model);
+    return source.ready || !this.offered.includes("server") ? source : this.server;
+  }
+
+  token(text, model) {
+    return this.#answers(model).token(text, model);
+  }
+
+  attended(trace, lane, cell, step) {
+    return this.#answers(trace.header.model.name).attended(trace, lane, cell, step);
+  }
+}

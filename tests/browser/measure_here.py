@@ -1,0 +1,121 @@
+"""Measure decoding in Chromium: ``python -m tests.browser.measure_here`` prints one JSON line last.
+
+Each decoder runs alone in the page's worker, one thread, at the page's settings, in turn with the others; the medians
+of their steps' seconds are compared. Before that come the first steps of a first and of a second visit, and after it
+the frames of the page while it races.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from surelock.model.machine import processor
+from tests.browser.server import App, launch, serve
+
+PRESETS = ("everything", "surelock", "budget")
+PROMPT = "Once upon a time, there was a little girl named Lily. She"
+ALONE = Path(__file__).with_name("alone.js").read_text("utf-8")
+FRAMES = """(ms) => new Promise((then) => {
+  const times = [];
+  const look = (now) => {
+    times.push(now);
+    if (now - times[0] < ms) requestAnimationFrame(look);
+    else then(times.slice(1).map((time, i) => time - times[i]));
+  };
+  requestAnimationFrame(look);
+})"""
+
+
+def visits(browser: Browser, app: App) -> Iterator[Page]:
+    """Pages of one visitor, each settled."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    while True:
+        page = context.new_page()
+        page.goto(app.url)
+        page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.presets.length")
+        page.wait_for_timeout(5000)
+        yield page
+        page.close()
+
+
+def first_step(page: Page) -> float:
+    """Seconds from the click to the first step on show."""
+    begun = time.perf_counter()
+    page.click(".sl-action-run")
+    page.wait_for_function("surelock.live.run?.trace.count > 0", polling=10)
+    return time.perf_counter() - begun
+
+
+def tab_bytes(browser: Browser) -> int:
+    """What the largest of the browser's tabs has for itself alone."""
+    told = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    lines = [Path(f"/proc/{each['id']}/smaps_rollup").read_text() for each in told if each["type"] == "renderer"]
+    private = [sum(int(line.split()[1]) for line in each.splitlines() if "Private" in line) for each in lines]
+    return 1024 * max(private)
+
+
+def frames(page: Page) -> dict[str, float]:
+    """Of the page while it decodes and draws."""
+    page.click(".sl-action-run")
+    page.wait_for_function("surelock.live.run?.trace.count > 5 && !surelock.live.run.over")
+    found = sorted(page.evaluate(FRAMES, 3000))
+    return {"per_second": 1000 * len(found) / sum(found), "p95_ms": found[int(0.95 * len(found))]}
+
+
+def alone(page: Page, gen_length: int, repeats: int) -> dict[str, dict[str, Any]]:
+    """Of each decoder the medians, and beside the one that computes every position the ratio of times, and the
+    efficiency: the speed-up times the ratio of FLOPs.
+    """
+    found: dict[str, list[dict[str, float]]] = {preset: [] for preset in PRESETS}
+    for turn in range(repeats + 1):  # the first warms up
+        for preset in PRESETS[:: 1 if turn % 2 else -1]:
+            told = page.evaluate(ALONE, [preset, gen_length, PROMPT])
+            if turn:
+                found[preset].append(told)
+    medians = {preset: {name: median(run[name] for run in runs) for name in runs[0]} for preset, runs in found.items()}
+    base = medians["everything"]["seconds"]
+    for told in medians.values():
+        told["time_ratio"] = told["seconds"] / base
+        told["efficiency"] = told["flops"] / told["baseline_flops"] / told["time_ratio"]
+    return medians
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure decoding in Chromium.")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each decoder (default: %(default)s)")
+    parser.add_argument("--lengths", type=int, nargs="+", default=[128, 256], help="(default: 128 256)")
+    parser.add_argument("--out", type=Path, help="a file for the same JSON")
+    given = parser.parse_args()
+    with serve("--decode-in", "browser") as app, sync_playwright() as playwright:
+        browser = launch(playwright)
+        pages = visits(browser, app)
+        before = first_step(next(pages)), first_step(page := next(pages))
+        page.wait_for_function("surelock.live.run.over", timeout=120_000)
+        result: dict[str, Any] = {
+            "benchmark": "browser",
+            "browser": f"Chromium {browser.version}",
+            "processor": processor(),
+            "measured": datetime.now(UTC).date().isoformat(),
+            "first_step_s": {"first_visit": before[0], "second_visit": before[1]},
+            "alone": {str(length): alone(page, length, given.repeats) for length in given.lengths},
+            "tab_mb": tab_bytes(browser) / 1e6,
+            "frames": frames(page),
+        }
+        browser.close()
+    line = json.dumps(result)
+    if given.out:
+        given.out.write_text(f"{line}\n", "utf-8")
+    print(line)
+
+
+if __name__ == "__main__":
+    main()
