@@ -18,6 +18,7 @@ import surelock
 #: the command that is asked for is imported.
 COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
+    "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
     "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
     "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
     "bench": {

@@ -4,15 +4,13 @@ import { reducedMotion } from "./dom.js";
 import { readAddress } from "./run/address.js";
 import { embed, embeddedLanes } from "./run/embed.js";
 import { Stage } from "./stage/stage.js";
+import { followScheme } from "./stage/theme.js";
 import { Trace, TraceError } from "./trace/trace.js";
 
 const stage = new Stage(document.getElementById("sl-stage"));
 embed(stage.root);
 stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
-const query = matchMedia("(prefers-color-scheme: dark)");
-const follow = () => document.body.classList.toggle("dark", query.matches);
-query.addEventListener("change", follow);
-follow();
+followScheme();
 window.surelock = { stage };
 
 try {

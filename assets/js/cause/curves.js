@@ -17,9 +17,10 @@ const FIGURES = [
   { key: "time", title: "Time per step", y: "ms" },
 ];
 
-/** Loads plotly.min.js once. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
-export function loadPlotly(url) {
-  if (window.Plotly) return Promise.resolve(window.Plotly);
+/** Loads plotly.min.js once; address(): a promise of where it is. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
+export async function loadPlotly(address) {
+  if (window.Plotly) return window.Plotly;
+  const url = await address();
   return new Promise((resolve) => {
     document.head.append(
       h("script", { src: url, onload: () => resolve(window.Plotly ?? null), onerror: () => resolve(null) }),

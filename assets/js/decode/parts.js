@@ -3,6 +3,7 @@
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { OnnxEngine } from "./engine.js";
+import { unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
 import { TextTokenizer } from "./tokenizer.js";
 
@@ -12,8 +13,15 @@ const bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(
 const textOf = (bytes) => new TextDecoder().decode(bytes);
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+/** The bytes of a packed file. Throws a RangeError, a sentence. */
+const within = (name, blob) =>
+  unpacked(blob).catch(() => {
+    throw new RangeError(`The decoder cannot be unpacked: this page is damaged at ${name}.`);
+  });
+
 /** An answer's bytes. hear(bytes) is told of each part that comes. Throws a RangeError, a sentence. */
 async function fetched(name, url, cache = "default", hear = () => {}) {
+  if (url instanceof Blob) return within(name, url);
   const failed = (how) => new RangeError(`${FAILED}${name} ${how}.`);
   const answer = await fetch(url, { cache }).catch(() => null);
   if (!answer?.ok) throw failed("did not come");
@@ -42,6 +50,10 @@ class Files {
 
   /** Throws a RangeError, a sentence, for what is not what it must be. */
   async get(name, url, told) {
+    if (url instanceof Blob) {
+      this.keeps = true; // in the page itself
+      return within(name, url);
+    }
     const address = new URL(url);
     if (address.protocol.startsWith("http")) address.searchParams.set("sha256", told.sha256);
     this.#named.add(address.href);
@@ -71,10 +83,10 @@ class Files {
 }
 
 /** {engine, tokenizer, shape, note} of a model. ort: ONNX Runtime Web. model: the folder of the model's files; runtime:
- * where the packed code lies; both URLs. hear(got, all) is told of bytes. note: a sentence, where the browser keeps
+ * where the packed code lies; both URLs, or packed files by their names and a packed file. hear(got, all) is told of bytes. note: a sentence, where the browser keeps
  * nothing, or "". Throws a RangeError, one sentence, for what does not come whole. */
 export async function assemble(ort, { model, runtime }, hear) {
-  const at = (name) => new URL(name, model);
+  const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
   const { shape, graphs, weights, ...told } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
   const all = [told.runtime, ...Object.values(told.files)].reduce((sum, { bytes }) => sum + bytes, 0);
   let got = 0;

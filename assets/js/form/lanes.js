@@ -2,11 +2,11 @@
 // JSON: {lanes: [{id, name, preset, compute, unmask}, ...], presets: [...]}. The fields of a rule are made from its
 // description, so a new setting appears here by itself.
 
-import { decimals, Slider } from "../cause/slider.js";
 import { h } from "../dom.js";
 import { page } from "../run/state.js";
 import { described, namesApart, presetName, ruleName, rulesOf, sentence, unnumbered } from "../trace/described.js";
 import { MOST_LANES } from "../trace/trace.js";
+import { checkbox, field, row, select } from "./fields.js";
 
 const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
@@ -164,13 +164,9 @@ class Lanes {
   #settings(lane, values, { settings }) {
     return Object.entries(settings).flatMap(([name, setting]) => {
       const set = (value) => this.#set(lane, values, name, value);
-      if (setting.kind === "flag") return checkbox(setting, values[name], set);
-      if (setting.kind === "group") {
-        const first = checkbox(setting, Boolean(values[name]), (on) => set(on ? defaults(setting.settings) : null));
-        return [first, ...(values[name] ? this.#settings(lane, values[name], setting) : [])];
-      }
-      if (setting.offered) return new Slider(setting, values[name], set).node;
-      return numberField(setting, values[name], set);
+      if (setting.kind !== "group") return field(setting, values[name], set);
+      const first = checkbox(setting, Boolean(values[name]), (on) => set(on ? defaults(setting.settings) : null));
+      return [first, ...(values[name] ? this.#settings(lane, values[name], setting) : [])];
     });
   }
 }
@@ -182,40 +178,10 @@ const pick = ({ id, name, compute, unmask }) => ({
   unmask: structuredClone(unmask),
 });
 
-function row(setting, control, output = null) {
-  const head = h("span", { class: "sl-field-head" }, h("span", {}, setting.label), output);
-  return h("label", { class: "sl-field", title: setting.help }, head, control);
-}
-
-function select(label, options, value, set) {
-  const control = h(
-    "select",
-    {},
-    options.map(([id, text]) => h("option", { value: id, selected: id === value }, text)),
-  );
-  control.addEventListener("change", () => set(control.value));
-  return row({ label, help: "" }, control);
-}
-
-function checkbox(setting, value, set) {
-  const control = h("input", { type: "checkbox", checked: value });
-  control.addEventListener("change", () => set(control.checked));
-  return h("label", { class: "sl-field sl-field-check", title: setting.help }, control, h("span", {}, setting.label));
-}
-
 function nameField(value, set) {
   const control = h("input", { type: "text", value, maxlength: 80 });
   control.addEventListener("change", () => set(control.value));
   return row({ label: "Name", help: "Left empty, it is made of the rule and its settings." }, control);
-}
-
-function numberField(setting, value, set) {
-  const control = h("input", { type: "number", value, min: setting.low, max: setting.high, step: decimals(setting) });
-  control.addEventListener("change", () => {
-    const wanted = control.value === "" ? setting.default : Number(control.value);
-    set(Math.min(setting.high ?? Infinity, Math.max(setting.low ?? -Infinity, wanted)));
-  });
-  return row(setting, control);
 }
 
 export function connect(component) {

@@ -1,4 +1,3 @@
-const base = new URL("surelock/", document.baseURI);
-import(new URL("scripts/page.js", base).href).then((page) =>
-  page.stage({ element, props, trigger, server, watch, base }),
+import(new URL("surelock/scripts/page.js", document.baseURI).href).then((page) =>
+  page.stage({ element, trigger, server }),
 );

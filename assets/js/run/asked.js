@@ -12,8 +12,7 @@ const written = (count) => count.toLocaleString("en");
 const shown = (value) => (typeof value === "string" ? `'${value}'` : String(value ?? "None"));
 
 /** A setting's value in its own type. Throws a RangeError, one sentence, when it is none that fits. */
-function checked(name, given) {
-  const { kind, label, range, low = -Infinity, high = Infinity, none } = described.settings[name];
+export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, given) {
   if (none && (given === null || given === "" || given === undefined)) return null;
   if (kind === "flag") return Boolean(given);
   const value = /^\d{1,9}$/.test(given) ? Number(given) : given;
@@ -24,7 +23,7 @@ function checked(name, given) {
 
 function settingsOf(values) {
   const settings = Object.fromEntries(
-    Object.keys(described.settings).map((name) => [name, checked(name, values[name])]),
+    Object.keys(described.settings).map((name) => [name, checked(described.settings[name], values[name])]),
   );
   const { gen_length: length, steps, block_length: block } = settings;
   const told = (name) => `${described.settings[name].label} (${settings[name]})`;

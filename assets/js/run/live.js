@@ -9,6 +9,7 @@ import { Addressing, linkTo } from "./addressing.js";
 import { Arriving } from "./arriving.js";
 import { BrowserSource } from "./browser_source.js";
 import { embed } from "./embed.js";
+import { addressOf, fileOf, partsOf } from "./files.js";
 import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
 import { newSession, Queue } from "./queue.js";
@@ -22,13 +23,13 @@ import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
 /** The stage; parts() gives those that come after it. */
-function makeStage(root, { source, base, tab, use, parts }) {
+function makeStage(root, { source, tab, use, parts }) {
   return new Stage(root, {
-    plotly: new URL("plotly.min.js", base).href,
+    plotly: () => addressOf("plotly.min.js"),
     source: {
       document: (run) => source.document(run),
       shell: async () => {
-        const answer = await fetch(new URL("replay.txt", base));
+        const answer = await fileOf("replay.txt");
         return answer.ok && answer.text();
       },
       link: linkTo,
@@ -70,48 +71,40 @@ function queueOf() {
 }
 
 /** The sources that the server offers (see surelock/ui/stage.py), the chosen one first. */
-function sourcesOf({ root, server, base }) {
+async function sourcesOf({ root, server }) {
   const offered = root.dataset.sources.split(" ");
   page.set({ sources: offered, source: offered[0] });
-  const at = (path) => new URL(path, base).href;
   return new Sources({
     server: new ServerSource({ queue: queueOf(), server }),
-    browser: new BrowserSource({
-      worker: at("scripts/worker.js"),
-      where: { model: at("stories/"), runtime: at("scripts/ort.wasm.gz") },
-      name: "stories",
-    }),
+    browser: await browserSource(),
     offered,
   });
 }
 
-function makeLive({ root, server, trigger, base }) {
+/** What this browser decodes by itself. */
+export const browserSource = async () =>
+  new BrowserSource({ worker: await addressOf("scripts/worker.js"), where: partsOf("stories"), name: "stories" });
+
+/** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
+ * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */
+export function begin({ root, source, fill, refuses, seconds }) {
   const tab = new Tab();
-  const source = sourcesOf({ root, server, base });
-  const fill = (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings)));
   const use = async (trace) => {
-    const state = await server.model_state(trace.header.model.name);
-    if (state !== "ready" && state !== "loading") return stage.say(state, "error");
+    const refused = await refuses(trace.header.model.name);
+    if (refused) return stage.say(refused, "error");
     fill(settingsOf(trace));
     stage.say("The form holds the settings of this run; press Run to race them.");
   };
   let parts = null;
-  const stage = makeStage(root, { source, base, tab, use, parts: () => parts });
+  const stage = makeStage(root, { source, tab, use, parts: () => parts });
   const kept = new Kept({ onProblem: (text) => stage.say(text), tab });
-  const live = new Running({ stage, source, seconds: (place, run) => server.wait(place, run) });
+  const live = new Running({ stage, source, seconds });
   const addressing = new Addressing({ stage, kept });
   const keeping = new Keeping({ stage, kept, live });
   const fillOnceReady = (settings) => formIsReady.then(() => fill(settings));
   const arriving = new Arriving({ stage, live, keeping, fill: fillOnceReady });
   parts = { stage, source, live, addressing, keeping, arriving, starting: new Starting({ stage, live }) };
-  return parts;
-}
-
-export function connect({ element, trigger, server, base }) {
-  const root = element.querySelector(".sl-stage");
-  const parts = makeLive({ root, server, trigger, base });
-  const { stage, live, addressing, arriving } = parts;
-  const decodes = (model) => parts.source.browser.decodes(model);
+  const decodes = (model) => source.browser.decodes(model);
   root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessons.button, decodes }).node);
   addSkipLink(stage.grids);
   embed(root);
@@ -122,5 +115,19 @@ export function connect({ element, trigger, server, base }) {
     });
   arriving.arrive();
   page.set({ live });
-  page.follow(["source"], ({ source }) => source === "browser" && parts.source.browser.prepare());
+  page.follow(["source"], (now) => now.source === "browser" && source.browser.prepare());
+}
+
+export async function connect({ element, trigger, server }) {
+  const root = element.querySelector(".sl-stage");
+  begin({
+    root,
+    source: await sourcesOf({ root, server }),
+    fill: (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings))),
+    refuses: async (model) => {
+      const state = await server.model_state(model);
+      return ["ready", "loading"].includes(state) ? "" : state;
+    },
+    seconds: (place, run) => server.wait(place, run),
+  });
 }

@@ -2,6 +2,7 @@
 // when the stage is.
 
 import { Trace, TraceError } from "../trace/trace.js";
+import { fileOf } from "./files.js";
 
 const read = new Map();
 
@@ -13,7 +14,7 @@ export function readRun(name) {
 
 async function fetchRun(name) {
   try {
-    const answer = await fetch(new URL(`../runs/${name}.json`, import.meta.url));
+    const answer = await fileOf(`runs/${name}.json`);
     return answer.ok ? Trace.parse(await answer.json()) : null;
   } catch (error) {
     if (error instanceof TraceError || error instanceof SyntaxError || error instanceof TypeError) return null; // damaged, or no network

@@ -65,6 +65,14 @@ export function palette(element) {
   return colours;
 }
 
+/** The body is dark where the system is. */
+export function followScheme() {
+  const query = matchMedia("(prefers-color-scheme: dark)");
+  const follow = () => document.body.classList.toggle("dark", query.matches);
+  query.addEventListener("change", follow);
+  follow();
+}
+
 /** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change. Returns a function that stops it. */
 export function onThemeChange(callback) {
   new MutationObserver(callback).observe(document.body, { attributes: true, attributeFilter: ["class"] });

@@ -1,0 +1,42 @@
+// Fields made from the descriptions of settings.
+
+import { decimals, Slider } from "../cause/slider.js";
+import { h } from "../dom.js";
+
+/** control: under the name of what it sets. */
+export function row(setting, control, output = null) {
+  const head = h("span", { class: "sl-field-head" }, h("span", {}, setting.label), output);
+  return h("label", { class: "sl-field", title: setting.help }, head, control);
+}
+
+/** options: [[id, text], ...]. set(id). */
+export function select(label, options, value, set) {
+  const control = h(
+    "select",
+    {},
+    options.map(([id, text]) => h("option", { value: id, selected: id === value }, text)),
+  );
+  control.addEventListener("change", () => set(control.value));
+  return row({ label, help: "" }, control);
+}
+
+export function checkbox(setting, value, set) {
+  const control = h("input", { type: "checkbox", checked: value });
+  control.addEventListener("change", () => set(control.checked));
+  return h("label", { class: "sl-field sl-field-check", title: setting.help }, control, h("span", {}, setting.label));
+}
+
+function numberField(setting, value, set) {
+  const control = h("input", { type: "number", value, min: setting.low, max: setting.high, step: decimals(setting) });
+  control.addEventListener("change", () => {
+    const wanted = control.value === "" ? setting.default : Number(control.value);
+    set(Math.min(setting.high ?? Infinity, Math.max(setting.low ?? -Infinity, wanted)));
+  });
+  return row(setting, control);
+}
+
+/** The field of a setting that is no group. set(value): it was changed by hand. */
+export function field(setting, value, set) {
+  if (setting.kind === "flag") return checkbox(setting, value, set);
+  return setting.offered ? new Slider(setting, value, set).node : numberField(setting, value, set);
+}

@@ -1,0 +1,22 @@
+// Length, steps and block length: what was wanted, and what of it fits together. It mirrors surelock/ui/schedule.py.
+
+export const NAMES = ["gen_length", "steps", "block_length"];
+const GRAIN = 8; // of the lengths that are offered
+
+/** What settings ask for; null: steps or a block as long as the length follow it. */
+export function wantsOf({ gen_length: length, steps, block_length: block }) {
+  const unless = (value) => (value === undefined || value === length ? null : value);
+  return { gen_length: length, steps: unless(steps), block_length: unless(block) };
+}
+
+/** Blocks that divide the length and whose number divides the steps. */
+export const blockChoices = (length, steps) =>
+  Array.from({ length }, (_, i) => i + 1).filter((block) => length % block === 0 && steps % (length / block) === 0);
+
+/** What comes nearest to the wants within so many positions: valid together. */
+export function fit(wants, longest) {
+  const length = wants.gen_length <= longest ? wants.gen_length : Math.max(GRAIN, longest - (longest % GRAIN));
+  const steps = Math.min(wants.steps ?? length, length);
+  const small = blockChoices(length, steps).filter((block) => block <= (wants.block_length ?? length));
+  return { gen_length: length, steps, block_length: small.length ? small.at(-1) : length };
+}

@@ -1,0 +1,155 @@
+// The form of a page without a server: what surelock/ui/form.py offers, drawn from the same descriptions.
+
+import { h, setText } from "../dom.js";
+import { readLink } from "../run/link.js";
+import { described } from "../trace/described.js";
+import { connect as connectControls } from "./controls.js";
+import { field, row, select } from "./fields.js";
+import { connect as connectLanes } from "./lanes.js";
+import { blockChoices, fit, NAMES, wantsOf } from "./schedule.js";
+
+const MAIN = ["gen_length", "steps"]; // the rest is folded away
+const bytes = (text) => new TextEncoder().encode(text).length;
+
+export class SiteForm {
+  /** told: {model, about, prompt, examples, values, lanes, most}, what the form holds at first, as surelock/ui/site.py
+   * writes it. onRun(values), onEdit(values). */
+  constructor({ told, onRun, onEdit }) {
+    Object.assign(this, { told, onEdit });
+    this.prompt = h("textarea", { rows: 4, "aria-label": "Prompt" });
+    this.prompt.addEventListener("input", () => this.#changed());
+    const examples = [["", "Examples"], ...told.examples.map((text) => [text, text])];
+    const example = select("Examples", examples, "", (text) => {
+      if (text) this.prompt.value = text;
+      this.#changed();
+    });
+    const run = h("button", { type: "button", id: "sl-run", onclick: () => onRun(this.values) }, "Run");
+    const controls = h("div", {}, h("div", { class: "sl-controls" }));
+    const lanes = h("div", {}, h("div", { class: "sl-lanes" }));
+    this.main = h("div", { class: "sl-fields" });
+    this.more = h("div", { class: "sl-fields" });
+    this.node = h(
+      "aside",
+      { class: "sidebar", "aria-label": "Settings" },
+      this.#toggle(),
+      h(
+        "div",
+        { class: "sl-form" },
+        h("p", { class: "sl-model-badge" }, told.about),
+        h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
+        example,
+        run,
+        controls,
+        lanes,
+        this.main,
+        h("details", {}, h("summary", {}, "More settings"), this.more),
+      ),
+    );
+    this.set(told);
+    this.props = this.#props(told.lanes);
+    document.body.prepend(this.node);
+    connectControls({ element: controls });
+    connectLanes({ element: lanes, props: this.props, watch: (_, f) => Object.assign(this, { onLanes: f }) });
+  }
+
+  #toggle() {
+    const toggle = h("button", { type: "button", class: "toggle-button", "aria-expanded": "false" }, "☰");
+    toggle.setAttribute("aria-label", "Settings");
+    toggle.addEventListener("click", () => {
+      const open = this.node.classList.toggle("open");
+      document.body.classList.toggle("sl-form-open", open);
+      toggle.setAttribute("aria-expanded", String(open));
+      setText(toggle, open ? "✕" : "☰");
+    });
+    return toggle;
+  }
+
+  /** What holds the lanes, as Gradio's components hold a value. */
+  #props(value) {
+    let held = value;
+    const changed = () => this.onEdit(this.values);
+    return {
+      get value() {
+        return held;
+      },
+      set value(text) {
+        held = text;
+        changed();
+      },
+    };
+  }
+
+  /** All that it holds, by name: see `settingsOfForm`. */
+  get values() {
+    const { model } = this.told;
+    return { model, prompt: this.prompt.value, lanes: this.props.value, ...this.settings };
+  }
+
+  /** The prompt and the settings. */
+  set({ prompt, values }) {
+    this.prompt.value = prompt;
+    this.settings = values;
+    this.wants = wantsOf(values);
+    this.#draw();
+  }
+
+  /** What a link's query asks for; the rest is as at first. Gives a sentence about what of it cannot be had. */
+  fill(query) {
+    const { model, prompt, values: first } = this.told;
+    const { values, lanes, said } = readLink(query, model);
+    const { steps, block_length, ...others } = first;
+    const follows = "gen_length" in values ? others : first;
+    this.set({ prompt: values.prompt ?? prompt, values: { ...follows, ...values } });
+    const held = JSON.parse(this.told.lanes);
+    this.props.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said, session: null } });
+    this.onLanes();
+  }
+
+  #changed() {
+    this.#draw();
+    this.onEdit(this.values);
+  }
+
+  #change(name, value) {
+    const follows = NAMES.includes(name) && name !== "gen_length" && value === this.settings.gen_length;
+    if (NAMES.includes(name)) this.wants = { ...this.wants, [name]: follows ? null : value };
+    else this.settings = { ...this.settings, [name]: value };
+    this.#changed();
+  }
+
+  /** The longest text that fits beside the prompt, whose tokens nobody has counted: at most one for each byte. */
+  get #longest() {
+    const room = this.told.most - bytes(this.prompt.value);
+    return Math.max(16, room - (room % 8));
+  }
+
+  #draw() {
+    const longest = this.#longest;
+    this.settings = { ...this.settings, ...fit(this.wants, longest) };
+    const { gen_length: length, steps } = this.settings;
+    const focused = document.activeElement?.closest(".sl-field")?.id;
+    const highest = { gen_length: longest, steps: length };
+    const made = Object.entries(described.settings).map(([name, setting]) => {
+      const set = (value) => this.#change(name, value);
+      const node =
+        name === "block_length" ? this.#blocks(length, steps, set) : this.#field(name, setting, highest, set);
+      return [name, Object.assign(node, { id: `sl-${name.replaceAll("_", "-")}` })];
+    });
+    const of = (main) => made.filter(([name]) => MAIN.includes(name) === main).map(([, node]) => node);
+    this.main.replaceChildren(...of(true));
+    this.more.replaceChildren(...of(false));
+    if (focused) document.getElementById(focused)?.querySelector("input, select")?.focus(); // drawn anew under the hands
+  }
+
+  #field(name, setting, highest, set) {
+    const { offered, none, ...told } = setting;
+    const [low, high, step] = offered ?? [];
+    const own = offered && { offered: [low, highest[name] ?? high, step] };
+    return field({ ...told, ...own }, this.settings[name], set);
+  }
+
+  #blocks(length, steps, set) {
+    const choices = blockChoices(length, steps).map((block) => [block, String(block)]);
+    return select("Block length", choices, this.settings.block_length, (text) => set(Number(text)));
+  }
+}

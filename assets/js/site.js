@@ -1,0 +1,38 @@
+// The page without a server: the visitor's browser decodes. See surelock/ui/site.py.
+
+import { SiteForm } from "./form/site.js";
+import { readAddress } from "./run/address.js";
+import { begin, browserSource } from "./run/live.js";
+import { Sources } from "./run/sources.js";
+import { page } from "./run/state.js";
+import { followScheme } from "./stage/theme.js";
+
+followScheme();
+const told = JSON.parse(document.getElementById("sl-form").textContent);
+const ALONE = `This page has no server: its browser runs the model “${told.model}” alone.`;
+
+/** Stands where a server would. */
+const none = {
+  start(_, hear) {
+    queueMicrotask(() => hear([{ refused: ALONE }])); // no sooner than the caller has the run
+    return { leave() {} };
+  },
+  token: () => ({ problem: ALONE }),
+  attended: () => null,
+};
+
+const form = new SiteForm({
+  told,
+  onRun: (values) => page.now.live.press(values),
+  onEdit: (values) => window.surelock?.addressing.edit(values),
+});
+page.set({ sources: ["browser"], source: "browser", model: told.model });
+begin({
+  root: document.getElementById("sl-stage"),
+  source: new Sources({ server: none, browser: await browserSource(), offered: ["browser"] }),
+  fill: (settings) => form.fill(settings),
+  refuses: (model) => (model === told.model ? "" : ALONE),
+  seconds: async () => null,
+});
+form.fill(readAddress(location.search).settings);
+page.set({ prompt: form.prompt.value });

@@ -1,0 +1,177 @@
+"""`python -m surelock site`: the page without a server, as a folder of files or as one file. The visitor's browser
+decodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import sys
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote
+
+import gradio as gr
+
+from surelock.places import ASSETS
+from surelock.trace.cli import target_file
+from surelock.trace.replay import described_script, embedded_json, lessons_script, plotly_script, replay_shell
+from surelock.ui.form import Form, examples_for
+from surelock.ui.layout import TITLE
+from surelock.ui.models import EMBEDDED, Models
+from surelock.ui.serving import ICON, SHELL
+
+TEMPLATE = Path(__file__).with_name("site.html")
+MARK = '<meta name="generator" content="surelock site">'  # of a folder that may be written over
+MOST = 512  # positions of a run, as on a server
+STYLES = ("stage", "page", "site")
+#: Why each directive is there: docs/security.md.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
+)
+#: Of the one file, whose scripts are the page's own, known by its hash, and those that it unpacks.
+FILE_POLICY = (
+    "default-src 'none'; script-src 'sha256-{}' blob: 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
+)
+SPACE = """---
+title: SureLock
+emoji: 🔒
+colorFrom: blue
+colorTo: gray
+sdk: static
+app_file: index.html
+license: mit
+custom_headers:
+  cross-origin-embedder-policy: require-corp
+  cross-origin-opener-policy: same-origin
+  cross-origin-resource-policy: cross-origin
+---
+
+# SureLock
+
+A diffusion language model that runs in your browser, and what locking its settled words saves. `surelock site` wrote
+this folder: any file server can serve it, under any path. Its head is a Hugging Face Space's.
+"""
+
+
+def site_files() -> dict[str, bytes]:
+    """What the page's scripts ask for, by its name there."""
+    model = ASSETS / EMBEDDED
+    parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
+    names = [
+        *("scripts/worker.js", "scripts/ort.wasm.gz"),
+        *sorted(f"runs/{path.name}" for path in (ASSETS / "runs").glob("*.json")),
+        *(f"{EMBEDDED}/{name}" for name in parts),
+    ]
+    made = {"plotly.min.js": plotly_script().read_bytes(), SHELL: replay_shell().encode()}
+    return {name: (ASSETS / name).read_bytes() for name in names} | made
+
+
+def write_site(directory: Path) -> dict[str, int]:
+    """Write the folder: {name: bytes} of its files. Raises ValueError for one that holds something else, OSError."""
+    index = directory / "index.html"
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"DIR must be a folder, and {str(directory)!r} is a file")
+    if directory.is_dir() and any(directory.iterdir()) and not (index.is_file() and MARK in index.read_text("utf-8")):
+        raise ValueError(
+            f"DIR must be new, empty or a site that this command wrote, and {str(directory)!r} holds something else"
+        )
+    scripts = [f"scripts/{name}" for name in ("site.js", *(f"{style}.css" for style in STYLES))]
+    files = site_files() | {name: (ASSETS / name).read_bytes() for name in scripts}
+    links = "".join(f'<link rel="stylesheet" href="scripts/{name}.css">' for name in STYLES)
+    script = '<script type="module" src="scripts/site.js"></script>'
+    files |= {
+        ".nojekyll": b"",  # GitHub's pages are served as they are
+        "README.md": SPACE.encode(),
+        "index.html": _page(POLICY, links, _data(), script).encode(),
+    }
+    for name, content in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return {name: len(content) for name, content in files.items()}
+
+
+def one_file() -> str:
+    """The same as one HTML file, which holds what its scripts ask for."""
+    script = (ASSETS / "scripts" / "site.js").read_text("utf-8")
+    style = "\n".join((ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES)
+    files = "\n".join(
+        f'<script type="text/plain" data-file="{name}">{_packed(content)}</script>'
+        for name, content in site_files().items()
+    )
+    policy = FILE_POLICY.format(b64encode(sha256(script.encode()).digest()).decode())
+    return _page(policy, f"<style>{style}</style>", _data() + files, f'<script type="module">{script}</script>')
+
+
+def _packed(content: bytes) -> str:
+    return b64encode(gzip.compress(content, mtime=0)).decode()
+
+
+def _page(policy: str, style: str, data: str, script: str) -> str:
+    page = TEMPLATE.read_text("utf-8")
+    icon = f"data:image/svg+xml,{quote(ICON)}"
+    holes = {"POLICY": policy, "ICON": icon, "STYLE": style, "TITLE": TITLE, "DATA": data, "SCRIPT": script}
+    for hole, text in holes.items():
+        before, after = page.split(f"__{hole}__", 1)
+        page = before + text + after
+    return page
+
+
+def _data() -> str:
+    """What the page's scripts read from the page itself: settings, lessons, and what the form holds at first."""
+    models = Models([EMBEDDED], decodes=False)
+    with gr.Blocks(analytics_enabled=False):
+        form = Form(models, MOST)
+    told = {
+        "model": EMBEDDED,
+        "about": models.about(EMBEDDED),
+        "prompt": form.prompt.value,
+        "examples": examples_for(EMBEDDED),
+        "values": {name: field.value for name, field in form.fields.items()},
+        "lanes": form.lanes.value,
+        "most": MOST,
+    }
+    own = f'<script id="sl-form" type="application/json">{embedded_json(told)}</script>'
+    return described_script() + lessons_script() + own
+
+
+def add_site_arguments(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="write the page into this folder")
+    what.add_argument(
+        "--one-file",
+        type=Path,
+        metavar="FILE.html",
+        help="write it as one file, which works from a disk without a network",
+    )
+    parser.set_defaults(run=run_site)
+
+
+def run_site(arguments: argparse.Namespace) -> None:
+    if arguments.one_file:
+        target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
+        target.write_text(one_file(), "utf-8")
+        size = _megabytes(target.stat().st_size)
+        return _tell(f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network.")
+    directory = arguments.directory
+    files = write_site(directory)
+    return _tell(
+        *(f"{_megabytes(size):>9}  {name}" for name, size in files.items()),
+        f"{directory}: {len(files)} files, {_megabytes(sum(files.values()))}",
+        f"Try it:             python -m http.server --directory {directory}",
+        f"Hugging Face Space: hf upload YOUR_NAME/surelock {directory} . --repo-type space",
+        "GitHub Pages, or any file server: put the folder there as it is, under any path.",
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.2f} MB"
+
+
+def _tell(*lines: str) -> None:
+    print(*lines, sep="\n", file=sys.stderr)
