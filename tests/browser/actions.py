@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, TimeoutError
+from playwright.sync_api import Page
 
 SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 SHORT = {"gen_length": 24, "steps": 24}
@@ -37,17 +37,17 @@ def run_to_end(page: Page) -> None:
     """Press Run and wait for the end of the run that this starts."""
     before = page.evaluate("surelock.live.run?.id ?? null")
     page.click("#sl-run")
-    page.wait_for_function("(id) => (surelock.live.run?.id ?? null) !== id", arg=before, timeout=90_000)
+    until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)}", 90)
     wait_for_run(page)
-    page.wait_for_function("surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=90_000)
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", 90)
 
 
 def wait_for_run(page: Page, steps: int = 1) -> None:
     """Until the page's own run has that many steps."""
     shown = "surelock.live.run && surelock.stage.trace === surelock.live.run.trace"
     try:
-        page.wait_for_function(f"(n) => {shown} && surelock.stage.trace.count >= n", arg=steps, timeout=90_000)
-    except TimeoutError as error:
+        until(page, f"{shown} && surelock.stage.trace.count >= {steps}", 90)
+    except AssertionError as error:
         raise AssertionError(f"no run of {steps} steps; the page says {status(page)!r}") from error
 
 
