@@ -34,6 +34,8 @@ from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
 from surelock.ui.readers import Inboxes, Readers, during
+from surelock.trace.replay import TEMPLATE
+from surelock.ui import site
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -91,10 +93,17 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         assert small.get(f"/{path}").status_code == 200
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert answer.headers["referrer-policy"] == "same-origin"
-    rows = re.findall(r"^\| (page|worker) \| `(.+?)` \| (.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE)
-    told = {of: [(name, allows.replace("`", "")) for own, name, allows in rows if own == of] for of, _, _ in rows}
-    for of, policy in (("page", answer.headers["content-security-policy"]), ("worker", WORKER_POLICY)):
-        assert told[of] == [tuple(each.split(" ", 1)) for each in policy.split("; ")]
+    (replay,) = re.findall(r'http-equiv="Content-Security-Policy" content="(.+?)"', TEMPLATE.read_text("utf-8"))
+    policies = {
+        "page": answer.headers["content-security-policy"],
+        "worker": WORKER_POLICY,
+        "site": site.POLICY,
+        "one file": site.FILE_POLICY.format("…"),
+        "replay": replay,
+    }
+    rows = re.findall(r"^\| ([a-z ]+) \| `(.+?)` \| (`.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE)
+    told = {of: "; ".join(f"{name} {allows.replace('`', '')}" for own, name, allows in rows if own == of) for of in policies}
+    assert told == policies and len(rows) == sum(policy.count(";") + 1 for policy in policies.values())
     assert "frame-ancestors" not in answer.headers["content-security-policy"], "slides on a disk may embed it, too"
     refused(small.put("/", json={}), 404)
 

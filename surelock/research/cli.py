@@ -19,7 +19,7 @@ from surelock.quality.judge import Judge
 from surelock.research import paper, speed, theory
 from surelock.research.arena import ARENA
 from surelock.research.drift import DRIFT
-from surelock.research.experiment import Experiment, markdown, write_csv, write_png, write_report
+from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_png, write_report
 from surelock.research.frontier import FRONTIER, NEARNESS
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
@@ -130,7 +130,7 @@ def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], d
 def table_of(experiment: Experiment, records: list[Record], directory: Path) -> pd.DataFrame:
     """The experiment's table. Raises ValueError when the cells hold something else than it is made of."""
     try:
-        return experiment.table(records)
+        return rounded(experiment.table(records))
     except (LookupError, TypeError, AttributeError) as error:
         told = f"the cells in {directory} do not hold what their table is made of ({error!r})"
         raise ValueError(f"{told}: delete the damaged line and run the same command again") from error
@@ -142,7 +142,7 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
     if experiment.texts is None or experiment.judge_table is None:
         return sections
     for judged in read_scores(lab, pairs_of(lab, experiment.texts, records), directory):
-        frame = experiment.judge_table(records, judged.scores)
+        frame = rounded(experiment.judge_table(records, judged.scores))
         if frame.empty:  # the baseline has no score
             continue
         write_csv(judged.folder / "table.csv", frame)

@@ -78,8 +78,13 @@ def write_report(
     write_text(directory / "picture.html", page)
 
 
+def rounded(frame: pd.DataFrame) -> pd.DataFrame:
+    """Floats to ten significant digits, which every processor agrees on: a sum's last bits follow its vector width."""
+    return frame.map(lambda value: float(f"{value:.10g}") if isinstance(value, float) else value)
+
+
 def write_csv(file: Path, frame: pd.DataFrame) -> None:
-    """All digits of a table; text that a spreadsheet would run as a formula begins with an apostrophe."""
+    """A table; text that a spreadsheet would run as a formula begins with an apostrophe."""
     plain = frame.map(_harmless).rename(columns=_harmless)
     write_text(file, plain.to_csv(index=False, lineterminator="\n"))
 

@@ -79,7 +79,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
     frame = pd.DataFrame(
         [dict(zip(_SETTINGS, own, strict=True)) | {"seed": seed} | _shares(runs) for own, seed, runs in rows]
     )
-    return frame.sort_values("clean", ascending=False, ignore_index=True)
+    return frame.sort_values("clean", ascending=False, kind="stable", ignore_index=True)
 
 
 def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
         for record, own in zip(records, scores, strict=True)
         if own
     ]
-    return pd.DataFrame(told).sort_values("bits", ignore_index=True)
+    return pd.DataFrame(told).sort_values("bits", kind="stable", ignore_index=True)
 
 
 def _shares(runs: list[Record]) -> Record:

@@ -125,7 +125,7 @@ def seen() -> str:
     """A line for each temperature and epsilon, a column for each `visible_steps`."""
     frame, form = read("seen"), "{bits_change:+.3f} ({bits_change_se:.3f}) at {active_ratio:.3f}"
     rows = [
-        [f"{t:g}", e, *(written(form, row) for row in own.sort_values("visible_steps").to_dict("records"))]
+        [f"{t:g}", e, *(written(form, row) for row in own.sort_values("visible_steps", kind="stable").to_dict("records"))]
         for (t, e), own in frame.groupby(["temperature", "epsilon"], sort=False)
     ]
     return markdown(["temperature", "ε", "0", "1", "2"], sorted(rows, key=lambda row: (row[0], float(row[1]))))
