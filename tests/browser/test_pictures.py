@@ -20,9 +20,6 @@ from tests.browser.server import ROOT
 PARTS = "".join(
     f'export * from "./assets/js/{part}.js";' for part in ("export/poster", "stage/theme", "stage/narrator")
 )
-LOAD = """async (text) => {
-  window.modules = await import(URL.createObjectURL(new Blob([text], { type: "text/javascript" })));
-}"""
 SAID = ".sl-share [role=status]"
 LENGTH_OF = """async (video) => {
   if (!video.videoWidth) await new Promise((resolve) => { video.onloadedmetadata = resolve; });
@@ -93,9 +90,9 @@ def replay(page: Page, tmp_path: Path) -> Page:
     until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
     page.evaluate("surelock.stage.timeline.pause()")
     page.click("role=tab[name='Export']")
-    build = [str(ROOT / "node_modules" / ".bin" / "esbuild"), "--bundle", "--format=esm"]
+    build = [str(ROOT / "node_modules" / ".bin" / "esbuild"), "--bundle", "--format=iife", "--global-name=modules"]
     made = subprocess.run(build, input=PARTS, cwd=ROOT, capture_output=True, text=True, check=True)
-    page.evaluate(LOAD, made.stdout)
+    page.add_script_tag(content=made.stdout)
     return page
 
 

@@ -174,7 +174,7 @@ export class Run {
 
   /** Which rows the rule or the policy watches, or compares. */
   #asked(what, slots) {
-    if (this.events.length) return new Uint8Array(slots.length).fill(1); // one may open any row
+    if (this.events.length && !this.observe) return new Uint8Array(slots.length).fill(1); // one may open any row
     return either(this.compute[what](this.state, slots), this.policy[what](this.state, slots));
   }
 

@@ -99,7 +99,7 @@ export class BrowserSource {
   }
 
   #made() {
-    const worker = new Worker(this.url, { type: "module" });
+    const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
     worker.onmessage = ({ data: { call, answer, run, message } }) => {
       this.ready ||= Boolean(message?.open);
       if (run !== undefined) return this.#runs.get(run)?.([message]);

@@ -26,7 +26,7 @@ export class Side {
     this.box = stage.long.around(this.canvas);
     this.clock = new Clock(lane);
     this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
-    this.text = h("p", { class: "sl-text", dir: "auto" });
+    this.text = h("p", { class: "sl-text", dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
     this.reading = h("summary", {}, "The text");
     this.details = h("details", { class: "sl-reading", open: true }, this.reading, this.text);
     this.parting = h("p", { class: "sl-parting", dir: "auto" });
