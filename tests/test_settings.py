@@ -22,6 +22,7 @@ from surelock import (
     Event,
     Everything,
     Klass,
+    LanguageModel,
     LockByAge,
     LockRule,
     LowConfidence,
@@ -29,6 +30,7 @@ from surelock import (
     SelectRule,
     Threshold,
     UnlockRule,
+    decode,
 )
 from surelock.decoding.choices import (
     COMPUTE,
@@ -440,3 +442,13 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
 def test_events_that_cannot_be(values: dict, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
         Event(**values)
+
+
+def test_a_typed_rule_is_held_and_not_run(lm: LanguageModel) -> None:
+    """Traces hold it; flags and `/decode` do not name it."""
+    rule = read_compute({"kind": "own", "code": "const rows = () => [];"})
+    assert plain_choice(rule) == {"kind": "own", "code": "const rows = () => [];"}
+    with pytest.raises(ValueError, match="runs in a browser alone"):
+        list(decode(lm, [[3, 4]], DecodeSettings(gen_length=4), compute=rule))
+    with pytest.raises(ValueError, match="compute must be one of everything"):
+        from_flat({"compute": "own"})

@@ -121,7 +121,9 @@ def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) ->
 def test_the_licenses_of_what_is_bundled_come_with_it() -> None:
     own = Path(onnxruntime.__file__).parent
     files = [own / "LICENSE", own / "ThirdPartyNotices.txt"]
-    files += [ROOT / "node_modules" / name / "LICENSE" for name in ("@huggingface/tokenizers", "@noble/hashes")]
+    bundled = ("@huggingface/tokenizers", "@noble/hashes", "quickjs-emscripten-core")
+    bundled += ("@jitl/quickjs-wasmfile-release-sync",)
+    files += [ROOT / "node_modules" / name / "LICENSE" for name in bundled]
     told = (ASSETS / "scripts" / "licenses.txt").read_text("utf-8").split()
     assert all(" ".join(file.read_text("utf-8").split()) in " ".join(told) for file in files)
 

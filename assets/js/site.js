@@ -34,5 +34,5 @@ begin({
   refuses: (model) => (model === told.model ? "" : ALONE),
   seconds: async () => null,
 });
-form.fill(readAddress(location.search).settings);
+form.fill(readAddress(location.search, location.hash).settings);
 page.set({ prompt: form.prompt.value });

@@ -19,6 +19,7 @@ from typing import Any
 from surelock.decoding.compute import BlockCache, Both, BudgetRule, ComputeRule, DelayedCache, Everything, SelectRule
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockByAge, LockRule
+from surelock.decoding.own import OwnRule
 from surelock.decoding.settings import DecodeSettings, Setting, described, from_plain, read_value, to_plain
 from surelock.decoding.unmasking import (
     Entropy,
@@ -37,6 +38,8 @@ from surelock.model.errors import cut, shown
 COMPUTE: dict[str, type[ComputeRule]] = {
     rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache)
 }
+#: Those that plain forms can hold, too, and that only a browser runs.
+TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 UNMASK: dict[str, type[UnmaskPolicy]] = {
     policy.kind: policy for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound)
 }
@@ -95,13 +98,13 @@ def read_compute(plain: Any) -> ComputeRule:
         return rule_of([{"kind": kind} for kind in plain.split("+")])
     plain = dict(_mapping("compute", plain))
     if plain.get("kind") == Both.kind:
-        return rule_of([plain.get("lock"), plain.get("select")])
-    return rule_of([plain])
+        return rule_of([plain.get("lock"), plain.get("select")], COMPUTE | TYPED)
+    return rule_of([plain], COMPUTE | TYPED)
 
 
-def rule_of(parts: list[Any]) -> ComputeRule:
+def rule_of(parts: list[Any], table: Mapping[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
     """One rule, or two together, from their plain forms. Raises ValueError."""
-    rules = [_read("compute", part, COMPUTE) for part in parts]
+    rules = [_read("compute", part, table) for part in parts]
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
     return Both(*rules) if len(rules) == 2 else rules[0]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from surelock.decoding.choices import COMPUTE, UNMASK, plain_choice
+from surelock.decoding.choices import COMPUTE, TYPED, UNMASK, plain_choice
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.settings import DecodeSettings, Setting, described
@@ -20,7 +20,7 @@ def describe() -> dict[str, Any]:
     """
     return {
         "settings": _settings(DecodeSettings),
-        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in COMPUTE.items()},
+        "compute": {kind: _choice(rule) | {"locks": rule.locks} for kind, rule in (COMPUTE | TYPED).items()},
         "unmask": {kind: _choice(policy) for kind, policy in UNMASK.items()},
     }
 

@@ -25,12 +25,13 @@ _MOST_WHOLE = 2**53  # beyond it a JSON number is another one for another reader
 class Setting:
     """What is known of a field.
 
-    kind: "whole", "number", "flag" or "group" (a nested settings class, `group`). low, high: the ends of its range,
-    both allowed unless `above`, which leaves out `low`. none: what None stands for, None where it is refused. several:
-    a list of one value per sequence is taken, too. flat: its name where the settings of all kinds share one namespace
-    (flags, links, `/decode`). offered: low, high and step of a slider; log: it runs on a logarithmic scale, below its
-    low end stands for `never`, -1. advanced: folded away at first. unsaid: what a recorded plain form means that lacks
-    the setting, where that is not the default: it was written before the setting, or when the default was another.
+    kind: "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested settings class,
+    `group`). low, high: the ends of its range, both allowed unless `above`, which leaves out `low`. none: what None
+    stands for, None where it is refused. several: a list of one value per sequence is taken, too. flat: its name where
+    the settings of all kinds share one namespace (flags, links, `/decode`). offered: low, high and step of a slider;
+    log: it runs on a logarithmic scale, below its low end stands for `never`, -1. advanced: folded away at first.
+    unsaid: what a recorded plain form means that lacks the setting, where that is not the default: it was written
+    before the setting, or when the default was another.
     """
 
     kind: str
@@ -59,6 +60,10 @@ class Setting:
     def _one(self, name: str, value: Any) -> Any:
         if (self.kind == "flag" and isinstance(value, bool)) or (self.group and isinstance(value, self.group)):
             return value
+        if self.kind == "code":
+            if isinstance(value, str) and len(value) <= self.high:
+                return value
+            raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
         kind: Any = {"whole": Integral, "number": Real}.get(self.kind, ())
         if isinstance(value, kind) and not isinstance(value, bool):
             try:
@@ -79,6 +84,8 @@ class Setting:
         """What may be given, in words: "a whole number of at least 1"."""
         if self.kind == "flag":
             return "True or False"
+        if self.kind == "code":
+            return f"a text of at most {self.high:,} characters"
         noun = f"of {self.group.__name__}" if self.group else {"whole": "a whole number"}.get(self.kind, "a number")
         if self.low == -math.inf:
             words = noun
@@ -125,7 +132,7 @@ def _plain(value: Any) -> Any:
         return "inf" if value > 0 else "-inf"
     if isinstance(value, tuple):
         return list(value)
-    return value if value is None or isinstance(value, bool | int | float) else to_plain(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else to_plain(value)
 
 
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from surelock.decoding.choices import TYPED
 from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
 from surelock.model.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
@@ -72,6 +73,10 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
         if shared is not None:
             plain["settings"] = to_plain(shared)
         found.append(Lane.from_plain(plain))
+        decoder = found[-1].decoder
+        rules = [decoder.compute, *(event.compute for event in decoder.events if event.compute)]
+        if any(not TYPED.keys().isdisjoint(rule.kinds.split("+")) for rule in rules):
+            raise ValueError(f"lanes: {found[-1].name!r} has a rule of its own, which only a visitor's browser runs.")
         if len(found[-1].decoder.events) > MOST_EVENTS:
             raise ValueError(f"lanes: {found[-1].name!r} has more than {MOST_EVENTS} events.")
     check_field(found)

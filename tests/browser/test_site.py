@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote_plus, urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -22,7 +24,11 @@ QUERY = "gen_length=16&steps=16&block_length=16&race=steps"
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """A plain file server."""
+    """A plain file server. What it sent is asked for again, or a test would have what another one left."""
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
 
     def log_message(self, *_: object) -> None:
         pass
@@ -133,3 +139,76 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, capsys
         told = capsys.readouterr().err
         assert said in told and told.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
+OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}
+EVERY = {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
+HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 === step % 2);\n}\n"
+LET = "role=button[name='Let it run']"
+
+
+def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, folder: str, tmp_path: Path) -> None:
+    """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    query = urlencode({"contestants": json.dumps([EVERY, OWN])})
+    page.goto(f"{folder}?{QUERY}&{query}#{urlencode({'rules': json.dumps([HALF])})}")
+    until(page, "window.surelock?.stage.trace")
+    page.click(".sl-action-run")
+    assert page.inner_text(".sl-letting pre").strip() == HALF.strip()
+    assert serious(page, ".sl-letting") == []
+    page.click("role=button[name='Do not run it']")
+    expect(page.locator(".sl-status")).to_have_text("The rule was not let run.")
+    page.click(".sl-action-run")
+    page.click(LET)
+    until(page, "surelock.live.run?.over", 60)
+    shares = "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.last).flopsShare))"
+    every, own = page.evaluate(f"{shares}(surelock.live.run.trace)")
+    assert every == 1 and 0.4 < own < 0.7
+    assert "active" in unquote_plus(urlsplit(page.url).fragment), "the address goes on to hold it"
+    assert all("active" not in unquote_plus(url) for url in asked)
+    page.click("role=tab[name='Export']")
+    with page.expect_download() as download:
+        page.click("text=Trace (JSON)")
+    frames = read_trace(json.loads(Path(download.value.path()).read_text("utf-8")))
+    assert frames.lanes.compute.tolist() == ["everything", "own"]
+
+    page.goto(f"{folder}?{QUERY}&{query}")
+    until(page, "window.surelock?.stage.trace")
+    page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
+    page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")
+    run(page)
+    assert page.locator(".sl-letting").count() == 0, "the page's own example"
+
+
+HOSTILE = {
+    "for (;;);": "more than 0.5 s",
+    "const rows = () => { const all = []; all.length = 4e9 - 1; all.indexOf(5); };": "did not come back within 3 s",
+    "const rows = () => Array(1e8).fill(0);": "more than 32 MB",
+    "const rows = () => fetch('/');": "'fetch' is not defined",
+    "importScripts('worker.js');": "'importScripts' is not defined",
+    "Object.prototype.then = Array.prototype.map = () => { throw 1; }; const rows = () => [0.5];": "0.5 is none",
+}
+
+
+def test_a_hostile_rule_is_stopped_in_a_sentence_and_leaves_the_tab_alive(page: Page, folder: str) -> None:
+    query = urlencode({"contestants": json.dumps([EVERY, OWN])})
+    page.goto(f"{folder}?{QUERY}&{query}")
+    until(page, "window.surelock?.stage.trace")
+    page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
+    page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")
+    run(page)  # all is fetched
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for code, said in HOSTILE.items():
+        page.fill(".sl-code", code)
+        page.locator(".sl-code").blur()
+        begun = time.monotonic()
+        page.click(".sl-action-run")
+        expect(page.locator(".sl-status")).to_contain_text(said, timeout=10_000)
+        assert time.monotonic() - begun < 6, code  # of which a second or two are the decoder's, begun anew
+    page.fill(".sl-code", HALF)
+    page.locator(".sl-code").blur()
+    run(page)
+    assert page.evaluate("surelock.live.run.trace.count") == 16
+    assert [url for url in asked if not url.startswith(folder)] == []

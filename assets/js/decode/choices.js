@@ -3,13 +3,23 @@
 
 import { BlockCache, Both, BudgetRule, DelayedCache, Everything, SelectRule } from "./compute.js";
 import { LockByAge, LockRule } from "./locking.js";
+import { OwnRule } from "./own.js";
 import { DecodeSettings } from "./settings.js";
 import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Replay, Threshold } from "./unmasking.js";
 
 const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
 
 /** Every rule and every policy. A new one is a class in its file and a name here. */
-export const COMPUTE = byKind(Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache);
+export const COMPUTE = byKind(
+  Everything,
+  LockRule,
+  LockByAge,
+  SelectRule,
+  BudgetRule,
+  BlockCache,
+  DelayedCache,
+  OwnRule,
+);
 export const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, Replay);
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */

@@ -39,6 +39,9 @@ export class ComputeRule {
   after(_state, _reading) {
     return { locked: NONE, unlocked: NONE };
   }
+
+  /** The run is over. */
+  end() {}
 }
 
 export class Everything extends ComputeRule {
@@ -172,5 +175,9 @@ export class Both extends ComputeRule {
 
   after(state, reading) {
     return this.lock.after(state, reading);
+  }
+
+  end() {
+    this.lock.end();
   }
 }

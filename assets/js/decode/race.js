@@ -18,17 +18,21 @@ export async function* race(engine, shape, prompt, lanes) {
     const shadow = new Shadow(engine, shape, run.settings);
     return { lane: lane.id, run, shadow, memory: engine.memory(run.layout) };
   });
-  for (let turn = 0; ; turn++) {
-    const steps = new Map();
-    for (let i = 0; i < runs.length; i++) {
-      const { lane, run, shadow, memory } = runs[(turn + i) % runs.length];
-      const step = await turned(run, engine, memory);
-      if (!step) continue;
-      steps.set(lane, step);
-      shadow.add(step);
+  try {
+    for (let turn = 0; ; turn++) {
+      const steps = new Map();
+      for (let i = 0; i < runs.length; i++) {
+        const { lane, run, shadow, memory } = runs[(turn + i) % runs.length];
+        const step = await turned(run, engine, memory);
+        if (!step) continue;
+        steps.set(lane, step);
+        shadow.add(step);
+      }
+      if (!steps.size) break;
+      yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
     }
-    if (!steps.size) break;
-    yield lanes.filter(({ id }) => steps.has(id)).map(({ id }) => ({ lane: id, step: steps.get(id) }));
+  } finally {
+    for (const { run } of runs) run.compute.end();
   }
   for (const { lane, shadow } of runs) {
     const commits = [];

@@ -102,8 +102,10 @@ export class Run {
     const { state } = this;
     const before = state.locked.slice();
     for (const event of due) {
-      if (event.compute) this.compute = event.compute;
-      else apply(event, state);
+      if (event.compute) {
+        this.compute.end();
+        this.compute = event.compute;
+      } else apply(event, state);
     }
     const slotsOf = (kind) => {
       const own = due.filter((event) => event.kind === kind);

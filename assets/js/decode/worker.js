@@ -1,7 +1,12 @@
 // Decodes in the visitor's browser, in a worker: what BrowserSource (assets/js/run/browser_source.js) asks, and what it
 // hears, are {ask, ...} and the messages that the server sends of a run.
 
+import variant from "@jitl/quickjs-wasmfile-release-sync";
+import wasmBinary from "@jitl/quickjs-wasmfile-release-sync/wasm";
 import * as ort from "onnxruntime-web/wasm";
+import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
+import { codesOf } from "../trace/typed.js";
+import { OwnRule } from "./own.js";
 import { assemble } from "./parts.js";
 import { race } from "./race.js";
 import { Recorder } from "./recorder.js";
@@ -23,6 +28,9 @@ const breath = () =>
     channel.port2.postMessage(null);
   });
 
+/** What runs the rules that visitors type. */
+const interpreter = () => newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmBinary: wasmBinary.buffer }));
+
 /** See `assemble`; what failed is asked for anew. */
 function assembled(where, hear = () => {}) {
   parts ??= assemble(ort, where, hear);
@@ -31,6 +39,8 @@ function assembled(where, hear = () => {}) {
   });
   return parts;
 }
+
+OwnRule.watch = (busy) => postMessage({ busy }); // the page ends a worker that does not come back
 
 class WorkerRun {
   #seq = 0;
@@ -62,6 +72,7 @@ class WorkerRun {
     let made = null;
     try {
       made = await assembled(where, (got, all) => this.#say({ loading: { got, all } }));
+      if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter();
       if (this.#stopped) return;
       this.#open(made);
       if (made.note) this.#say({ note: made.note });

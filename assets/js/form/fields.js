@@ -2,6 +2,7 @@
 
 import { decimals, Slider } from "../cause/slider.js";
 import { h } from "../dom.js";
+import { trust } from "../run/trust.js";
 
 /** control: under the name of what it sets. */
 export function row(setting, control, output = null) {
@@ -35,8 +36,18 @@ function numberField(setting, value, set) {
   return row(setting, control);
 }
 
+function codeField(setting, value, set) {
+  const control = h("textarea", { class: "sl-code", rows: 16, spellcheck: "false", maxlength: setting.high }, value);
+  control.addEventListener("change", () => {
+    trust(control.value);
+    set(control.value);
+  });
+  return row(setting, control);
+}
+
 /** The field of a setting that is no group. set(value): it was changed by hand. */
 export function field(setting, value, set) {
+  if (setting.kind === "code") return codeField(setting, value, set);
   if (setting.kind === "flag") return checkbox(setting, value, set);
   return setting.offered ? new Slider(setting, value, set).node : numberField(setting, value, set);
 }

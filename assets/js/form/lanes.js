@@ -3,14 +3,18 @@
 // description, so a new setting appears here by itself.
 
 import { h } from "../dom.js";
+import { codesIn } from "../run/address.js";
 import { page } from "../run/state.js";
 import { described, namesApart, presetName, ruleName, rulesOf, sentence, unnumbered } from "../trace/described.js";
 import { MOST_LANES } from "../trace/trace.js";
+import { putCodes } from "../trace/typed.js";
 import { checkbox, field, row, select } from "./fields.js";
 
 const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
 const choosers = () => Object.entries(described.compute).filter(([kind, { locks }]) => !locks && kind !== "everything");
+/** A typed rule only where the browser decodes. */
+const offered = ([kind]) => kind !== "own" || page.now.sources?.includes("browser");
 const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
 const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });
@@ -29,6 +33,7 @@ class Lanes {
   #take() {
     const { lanes, presets, arrived } = JSON.parse(this.props.value || "{}");
     if (!lanes || this.props.value === this.sent) return;
+    if (arrived) putCodes(lanes, codesIn(location.hash));
     Object.assign(this, { lanes, presets });
     for (const lane of lanes) this.#recognize(lane);
     page.set({ presets, ...(arrived && { arrived }) });
@@ -76,7 +81,7 @@ class Lanes {
 
   #draw() {
     const open = new Set([...this.list.querySelectorAll("details[open]")].map(({ dataset }) => Number(dataset.lane)));
-    const controls = () => [...this.list.querySelectorAll("select, input, button, summary")];
+    const controls = () => [...this.list.querySelectorAll("select, input, textarea, button, summary")];
     const focused = controls().indexOf(document.activeElement);
     this.list.replaceChildren(...this.lanes.map((lane, i) => this.#lane(lane, i, open.has(i))));
     if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
@@ -131,7 +136,10 @@ class Lanes {
 
   #fields(lane) {
     const [rule, beside] = rulesOf(lane.compute);
-    const kinds = (table) => Object.entries(table).map(([kind, { label }]) => [kind, label]);
+    const kinds = (table) =>
+      Object.entries(table)
+        .filter((each) => offered(each) || each[0] === rule.kind)
+        .map(([kind, { label }]) => [kind, label]);
     const rows = [
       nameField(this.#nameOf(lane), (name) => {
         lane.named = name.trim().slice(0, 80) || null;

@@ -1,16 +1,60 @@
 // What the page's address says: the settings of a run (see linkTo), and what a person looks at in it. Steps count from 1
 // there, as on the page.
 
+import { putCodes, takeCodes } from "../trace/typed.js";
+
 /** Links longer than this are not put into the address: servers refuse them. */
 const LONGEST = 7000;
 
+const CODES = "rules";
 const VIEW = ["step", "pins", "race", "colour"];
 const PAGE = ["present", "embed", "lanes", "lesson", "page", "__theme"]; // of the page itself, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
+/** The texts of typed rules in an address's fragment, which servers do not see. */
+export function codesIn(hash) {
+  try {
+    const codes = JSON.parse(new URLSearchParams(hash.slice(1)).get(CODES));
+    return Array.isArray(codes) ? codes : [];
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return [];
+  }
+}
+
+/** A run's query, and the fragment that holds the texts of its typed rules, "" where it has none. */
+export function apart(settings) {
+  const query = new URLSearchParams(settings);
+  const lanes = lanesIn(query);
+  const codes = takeCodes(lanes);
+  if (!codes.length) return [settings, ""];
+  query.set("contestants", JSON.stringify(lanes));
+  return [query.toString(), `#${new URLSearchParams({ [CODES]: JSON.stringify(codes) })}`];
+}
+
+function together(settings, hash) {
+  const query = new URLSearchParams(settings);
+  const [lanes, codes] = [lanesIn(query), codesIn(hash)];
+  if (!codes.length || !lanes.length) return settings;
+  putCodes(lanes, codes);
+  query.set("contestants", JSON.stringify(lanes));
+  return query.toString();
+}
+
+/** The lanes that a query names; those of a damaged one are none. */
+function lanesIn(query) {
+  try {
+    const lanes = JSON.parse(query.get("contestants"));
+    return Array.isArray(lanes) && lanes.every((lane) => lane?.compute) ? lanes : [];
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return [];
+  }
+}
+
 /** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, problem: a sentence or ""}. */
-export function readAddress(search) {
+export function readAddress(search, hash = "") {
   const query = new URLSearchParams(search);
   const view = {};
   const wrong = [];
@@ -31,15 +75,15 @@ export function readAddress(search) {
   if (query.has("colour")) view.colour = query.get("colour");
   for (const name of [...VIEW, ...PAGE]) query.delete(name);
   const problem = wrong.length ? `The link is damaged at ${wrong.join(" and ")}; the rest of it holds.` : "";
-  return { settings: query.toString(), view, problem };
+  return { settings: together(query.toString(), hash), view, problem };
 }
 
 /** Whether an address has room for a run's settings. */
-export const hasRoom = (settings) => settings.length <= LONGEST;
+export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
 export function writeAddress(settings, { step = -1, pins = [], byClock = true, colour = "state" }, search = "") {
-  const query = new URLSearchParams(hasRoom(settings) ? settings : "");
+  const query = new URLSearchParams(hasRoom(settings) ? apart(settings)[0] : "");
   for (const [name, value] of new URLSearchParams(search)) if (PAGE.includes(name)) query.set(name, value);
   if (step >= 0) query.set("step", step + 1);
   if (pins.length) query.set("pins", pins.join(","));

@@ -1,18 +1,20 @@
 // The page's address follows what is on show; while the form asks for something else, that.
 
 import { throttle } from "../dom.js";
-import { hasRoom, settingsOf, settingsOfForm, writeAddress } from "./address.js";
+import { apart, hasRoom, settingsOf, settingsOfForm, writeAddress } from "./address.js";
 import { page } from "./state.js";
 
 const QUIET_MS = 300;
 
 /** A link that reopens the page with what is looked at in this run. */
-export const linkTo = (trace, view) =>
-  `${location.origin}${location.pathname}?${writeAddress(settingsOf(trace), view, location.search)}`;
+export function linkTo(trace, view) {
+  const settings = settingsOf(trace);
+  return `${location.origin}${location.pathname}?${writeAddress(settings, view, location.search)}${apart(settings)[1]}`;
+}
 
-function replaceQuery(query) {
-  if (query !== location.search.slice(1))
-    history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}`);
+function replaceQuery(query, hash = location.hash) {
+  if (query !== location.search.slice(1) || hash !== location.hash)
+    history.replaceState(history.state, "", `${location.pathname}${query && `?${query}`}${hash}`);
 }
 
 /** Whether a run shows nothing but the recorded one's lanes, and what was tried by hand on them. */
@@ -37,7 +39,7 @@ export class Addressing {
     const settings = edited ?? (isRecorded(trace) ? "" : settingsOf(trace));
     const looked = { ...view, step: timeline.held ? view.step : -1 };
     const query = writeAddress(settings, edited ? (wanted ?? {}) : looked, location.search);
-    replaceQuery(query);
+    replaceQuery(query, apart(settings)[1]);
     this.kept.shown = { run: trace.key ?? null, query, form: hasRoom(settings) ? null : settings };
   }
 

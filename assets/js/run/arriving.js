@@ -22,7 +22,7 @@ export class Arriving {
   }
 
   async arrive() {
-    const { settings, view, problem } = readAddress(location.search);
+    const { settings, view, problem } = readAddress(location.search, location.hash);
     const { run, query, form } = this.keeping.kept.shown;
     if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
     page.set({ recorded: await recorded });

@@ -15,6 +15,7 @@ const shown = (value) => (typeof value === "string" ? `'${value}'` : String(valu
 export function checked({ kind, label, range, low = -Infinity, high = Infinity, none }, given) {
   if (none && (given === null || given === "" || given === undefined)) return null;
   if (kind === "flag") return Boolean(given);
+  if (kind === "code" && typeof given === "string" && given.length <= high) return given;
   const value = /^\d{1,9}$/.test(given) ? Number(given) : given;
   const isWhole = kind !== "whole" || Number.isSafeInteger(value);
   if (typeof value === "number" && value >= low && value <= high && isWhole) return value;

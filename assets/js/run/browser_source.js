@@ -2,9 +2,12 @@
 // messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
 
 import { allowed, STORE } from "../decode/store.js";
+import { codesOf } from "../trace/typed.js";
 import { wholeRequest } from "./asked.js";
+import { mayRun } from "./trust.js";
 
 const GONE = "This browser cannot decode: ";
+const [MOST_MS, ENDLESS] = [3000, "The rule was stopped: it did not come back within 3 s."];
 
 /** What a decoder needs and the browser lacks, or undefined. */
 const lacking = () => ["Worker", "WebAssembly", "DecompressionStream"].find((name) => !(name in globalThis));
@@ -39,12 +42,16 @@ export class BrowserSource {
   start(request, hear) {
     const run = new BrowserRun(this, `browser-${this.#count++}`);
     this.#runs.set(run.id, hear);
-    const problem = this.#post(run.id, request);
-    if (problem) queueMicrotask(() => this.#runs.get(run.id)?.([problem])); // no sooner than the caller has the run
+    this.#let(run.id, request).then((problem) => problem && this.#runs.get(run.id)?.([problem]));
     return run;
   }
 
-  /** What is wrong with a request, or null: then it is on its way. */
+  /** What is wrong with a request, no sooner than its run was given; or null: then it is on its way. */
+  async #let(run, request) {
+    if (!(await mayRun(codesOf(request.lanes)))) return { refused: "The rule was not let run." };
+    return this.#runs.has(run) ? this.#post(run, request) : null;
+  }
+
   #post(run, request) {
     const lacks = lacking();
     if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
@@ -100,23 +107,33 @@ export class BrowserSource {
 
   #made() {
     const worker = new Worker(this.url); // a file from a disk may start no module: its origin is nobody's
-    worker.onmessage = ({ data: { call, answer, run, message } }) => {
+    worker.onmessage = ({ data: { call, answer, run, message, busy } }) => {
+      if (busy !== undefined) return this.#watch(busy);
       this.ready ||= Boolean(message?.open);
       if (run !== undefined) return this.#runs.get(run)?.([message]);
       this.#calls.get(call)?.(answer);
       this.#calls.delete(call);
     };
-    worker.onerror = ({ message }) => {
-      worker.terminate();
-      [this.#worker, this.ready] = [null, false];
-      const lost = `${GONE}${message || "its worker did not start"}.`;
-      const [runs, calls] = [[...this.#runs.values()], [...this.#calls.values()]];
-      this.#runs.clear();
-      this.#calls.clear();
-      for (const then of calls) then(null);
-      for (const hear of runs) hear([{ lost }]);
-    };
+    worker.onerror = ({ message }) => this.#lose(`${GONE}${message || "its worker did not start"}.`);
     return worker;
+  }
+
+  /** A typed rule began to run, or came back. */
+  #watch(busy) {
+    clearTimeout(this.timer);
+    if (busy) this.timer = setTimeout(() => this.#lose(ENDLESS), MOST_MS);
+  }
+
+  /** Ends the worker, and says why to all that wait for it. */
+  #lose(lost) {
+    clearTimeout(this.timer);
+    this.#worker.terminate();
+    [this.#worker, this.ready] = [null, false];
+    const [runs, calls] = [[...this.#runs.values()], [...this.#calls.values()]];
+    this.#runs.clear();
+    this.#calls.clear();
+    for (const then of calls) then(null);
+    for (const hear of runs) hear([{ lost }]);
   }
 }
 

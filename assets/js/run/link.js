@@ -23,10 +23,11 @@ function settingsIn({ settings }, given) {
   return Object.fromEntries(all.map(([name, each]) => [name, read(each, given[name] ?? each.default)]));
 }
 
-function laneOf({ name, compute, unmask = { kind: "low_confidence" } }) {
+function laneOf({ name, compute, unmask = { kind: "low_confidence" } }, i) {
   const { kind, lock, select } = compute ?? {};
   const rule = (plain) => choice(described.compute, plain);
   return {
+    id: `lane-${i + 1}`,
     name: typeof name === "string" && name.trim() ? name.slice(0, 80) : "Your own",
     preset: null,
     compute: kind === "both" ? { kind, lock: rule(lock), select: rule(select) } : rule(compute),

@@ -1,5 +1,6 @@
 // Where runs are computed, where the page has two sources of them: each by the one that is chosen beside Run.
 
+import { codesOf } from "../trace/typed.js";
 import { page } from "./state.js";
 
 const OFFER = " This server can compute it instead: choose it beside Run.";
@@ -17,8 +18,14 @@ export class Sources {
     return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
   }
 
+  /** A typed rule runs in the browser, whatever is chosen. */
+  #startedBy({ model, lanes }) {
+    const typed = codesOf(lanes).length > 0 && this.offered.includes("browser") && this.browser.decodes(model);
+    return typed ? this.browser : this.#chosen(model);
+  }
+
   start(request, hear) {
-    const source = this.#chosen(request.model);
+    const source = this.#startedBy(request);
     const offers = source === this.browser && this.offered.includes("server");
     return source.start(request, (messages) => {
       for (const { open, run } of messages) if (open) this.#of.set(run, source);

@@ -15,6 +15,7 @@ export function number(x) {
 export function valueText(value, setting = {}) {
   if (value === null || value === undefined) return setting.none ?? "–";
   if (typeof value === "boolean") return value ? "yes" : "no";
+  if (setting.kind === "code") return `${value.trim().split("\n").length} lines`;
   if (setting.log && setting.label === "ε" && value < 0) return "never";
   if (typeof value === "object") return listed(value, setting.settings).join(", ");
   return number(value);
@@ -60,7 +61,9 @@ export function facts(lane) {
 function named([kind, { label = kind, settings: told = {} }, settings]) {
   const values = Object.entries(settings).filter(([, value]) => typeof value === "number");
   if (values.length === 1) return `${label} ${number(values[0][1])}`;
-  const others = Object.entries(settings).filter(([name, value]) => !sameValue(value, told[name]?.default));
+  const others = Object.entries(settings).filter(
+    ([name, value]) => told[name]?.kind !== "code" && !sameValue(value, told[name]?.default),
+  );
   return [label, ...listed(Object.fromEntries(others), told)].join(", ");
 }
 

@@ -1,0 +1,63 @@
+// Runs a text in JavaScript apart from everything: in QuickJS, an interpreter that is compiled to WebAssembly. The text
+// is handed JSON and hands JSON back; there is nothing else that it could reach.
+
+import { shouldInterruptAfterDeadline } from "quickjs-emscripten-core";
+
+const [MOST_BYTES, MOST_STACK, MOST_MS] = [32 * 2 ** 20, 2 ** 18, 500];
+const FILE = "rule.js";
+/** What it says depends on what it is told alone, so that a run repeats. */
+const REPEATS = "delete globalThis.Date; delete Math.random;";
+
+export class Interpreter {
+  #runtime;
+  #context;
+
+  /** quickjs: a module of quickjs-emscripten-core. Throws a RangeError, a clause, for a text that is no program. */
+  constructor(quickjs, text) {
+    this.#runtime = quickjs.newRuntime({ memoryLimitBytes: MOST_BYTES, maxStackSizeBytes: MOST_STACK });
+    this.#context = this.#runtime.newContext();
+    try {
+      this.#run(REPEATS, "own.js");
+      this.#run(text, FILE);
+    } catch (error) {
+      this.end();
+      throw error;
+    }
+  }
+
+  /** What a function of the text returns for a value, as JSON has both; undefined where there is no such function. Throws a RangeError, a clause. */
+  call(name, value) {
+    const asked = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
+    const found = this.#run(asked, "own.js");
+    try {
+      return found === "" ? undefined : JSON.parse(found);
+    } catch {
+      return null; // it has a JSON of its own
+    }
+  }
+
+  /** Gives back what it holds. */
+  end() {
+    this.#context?.dispose();
+    this.#runtime?.dispose();
+    [this.#context, this.#runtime] = [null, null];
+  }
+
+  #run(text, file) {
+    this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
+    const { value, error } = this.#context.evalCode(text, file);
+    const found = this.#context.dump(value ?? error);
+    (value ?? error).dispose();
+    if (error) throw new RangeError(told(found));
+    return found;
+  }
+}
+
+/** What a text threw, in a clause. */
+function told(error) {
+  const { name, message, stack } = error?.message === undefined ? { message: JSON.stringify(error) } : error;
+  if (message === "interrupted") return `it took more than ${MOST_MS / 1000} s`;
+  if (message === "out of memory") return `it took more than ${MOST_BYTES / 2 ** 20} MB`;
+  const [, line] = new RegExp(`${FILE}:(\\d+)`).exec(stack ?? "") ?? [];
+  return [name, `${message}`.slice(0, 200)].filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
+}

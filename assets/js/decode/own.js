@@ -1,0 +1,91 @@
+// A rule that a visitor typed, two functions in JavaScript. See surelock/decoding/own.py, and docs/page.md for what they
+// are given.
+
+import { find, put } from "./arrays.js";
+import { ComputeRule } from "./compute.js";
+import { Interpreter } from "./interpreter.js";
+
+const READ = "tokens that the typed rule was told of";
+
+/** Numbers as JSON has them: null where there is none. */
+const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
+const truths = (values) => Array.from(values, Boolean);
+
+/** For runs of one sequence, whose slots are its positions. */
+export class OwnRule extends ComputeRule {
+  static kind = "own";
+  static locks = true;
+  /** Where it runs, a module of quickjs-emscripten-core; watch(busy): told when a text begins and ends to run. */
+  static quickjs = null;
+  static watch = () => {};
+
+  #interpreter = null;
+
+  rows(state, active) {
+    const read = state.kept(READ, -1);
+    const found = this.#asked("rows", state, active);
+    read.set(state.tokens);
+    if (found === undefined) throw new RangeError("your rule has no function rows");
+    return this.#positions("rows", state, found, new Set(active), "computed: it is locked, or there is none");
+  }
+
+  watches(_state, slots) {
+    return new Uint8Array(slots.length).fill(1);
+  }
+
+  after(state, reading) {
+    const active = state.active();
+    const found = this.#asked("after", state, active) ?? [];
+    const written = new Set(Array.from(reading.slots).filter((slot) => !state.masked[slot] && !state.locked[slot]));
+    const locked = this.#positions("after", state, found, written, "locked: it is masked, or was not computed");
+    return { ...super.after(state, reading), locked };
+  }
+
+  end() {
+    this.#interpreter?.end();
+    this.#interpreter = null;
+  }
+
+  /** What one of its functions says. */
+  #asked(name, state, active) {
+    const read = state.kept(READ, -1);
+    const [block, stop] = state.schedule.block(0);
+    const told = {
+      step: state.step,
+      length: state.canvas.total,
+      prompt: state.canvas.generated_from[0],
+      block: [block, stop],
+      active: Array.from(active),
+      written: Array.from(find(state.tokens.map((token, slot) => token !== read[slot]))),
+      masked: truths(state.masked),
+      locked: truths(state.locked),
+      visible: plain(state.visible),
+      computed_at: plain(state.computed_at),
+      kl: plain(state.kl),
+      confidence: plain(state.confidence),
+    };
+    OwnRule.watch(true);
+    try {
+      this.#interpreter ??= new Interpreter(OwnRule.quickjs, this.code);
+      return this.#interpreter.call(name, told);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      throw new RangeError(`${name} of your rule failed in step ${state.step + 1}: ${error.message}`);
+    } finally {
+      OwnRule.watch(false);
+    }
+  }
+
+  /** Ascending slots of what it returned. */
+  #positions(name, { step, canvas }, found, allowed, what) {
+    const said = `${name} of your rule, in step ${step + 1}, must return a list of positions`;
+    if (!Array.isArray(found)) throw new RangeError(said);
+    const chosen = new Uint8Array(canvas.total);
+    for (const position of found) {
+      if (!Number.isInteger(position)) throw new RangeError(`${said}, and ${JSON.stringify(position)} is none`);
+      if (!allowed.has(position)) throw new RangeError(`${said}, and ${position} cannot be ${what}`);
+    }
+    put(chosen, Int32Array.from(found), 1);
+    return find(chosen);
+  }
+}

@@ -1,0 +1,41 @@
+// A typed rule runs where its text was typed here, or read here and let run: one that came with a link or a file is shown
+// first.
+
+import { h } from "../dom.js";
+import { described } from "../trace/described.js";
+
+const known = new Set([described.compute.own?.settings.code.default]);
+
+/** The visitor typed it. */
+export const trust = (code) => known.add(code);
+
+/** Whether all of these may run; asks about those that are not known, one at a time. */
+export async function mayRun(codes) {
+  for (const code of codes) if (!known.has(code) && !(await letRun(code))) return false;
+  return true;
+}
+
+function letRun(code) {
+  return new Promise((then) => {
+    const button = (value, text) => h("button", { type: "submit", value, class: "sl-small" }, text);
+    const dialog = h(
+      "dialog",
+      { class: "sl-letting", "aria-labelledby": "sl-letting" },
+      h("h2", { id: "sl-letting" }, "This rule came with a link or a file"),
+      h(
+        "p",
+        {},
+        "It runs in an interpreter of its own, which reaches neither this page nor the network. Read it before you let it run.",
+      ),
+      h("pre", { tabindex: 0 }, code),
+      h("form", { method: "dialog" }, button("run", "Let it run"), button("", "Do not run it")),
+    );
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      if (dialog.returnValue === "run") trust(code);
+      then(dialog.returnValue === "run");
+    });
+    document.querySelector(".sl-stage").append(dialog);
+    dialog.showModal();
+  });
+}

@@ -1,0 +1,51 @@
+"""A rule that a visitor typed: two functions in JavaScript, which the page runs in an interpreter in the browser."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from surelock.decoding.compute import ComputeRule
+from surelock.decoding.settings import setting
+
+if TYPE_CHECKING:
+    from surelock.decoding.state import Slots, State
+
+MOST_CODE = 4000  # characters
+#: What the page's editor holds at first.
+EXAMPLE = """\
+// Which positions does the next step compute? Those that were left out the longest.
+function rows({ active, length, computed_at }) {
+  const waiting = [...active].sort((a, b) => computed_at[a] - computed_at[b]);
+  return waiting.slice(0, Math.ceil(0.3 * length));
+}
+
+// Which positions are never computed again? None.
+function after() {
+  return [];
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRule(ComputeRule):
+    """What `rows` and `after` of a text in JavaScript choose; docs/page.md says what they are given.
+
+    Python holds it as traces do, and does not run it: `rows` raises ValueError.
+    """
+
+    kind: ClassVar[str] = "own"
+    label: ClassVar[str] = "A rule of your own"
+    sentence: ClassVar[str] = "Computes the positions that a typed rule chooses."
+    locks: ClassVar[bool] = True
+
+    code: str = setting(
+        "code",
+        EXAMPLE,
+        "Your rule",
+        "Two functions in JavaScript: rows chooses what a step computes, after what locks for good.",
+        high=MOST_CODE,
+    )
+
+    def rows(self, state: State, active: Slots) -> Slots:
+        raise ValueError("compute 'own' is a rule in JavaScript: it runs in a browser alone, on the page")

@@ -1,0 +1,136 @@
+// A rule that a visitor typed: what it is given, what it may say, and what it cannot reach.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+import variant from "@jitl/quickjs-wasmfile-release-sync";
+import { newQuickJSWASMModuleFromVariant } from "quickjs-emscripten-core";
+import { readDecoder } from "../../assets/js/decode/choices.js";
+import { Interpreter } from "../../assets/js/decode/interpreter.js";
+import { OwnRule } from "../../assets/js/decode/own.js";
+import { Run } from "../../assets/js/decode/run.js";
+import { emptyReading } from "../../assets/js/decode/step.js";
+
+const quickjs = await newQuickJSWASMModuleFromVariant(variant);
+OwnRule.quickjs = quickjs;
+
+const SETTINGS = { gen_length: 6, steps: 6, block_length: 6, temperature: 0, seed: 0, cfg_scale: 0 };
+const NETWORK = { vocab_size: 9, n_layers: 1, d_model: 4, n_heads: 1, n_kv_heads: 1, d_ff: 4, max_length: 64 };
+const SHAPE = { network: NETWORK, mask_id: 1, pad_id: 0, eos_id: 0, eot_id: null };
+
+/** The steps of a run of 6 tokens after a prompt of 2 by a typed rule; every reading is the same. */
+function decoded(code) {
+  const told = { settings: SETTINGS, compute: { kind: "own", code }, unmask: { kind: "low_confidence" } };
+  const run = new Run(SHAPE, [[3, 4]], readDecoder(told));
+  const steps = [];
+  try {
+    for (let plan = run.plan(); plan; plan = run.plan()) {
+      const reading = emptyReading(plan);
+      reading.confidence.fill(0.5);
+      reading.kl.fill(plan.step ? 0.25 : Number.POSITIVE_INFINITY);
+      reading.tokens.fill(5);
+      reading.score.forEach((_, i) => {
+        reading.score[i] = -i;
+      });
+      steps.push(run.take(reading));
+    }
+  } finally {
+    run.compute.end();
+  }
+  return steps;
+}
+
+const places = (flags) => [...flags.keys()].filter((i) => flags[i]);
+
+test("rows chooses what a step computes, after what locks; what they are given is what the run knows", () => {
+  const steps = decoded(`
+    let seen = [];
+    function rows(run) {
+      seen.push(run.step);
+      if (run.step === 3) {
+        const wanted = { length: 8, prompt: 2, block: [2, 8], written: [4], active: [0, 2, 3, 4, 5, 6, 7] };
+        for (const name in wanted)
+          if (JSON.stringify(run[name]) !== JSON.stringify(wanted[name])) throw new Error(name + JSON.stringify(run[name]));
+        if (run.masked[4] || !run.masked[5] || !run.locked[1] || run.kl[5] !== 0.25 || run.confidence[0] !== 0.5)
+          throw new Error("values " + JSON.stringify(run));
+        if (seen.join() !== "0,1,2,3") throw new Error("a text keeps what it holds from step to step");
+      }
+      return run.active.filter((position) => position !== 6 || run.step === 4).reverse();
+    }
+    const after = ({ step, written }) => (step === 1 ? [1, 1] : []);
+  `);
+  assert.deepEqual(steps.map(({ computed }) => places(computed).length).slice(0, 4), [8, 7, 6, 6]);
+  assert.deepEqual(places(steps[1].newly_locked), [1]);
+  assert.equal(places(steps[2].computed).includes(6), false);
+});
+
+const REFUSED = {
+  "function after() {}": /^your rule has no function rows$/,
+  "function rows() {": /^rows of your rule failed in step 1: SyntaxError: .+ \(line 1\)$/,
+  "function rows() {\n  return nothing;\n}": /SyntaxError|ReferenceError: .?nothing.? is not defined \(line 2\)$/,
+  "const rows = () => 5;": /^rows of your rule, in step 1, must return a list of positions$/,
+  "const rows = () => [0.5];": /and 0.5 is none$/,
+  "const rows = () => [{}];": /and \{\} is none$/,
+  "const rows = () => [99];": /and 99 cannot be computed: it is locked, or there is none$/,
+  "const rows = ({ active }) => active; const after = ({ length }) => [length - 1];":
+    /^after of your rule, in step 1, .+ 7 cannot be locked: it is masked, or was not computed$/,
+  "throw 'no';": /^rows of your rule failed in step 1: "no"$/,
+  "throw null;": /failed in step 1: null$/,
+  "const rows = () => { throw { message: 5 }; };": /failed in step 1: 5$/,
+  "const rows = () => [fetch];": /.?fetch.? is not defined/,
+  "const rows = () => { importScripts('x'); };": /.?importScripts.? is not defined/,
+  "const rows = () => postMessage(1);": /.?postMessage.? is not defined/,
+  "const rows = () => (0, eval)('self');": /.?self.? is not defined/,
+  "const rows = () => Function('return process')();": /.?process.? is not defined/,
+  "const rows = () => [].constructor.constructor('return window')();": /.?window.? is not defined/,
+  "const rows = () => [new Date()];": /.?Date.? is not defined/,
+  "const rows = () => [Math.random()];": /not a function/,
+  "const rows = () => ({ __proto__: [1], toJSON: () => ({ length: 1, 0: 1 }) });": /must return a list/,
+  "JSON.stringify = () => '[';  const rows = () => [1];": /must return a list/,
+  'JSON.stringify = () => \'[{"__proto__": {"stolen": 1}}]\';  const rows = () => [1];': /is none$/,
+  "const rows = () => { rows(); };": /stack|recursion/i,
+};
+
+for (const [code, said] of Object.entries(REFUSED))
+  test(`refused in one clause: ${code.slice(0, 60).replaceAll("\n", " ")}`, () => {
+    assert.throws(() => decoded(code), { name: "RangeError", message: said });
+    assert.equal({}.stolen, undefined);
+  });
+
+const ENDLESS = {
+  "for (;;);": /more than 0.5 s/,
+  "const rows = () => { for (;;); };": /more than 0.5 s/,
+  "const rows = () => { try { for (;;); } catch { for (;;); } };": /more than 0.5 s/,
+  "const rows = () => /(a+)+$/.exec('a'.repeat(40) + 'b');": /more than 0.5 s/,
+  "const rows = () => Array(1e8).fill(0);": /more than 32 MB/,
+  "const rows = () => 'x'.repeat(2 ** 29).length;": /32 MB|string|length/i,
+  "const rows = () => new ArrayBuffer(2e9).byteLength;": /32 MB|length/i,
+  "const rows = () => Array.from({ length: 1e9 });": /0.5 s|32 MB/,
+};
+
+for (const [code, said] of Object.entries(ENDLESS))
+  test(`stopped within a second: ${code.slice(0, 70)}`, () => {
+    const begun = performance.now();
+    assert.throws(() => decoded(code), { name: "RangeError", message: said });
+    assert.ok(performance.now() - begun < 2000);
+    assert.equal(decoded("const rows = ({ active }) => active;").length, 6, "the next one runs");
+  });
+
+test("what it holds is given back", () => {
+  for (let i = 0; i < 40; i++) {
+    const one = new Interpreter(quickjs, "const held = new Uint8Array(2e7);");
+    one.end();
+  }
+});
+
+test("the docs say what a rule is given", () => {
+  const docs = readFileSync("docs/page.md", "utf8");
+  const told = [
+    ...docs
+      .split("| `run` has |")[1]
+      .split("\n\n")[0]
+      .matchAll(/^\| (`.+?`) \|/gm),
+  ].flatMap(([, names]) => names.replaceAll("`", "").split(", "));
+  const names = "const rows = (run) => { throw Object.keys(run).join(); };";
+  assert.throws(() => decoded(names), { message: new RegExp(`"${told.join()}"$`) });
+});
