@@ -2,7 +2,7 @@
 
 For each lesson it makes the runs that its learners would (the recorded run's lanes with the lesson's settings),
 each with another seed and another opening, and asks whether the claim holds. It prints a line per lesson and writes the
-answers as JSON. With the embedded model on two busy cores 20 seeds of all six take half an hour.
+answers as JSON. With the embedded model on two busy cores 20 seeds of all take half an hour.
 """
 
 from __future__ import annotations

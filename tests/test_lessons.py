@@ -105,7 +105,7 @@ def test_every_answer_on_many_runs(runs: dict[str, list[tuple[Path, Run]]]) -> N
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found) == len(expected) == 6 * (RUNS + 1)
+    assert len(found) == len(expected) == len(read_lessons()["lessons"]) * (RUNS + 1)
     differing = [
         (each["trace"], question, mine, own)
         for each, theirs, ours in zip(asked, found, expected, strict=True)
@@ -132,12 +132,12 @@ def folder(tmp_path: Path) -> Path:
     return Path(shutil.copytree(LESSONS, tmp_path / "lessons"))
 
 
-def test_a_seventh_lesson_is_one_file(folder: Path) -> None:
+def test_another_lesson_is_one_file(folder: Path) -> None:
     lesson = json.loads((folder / "2-work.json").read_text("utf-8"))
-    lesson |= {"name": "seventh", "number": 7, "title": "Another one"}
-    (folder / "7-seventh.json").write_text(json.dumps(lesson), encoding="utf-8")
+    lesson |= {"name": "another", "number": 8, "title": "Another one"}
+    (folder / "8-another.json").write_text(json.dumps(lesson), encoding="utf-8")
     found = read_lessons(folder)
-    assert [each["number"] for each in found["lessons"]] == [1, 2, 3, 4, 5, 6, 7] and found["problems"] == []
+    assert [each["number"] for each in found["lessons"]] == [1, 2, 3, 4, 5, 6, 7, 8] and found["problems"] == []
 
 
 def damaged(lesson: dict[str, Any], where: str, value: Any) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def test_a_damaged_lesson_is_a_sentence(folder: Path, where: str, value: Any, na
     with pytest.raises(LessonError, match=rf"^The lesson 2-work\.json is damaged at {named}: [^\n]{{1,201}}\.$"):
         read_lesson(path)
     found = read_lessons(folder)
-    assert len(found["lessons"]) == 5 and len(found["problems"]) == 1
+    assert len(found["lessons"]) == 6 and len(found["problems"]) == 1
 
 
 def test_what_is_no_lesson_is_told(folder: Path) -> None:
@@ -235,6 +235,9 @@ def test_the_teachers_sheets_say_what_was_measured() -> None:
     first = Counter(measured["better-rule"]["2"])
     told = f"that of locking by age on {first['age']} of them, of taking turns on {first['own']}, of SureLock on "
     assert f"{told}{first['surelock']}; two shared the first place on {first['same']}." in sheets
+    smaller = Counter(measured["own-rule"]["2"])
+    told = f"on {smaller['age']} of them, that rule on {smaller['own']}; they shared it on {smaller['same']}."
+    assert f"Locking by age had the smaller error {told}" in sheets
 
 
 def percent(share: float) -> str:

@@ -49,7 +49,10 @@ def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Bro
       const look = (now) => {
         const { step, rests, playing } = surelock.stage.timeline;
         const text = document.querySelector(".sl-narrator").textContent;
-        if (told.at(-1)?.text !== text) told.push({ text, since: now });
+        if (told.at(-1)?.text !== text) {
+          if (told.length) told.at(-1).until = now;
+          told.push({ text, since: now });
+        }
         Object.assign(told.at(-1), { step, until: now });
         if (rests) told.at(-1).rests = (told.at(-1).rests ?? now);
         if (playing) requestAnimationFrame(look);

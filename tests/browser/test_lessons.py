@@ -111,7 +111,7 @@ def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: boo
         elif told["kind"] == "run":
             live = page.evaluate("Boolean(surelock.live)")  # an exported replay makes no runs
             choices = lesson["run"].get("own", {}).get("options", []) if live else []
-            assert page.locator(f"{CARD} select option").count() == len(choices)
+            assert page.locator(f"{CARD} select option").count() == (len(choices) if len(choices) > 1 else 0)
             hands.press("Make my own run" if own else "Stay with this run")
         else:
             if told["kind"] in ("gap", "why"):
@@ -193,6 +193,24 @@ def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
     assert lesson["claim"]["otherwise"] in card(page)
     press(page, "Leave the lesson")
     assert "lesson=" not in page.url and not page.is_visible(CARD)
+
+
+def test_a_rule_that_a_learner_writes_is_checked_at_a_fixed_share(page: Page, app: App) -> None:
+    """One that computes everything errs least, and is told that it costs more."""
+    opened(page, f"{app.url}/", "own-rule", 4)
+    page.fill(".sl-lesson .sl-code", "const rows = ({ active }) => active;")
+    page.locator(".sl-lesson .sl-code").blur()
+    page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
+    press(page, "Make my own run")
+    place(page, 5)
+    run = run_of(page)
+    assert answer(run, {"is": "error_rank", "lanes": ["age", "own"], "want": "least", "tie": 0.05}) == "own"
+    press(page, "Skip")
+    lesson = next(each for each in LESSONS_THERE if each["name"] == "own-rule")
+    assert not holds(run, lesson["claim"]) and lesson["claim"]["otherwise"] in card(page)
+    press(page, "Back")
+    press(page, "Back")
+    assert "active }) => active" in page.input_value(".sl-lesson .sl-code"), "it is written on"
 
 
 def test_a_lesson_begins_again_beside_its_own_reference(page: Page, app: App) -> None:
@@ -313,23 +331,23 @@ def test_on_a_phone(browser: Browser, app: App) -> None:
     context.close()
 
 
-def test_a_seventh_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
+def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     """A hostile title stays text."""
     title = "<img src=x onerror=alert(1)>"
-    seventh = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {"name": "seven", "number": 7, "title": title}
-    (tmp_path / "7.json").write_text(json.dumps(seventh), encoding="utf-8")
-    (tmp_path / "8.json").write_text(json.dumps(seventh | {"minutes": "long"}), encoding="utf-8")
+    another = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {"name": "eight", "number": 8, "title": title}
+    (tmp_path / "8.json").write_text(json.dumps(another), encoding="utf-8")
+    (tmp_path / "9.json").write_text(json.dumps(another | {"minutes": "long"}), encoding="utf-8")
     html = replay_html(json.loads((RUNS / "stories.json").read_text("utf-8")))
     before, _, rest = html.partition('<script id="sl-lessons" type="application/json">')
     html = f'{before}<script id="sl-lessons" type="application/json">{embedded_json(read_lessons(tmp_path))}'
     html += rest[rest.index("</script>") :]
     path = tmp_path / "replay.html"
     path.write_text(html, encoding="utf-8")
-    opened(page, path.as_uri(), "seven")
+    opened(page, path.as_uri(), "eight")
     assert title in card(page)
-    play(page, Mouse(page), seventh, True)
+    play(page, Mouse(page), another, True)
     page.click(LIST)
-    assert "The lesson 8.json is damaged at minutes:" in page.inner_text(".sl-lessons")
+    assert "The lesson 9.json is damaged at minutes:" in page.inner_text(".sl-lessons")
     assert page.locator(".sl-lesson-list li").count() == 1
     page.goto(f"{path.as_uri()}?lesson=none")
     until(page, "document.querySelector('.sl-status')?.textContent === 'There is no lesson “none” here.'")

@@ -48,6 +48,7 @@ class WorkerRun {
   #stopped = false;
   #rested = [];
   #goOn = null;
+  #loading = true;
 
   constructor(id, request) {
     Object.assign(this, { id, request, recorder: null });
@@ -71,7 +72,7 @@ class WorkerRun {
   async #go(where) {
     let made = null;
     try {
-      made = await assembled(where, (got, all) => this.#say({ loading: { got, all } }));
+      made = await assembled(where, (got, all) => this.#loading && this.#say({ loading: { got, all } }));
       if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter();
       if (this.#stopped) return;
       this.#open(made);
@@ -79,6 +80,7 @@ class WorkerRun {
       made.note = "";
       await this.#steps(made);
     } catch (error) {
+      this.#loading = false; // of what did not come whole, the rest may be on its way
       if (!(error instanceof RangeError || error instanceof NonFiniteLogits)) throw error;
       if (!made) this.#say({ lost: error.message });
       else if (!this.recorder) this.#say({ refused: error.message });

@@ -59,7 +59,11 @@ class Lanes {
   #nameOf(lane) {
     if (lane.named) return lane.named;
     const base = this.#preset(lane.base ?? lane.preset);
-    return base ? presetName(lane, base) : ruleName(lane);
+    if (!base) return ruleName(lane);
+    const [rule, own] = [lane, base].map(({ compute }) => rulesOf(compute)[0].kind);
+    if (rule === own) return presetName(lane, base);
+    const [usual] = Object.keys(described.unmask); // of another rule its policy is told where it is not the preset's
+    return ruleName(lane.unmask.kind === base.unmask.kind ? { ...lane, unmask: { kind: usual } } : lane);
   }
 
   /** Which preset a lane was made of, by its name; a name that neither its rule nor a preset gives it is the visitor's. */

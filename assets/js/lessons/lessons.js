@@ -3,8 +3,11 @@
 
 import { pinName } from "../cause/pins.js";
 import { count, h, setText } from "../dom.js";
+import { field } from "../form/fields.js";
 import { explained } from "../panels/glossary.js";
 import { page } from "../run/state.js";
+import { trust } from "../run/trust.js";
+import { described } from "../trace/described.js";
 import { AnswerBook } from "./answerbook.js";
 import { answer, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
 import { because } from "./because.js";
@@ -29,7 +32,7 @@ export class Lessons {
    * a run like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
   constructor({ stage, tab, recorded = async () => null, race = null, onPlace = () => {}, found = brought() }) {
     Object.assign(this, { stage, recorded, race, onPlace, lessons: found.lessons, book: new AnswerBook(tab) });
-    this.lesson = this.trace = this.own = null;
+    this.lesson = this.trace = this.own = this.written = null;
     this.list = h("div");
     const close = button("Close", () => this.node.close());
     this.node = h("dialog", { class: "sl-lessons", "aria-label": "Lessons" }, h("h2", {}, "Lessons"), this.list, close);
@@ -257,17 +260,29 @@ export class Lessons {
 
   #run() {
     const { own } = this.lesson.run;
+    const typed = own?.options[0].compute.kind === "own";
+    const races = this.race && (!typed || page.now.sources?.includes("browser")); // a server runs no typed rule
     this.choice = null;
     const parts = [];
-    if (this.race && own) {
+    if (races && own) {
       const options = own.options.map(({ name }, i) => h("option", { value: i }, name));
       this.choice = h("select", { class: "sl-speed" }, options);
-      parts.push(h("label", {}, `${own.label} `, this.choice));
+      if (options.length > 1) parts.push(h("label", {}, `${own.label} `, this.choice));
     }
-    if (this.race) parts.push(button("Make my own run", () => this.#race()));
+    if (races) parts.push(button("Make my own run", () => this.#race()));
     parts.push(button("Stay with this run", () => this.go(this.page + 1)));
     this.progress = h("p", { role: "status" });
-    return [h("div", { class: "sl-lesson-tools" }, parts), this.progress];
+    const editor = races && typed ? this.#editor(own.options[0].compute) : null;
+    return [editor, h("div", { class: "sl-lesson-tools" }, parts), this.progress];
+  }
+
+  /** Where the learner writes the rule of the lesson's own lane. */
+  #editor({ code: first }) {
+    this.written ??= first;
+    trust(this.written);
+    return field(described.compute.own.settings.code, this.written, (code) => {
+      this.written = code;
+    });
   }
 
   /** The recorded run's prompt and lanes with another seed, and what the lesson sets. */
@@ -277,7 +292,9 @@ export class Lessons {
     if (!base || !this.open)
       return setText(this.progress, "The recorded run could not be read, so none like it can be made.");
     const seed = Math.floor(Math.random() * MOST_SEED);
-    const chosen = this.choice && run.own.options[Number(this.choice.value)];
+    const option = this.choice && run.own.options[Number(this.choice.value)];
+    const typed = option?.compute.kind === "own" && { compute: { ...option.compute, code: this.written } };
+    const chosen = option && { ...option, ...typed };
     const lanes = base.header.lanes.map((each) => ({
       ...each,
       ...(chosen && each.id === run.own.lane ? chosen : {}),
