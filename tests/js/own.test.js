@@ -8,6 +8,7 @@ import { newQuickJSWASMModuleFromVariant } from "quickjs-emscripten-core";
 import { readDecoder } from "../../assets/js/decode/choices.js";
 import { Interpreter } from "../../assets/js/decode/interpreter.js";
 import { OwnRule } from "../../assets/js/decode/own.js";
+import { race } from "../../assets/js/decode/race.js";
 import { Run } from "../../assets/js/decode/run.js";
 import { emptyReading } from "../../assets/js/decode/step.js";
 
@@ -47,6 +48,7 @@ test("rows chooses what a step computes, after what locks; what they are given i
     let seen = [];
     function rows(run) {
       seen.push(run.step);
+      if (run.step === 0 && run.written.length) throw new Error("no step wrote these");
       if (run.step === 3) {
         const wanted = { length: 8, prompt: 2, block: [2, 8], written: [4], active: [0, 2, 3, 4, 5, 6, 7] };
         for (const name in wanted)
@@ -133,4 +135,40 @@ test("the docs say what a rule is given", () => {
   ].flatMap(([, names]) => names.replaceAll("`", "").split(", "));
   const names = "const rows = (run) => { throw Object.keys(run).join(); };";
   assert.throws(() => decoded(names), { message: new RegExp(`"${told.join()}"$`) });
+});
+
+test("a race that is left gives back what its rules hold", async () => {
+  const ended = [];
+  const end = OwnRule.prototype.end;
+  OwnRule.prototype.end = function () {
+    ended.push(this.code);
+    return end.call(this);
+  };
+  const engine = {
+    memory: () => null,
+    read: async (_, plan) => ({
+      ...emptyReading(plan),
+      tokens: new Int32Array(plan.chooses.filter(Boolean).length).fill(5),
+    }),
+    logits: async () => new Float32Array(0),
+  };
+  const lane = (id, code) => ({
+    id,
+    settings: SETTINGS,
+    compute: { kind: "own", code },
+    unmask: { kind: "low_confidence" },
+  });
+  const both = [lane("a", "const rows = ({ active }) => active;"), lane("b", "let rows = ({ active }) => active;")];
+  try {
+    for await (const told of race(engine, SHAPE, [3, 4], both)) {
+      assert.equal(told.length, 2);
+      break;
+    }
+  } finally {
+    OwnRule.prototype.end = end;
+  }
+  assert.deepEqual(
+    ended,
+    both.map(({ compute }) => compute.code),
+  );
 });

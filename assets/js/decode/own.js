@@ -1,7 +1,7 @@
 // A rule that a visitor typed, two functions in JavaScript. See surelock/decoding/own.py, and docs/page.md for what they
 // are given.
 
-import { find, put } from "./arrays.js";
+import { find, NONE, put } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
 import { Interpreter } from "./interpreter.js";
 
@@ -38,7 +38,7 @@ export class OwnRule extends ComputeRule {
     const found = this.#asked("after", state, active) ?? [];
     const written = new Set(Array.from(reading.slots).filter((slot) => !state.masked[slot] && !state.locked[slot]));
     const locked = this.#positions("after", state, found, written, "locked: it is masked, or was not computed");
-    return { ...super.after(state, reading), locked };
+    return { locked, unlocked: NONE };
   }
 
   end() {
@@ -56,7 +56,9 @@ export class OwnRule extends ComputeRule {
       prompt: state.canvas.generated_from[0],
       block: [block, stop],
       active: Array.from(active),
-      written: Array.from(find(state.tokens.map((token, slot) => token !== read[slot]))),
+      written: Array.from(
+        find(read.map((token, slot) => token >= 0 && token !== state.tokens[slot] && !state.masked[slot])),
+      ),
       masked: truths(state.masked),
       locked: truths(state.locked),
       visible: plain(state.visible),

@@ -14,7 +14,7 @@ const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
 const choosers = () => Object.entries(described.compute).filter(([kind, { locks }]) => !locks && kind !== "everything");
 /** A typed rule only where the browser decodes. */
-const offered = ([kind]) => kind !== "own" || page.now.sources?.includes("browser");
+const offered = ([kind]) => kind !== "own" || page.now.sources.includes("browser");
 const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
 const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });

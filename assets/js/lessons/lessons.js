@@ -261,7 +261,7 @@ export class Lessons {
   #run() {
     const { own } = this.lesson.run;
     const typed = own?.options[0].compute.kind === "own";
-    const races = this.race && (!typed || page.now.sources?.includes("browser")); // a server runs no typed rule
+    const races = this.race && (!typed || page.now.sources.includes("browser")); // a server runs no typed rule
     this.choice = null;
     const parts = [];
     if (races && own) {
@@ -293,8 +293,8 @@ export class Lessons {
       return setText(this.progress, "The recorded run could not be read, so none like it can be made.");
     const seed = Math.floor(Math.random() * MOST_SEED);
     const option = this.choice && run.own.options[Number(this.choice.value)];
-    const typed = option?.compute.kind === "own" && { compute: { ...option.compute, code: this.written } };
-    const chosen = option && { ...option, ...typed };
+    const typed = option?.compute.kind === "own";
+    const chosen = typed ? { ...option, compute: { ...option.compute, code: this.written } } : option;
     const lanes = base.header.lanes.map((each) => ({
       ...each,
       ...(chosen && each.id === run.own.lane ? chosen : {}),

@@ -12,15 +12,24 @@ const PAGE = ["present", "embed", "lanes", "lesson", "page", "__theme"]; // of t
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
-/** The texts of typed rules in an address's fragment, which servers do not see. */
-export function codesIn(hash) {
+/** The list that a text is in JSON; none where it is damaged. */
+function listIn(text) {
   try {
-    const codes = JSON.parse(new URLSearchParams(hash.slice(1)).get(CODES));
-    return Array.isArray(codes) ? codes : [];
+    const list = JSON.parse(text);
+    return Array.isArray(list) ? list : [];
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     return [];
   }
+}
+
+/** The texts of typed rules in an address's fragment, which servers do not see. */
+export const codesIn = (hash) => listIn(new URLSearchParams(hash.slice(1)).get(CODES));
+
+/** The lanes that a query names; those of a damaged one are none. */
+function lanesIn(query) {
+  const lanes = listIn(query.get("contestants"));
+  return lanes.every((lane) => lane?.compute) ? lanes : [];
 }
 
 /** A run's query, and the fragment that holds the texts of its typed rules, "" where it has none. */
@@ -40,17 +49,6 @@ function together(settings, hash) {
   putCodes(lanes, codes);
   query.set("contestants", JSON.stringify(lanes));
   return query.toString();
-}
-
-/** The lanes that a query names; those of a damaged one are none. */
-function lanesIn(query) {
-  try {
-    const lanes = JSON.parse(query.get("contestants"));
-    return Array.isArray(lanes) && lanes.every((lane) => lane?.compute) ? lanes : [];
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return [];
-  }
 }
 
 /** {settings: the query of a run, "" where it names none, view: {step, pins, byClock, colour} as far as it is said, problem: a sentence or ""}. */

@@ -2,27 +2,25 @@
 
 import { rulesOf } from "./described.js";
 
-const typed = (compute) => rulesOf(compute).filter(({ kind }) => kind === "own");
-
-/** The texts of all typed rules that some lanes have, or come to have. */
-export const codesOf = (lanes) =>
+/** All typed rules that some lanes have, or come to have. */
+const rulesIn = (lanes) =>
   lanes
     .flatMap(({ compute, events = [] }) => [compute, ...events.map((event) => event.compute)])
-    .flatMap((compute) => (compute ? typed(compute) : []))
-    .map(({ code }) => code);
+    .flatMap((compute) => (compute ? rulesOf(compute) : []))
+    .filter(({ kind }) => kind === "own");
 
-/** Takes the texts out of lanes without events, in their order; such lanes are changed. */
-export function takeCodes(lanes) {
-  const rules = lanes.flatMap(({ compute }) => (compute ? typed(compute) : []));
-  return rules.map((rule) => {
+/** Their texts. */
+export const codesOf = (lanes) => rulesIn(lanes).map(({ code }) => code);
+
+/** Takes the texts out of the lanes, which are changed. */
+export const takeCodes = (lanes) =>
+  rulesIn(lanes).map((rule) => {
     const { code } = rule;
     delete rule.code;
     return code;
   });
-}
 
 /** Puts texts back in the same order, as far as there are some. */
 export function putCodes(lanes, codes) {
-  const rules = lanes.flatMap(({ compute }) => (compute ? typed(compute) : []));
-  for (const [i, rule] of rules.entries()) if (typeof codes[i] === "string") rule.code = codes[i];
+  for (const [i, rule] of rulesIn(lanes).entries()) if (typeof codes[i] === "string") rule.code = codes[i];
 }
