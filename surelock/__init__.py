@@ -1,6 +1,6 @@
 """SureLock: masked diffusion decoding that stops computing tokens once their posterior has converged.
 
-The public names stand in `__init__.pyi`. They are imported when first asked for: torch, and pandas, take their time.
+The public names are declared in `__init__.pyi`. Each is imported on first use, since torch and pandas import slowly.
 """
 
 import lazy_loader

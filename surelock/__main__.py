@@ -1,6 +1,7 @@
-"""The command line: `surelock COMMAND` where it is installed, else `python -m surelock COMMAND`; the page without one.
+"""The command line: `surelock COMMAND`, or `python -m surelock COMMAND` in a clone. Without a command it serves the
+page.
 
-Flags mirror the arguments of the functions behind them.
+Flags have the names of the arguments of the functions behind them.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 
 import surelock
 
-#: Each command: what it is for, and where the function is that gives its parser its arguments and what to `run`. Only
-#: the command that is asked for is imported.
+#: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
+#: is imported.
 COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
@@ -36,7 +37,7 @@ COMMANDS = {
 
 
 class _Command(argparse.ArgumentParser):
-    """The parser of one command, which gets its arguments when it is first used."""
+    """The parser of one command. Its arguments are added on first use."""
 
     def __init__(self, *args: Any, home: str | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -54,7 +55,7 @@ class _Command(argparse.ArgumentParser):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command; errors a user can mend are one sentence on standard error and exit status 2."""
+    """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
     arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
     try:
         result = arguments.run(arguments)

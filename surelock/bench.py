@@ -1,9 +1,8 @@
-"""`bench decode`: the locked sampler beside the unlocked one, step by step in turn, and what repeats let it say.
+"""`bench decode`: times the locked and the unlocked sampler, which take turns step by step.
 
-The samplers take turns within each repeat, so a repeat's own ratio is one of neighbours in time. The spread of a figure
-is the range from the first to the third quartile of what the single repeats say, each by itself. A ratio is refused,
-told as None with a sentence why, when its spread is wider than its effect |ratio - 1|, or when there were fewer than
-three repeats, of which no spread can be told.
+Both samplers run in each repeat, so the ratio of a repeat compares times that were measured together. The spread of a
+figure is the range from the first to the third quartile of its values in the single repeats. A ratio is None, with a
+sentence why, if its spread is wider than its effect |ratio - 1|, or if there are fewer than three repeats.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from surelock.model.loading import find_device, load
 from surelock.model.machine import device_name, peak_memory, processor
 from surelock.model.network import Network
 
-MOST = 10_000  # repeats, sequences, tokens of a prompt
-LEAST = 3  # repeats that a spread takes
+MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
+LEAST = 3  # the fewest repeats with a spread
 OPENINGS = (
     "Once upon a time there was a little girl named Mia who wanted to see the sea.",
     "Ben had a small blue boat. One windy morning he took it down to",
@@ -58,14 +57,14 @@ Figures = dict[str, Any]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags of `bench decode`; sets the parser's `run`."""
+    """Add the flags of `bench decode`, and set the parser's `run`."""
     add_subject_flags(parser, gen_length=256)
     add_engine_flag(parser)
     parser.set_defaults(run=run)
 
 
 def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """The flags of every benchmark that decodes with one model and one length."""
+    """Add the flags of every benchmark that decodes with one model and one length."""
     add_model_flags(parser)
     add = parser.add_argument
     add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
@@ -77,7 +76,7 @@ def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
+    """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
     load_at_start, begun = load_of_cores(), time.perf_counter()
     lm = subject(arguments, arguments.engine)
     loading = {"loading_seconds": time.perf_counter() - begun}
@@ -89,7 +88,7 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """The flags of `bench decode`, and those of a shape."""
+    """Add the flags of `bench decode`, and those of a shape without weights."""
     add_flags(parser, gen_length)
     add = parser.add_argument
     add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
@@ -98,7 +97,7 @@ def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 
 def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:
-    """The model that the flags name, torch's threads set. Raises ValueError for flags that ask for the impossible."""
+    """Set the threads of torch and load the model. Raises ValueError for flags that cannot be met."""
     check_numbers(arguments, "repeats", "batch", "prompt_length")
     set_threads(arguments.threads)
     dtype = told_dtype(arguments)
@@ -113,7 +112,7 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
 
 
 def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> LanguageModel:
-    """A network of one of SHAPES whose weights are noise, made where it runs; no tokenizer."""
+    """Return a model of one of SHAPES with random weights and no tokenizer."""
     torch.manual_seed(0)
     with torch.device("meta"):
         network = Network(SHAPES[shape])
@@ -127,7 +126,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
 
 
 def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
-    """Token ids of so many prompts: openings, or, without a tokenizer, random ones of that length."""
+    """Return the token ids of `batch` prompts: openings, or random tokens for a model without a tokenizer."""
     if lm.tokenizer is not None:
         return openings(lm, batch)
     generator = np.random.default_rng(0)
@@ -135,25 +134,25 @@ def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[
 
 
 def check_numbers(arguments: argparse.Namespace, *names: str) -> None:
-    """Raise ValueError for one of these flags that is out of bounds."""
+    """Raise ValueError for a flag that is not from 1 to MOST."""
     for name in names:
         if not 1 <= getattr(arguments, name) <= MOST:
             raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {getattr(arguments, name)}")
 
 
 def openings(lm: LanguageModel, batch: int) -> list[list[int]]:
-    """Token ids of so many prompts: the openings in turn."""
+    """Return the token ids of `batch` prompts, the openings in turn."""
     return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
 
 
 def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
-    """What every benchmark says of what it was asked for."""
+    """Return the settings of a benchmark for its JSON object."""
     told = {name: getattr(arguments, name) for name in ("batch", "epsilon", "repeats")}
     return {"gen_length": settings.gen_length, "steps": settings.total_steps, **told}
 
 
 def setup_of(lm: LanguageModel) -> Figures:
-    """What a time depends on: the model, the device, the processor and its cores, torch, its threads and the engine."""
+    """Return what times depend on: model, dtype, device, processor, cores, threads, torch and engine."""
     return {
         "model": lm.name,
         "dtype": lm.dtype,
@@ -167,14 +166,18 @@ def setup_of(lm: LanguageModel) -> Figures:
 
 
 def load_of_cores() -> float | None:
-    """What waited for a core in the last minute, for each core: 1 is all of them busy. None where nobody counts it."""
+    """Return the load average of the last minute divided by the number of cores; None on Windows."""
     return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else None
 
 
 class Lockstep:
-    """Baseline and locked run step by step, alternating which goes first.
+    """Runs baseline and locked sampler step by step; they take turns in going first.
 
-    seconds: of each sampler, [repeats][steps]. steps: of the last repeat.
+    lm, prompts: the model and its prompts.
+    locked: the decoder with locks. The baseline is the same decoder with every row computed.
+
+    seconds: for each sampler [repeats][steps].
+    steps: for each sampler the steps of the last repeat.
     """
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
@@ -185,13 +188,13 @@ class Lockstep:
         decode(lm, prompts, **locked.keywords())  # what the model cannot do is refused before anything is allocated
 
     def run(self, repeats: int) -> Figures:
-        """That many repeats, and what they say."""
+        """Run the repeats and return the figures."""
         for _ in tqdm(range(repeats), desc="repeats", disable=None):
             self.repeat()
         return self.result()
 
     def repeat(self) -> None:
-        """One run of both samplers."""
+        """Run both samplers once."""
         runs = {name: decode(self.lm, self.prompts, **asked.keywords()) for name, asked in self.decoders.items()}
         seconds: dict[str, list[float]] = defaultdict(list)
         steps: dict[str, list[Step]] = {name: [] for name in runs}
@@ -206,11 +209,14 @@ class Lockstep:
             self.seconds[name].append(values)
 
     def beside(self, name: str, step: Step) -> dict[str, float]:
-        """What else is timed beside a step of that sampler: seconds by name."""
+        """Time further work after a step. Returns seconds by name; subclasses override it."""
         return {}
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
-        """What the times of these repeats say: a step's is its median over them, so that outliers do not count."""
+        """Return the figures of some repeats. The time of a step is its median over the repeats.
+
+        repeats: their numbers. tokens: the number of committed tokens of a run.
+        """
         steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
         base, locked = steps["baseline"], steps["locked"]
         return {
@@ -223,7 +229,10 @@ class Lockstep:
         }
 
     def result(self, ratios: Sequence[str] = ("speedup",)) -> Figures:
-        """Of all repeats so far; efficiency: speedup * flops_ratio, 1 when every FLOP saved is time saved."""
+        """Return the figures of all repeats so far.
+
+        ratios: figures that may be refused. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
+        """
         costs = self._costs()
         figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ratios)
         if figures["speedup"] is None:
@@ -232,7 +241,7 @@ class Lockstep:
         return {**figures, "efficiency": figures["speedup"] * costs["flops_ratio"], **costs}
 
     def _costs(self) -> Figures:
-        """What a locked run computes beside the unlocked one; nothing here is a time."""
+        """The costs of the locked run that are no times."""
         counter = TotalsCounter(self.lm.config, self.settings.gen_length, self.lm.eos_id)
         for step in self.steps["locked"]:
             counter.add(step)
@@ -243,7 +252,7 @@ class Lockstep:
 
 
 def timed(device: torch.device, call: Callable[[], Any]) -> tuple[float, Any]:
-    """The seconds that a call takes, and what it returns."""
+    """Return the seconds that a call takes, and what it returns."""
     watch = Stopwatch(device)
     watch.start()
     result = call()
@@ -251,12 +260,15 @@ def timed(device: torch.device, call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def quartiles(values: Sequence[float]) -> list[float]:
-    """The first and the third, linear between the values."""
+    """Return the first and the third quartile, interpolated linearly."""
     return np.quantile(values, (0.25, 0.75)).tolist()
 
 
 def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
-    """Why a ratio cannot be told, given what each repeat by itself says; None where it can."""
+    """Return why a ratio is refused; None if it is not.
+
+    ratio: of all repeats together. repeats: the ratio of each repeat.
+    """
     if len(repeats) < LEAST:
         return f"{len(repeats)} of the {LEAST} repeats that a spread takes"
     first, third = quartiles(repeats)
@@ -266,10 +278,14 @@ def refusal(ratio: float, repeats: Sequence[float]) -> str | None:
 
 
 def told(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ratios: Iterable[str] = ()) -> Figures:
-    """The figures that `measure` makes of all repeats, ratios that cannot be told among them None.
+    """Return the figures of all repeats, with their spread.
 
-    Beside them `spread`, for each figure the quartiles of `measure([r])` over the repeats r (empty where there are too
-    few), and `refused`, for each such ratio the sentence why.
+    measure: returns the figures of some repeats.
+    repeats: the number of repeats.
+    ratios: figures that are None if they are refused.
+
+    `spread` holds the quartiles of each figure over the single repeats (empty with fewer than LEAST), `refused` the
+    reason for each refused ratio.
     """
     figures = measure(range(repeats))
     alone = [measure([repeat]) for repeat in range(repeats)]

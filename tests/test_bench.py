@@ -217,7 +217,7 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
 ) -> None:
     lm = random_model(tmp_path, **changed)
     settings = DecodeSettings(gen_length=24, **asked)
-    *_, last = decode(lm, PROMPTS, settings)
+    *_, last = decode(lm, PROMPTS, settings, compute=Everything())
     theirs = llada_generate(PlainLlada(lm.network), torch.tensor(PROMPTS), settings, lm.mask_id)
     assert theirs.tolist() == last.tokens.tolist()
     assert theirs[:, :5].tolist() == PROMPTS and len(set(theirs[0, 5:].tolist())) > 3

@@ -16,7 +16,17 @@ from conftest import TINY
 from oracle import OracleNetwork
 
 import surelock
-from surelock import BlockCache, DecodeSettings, Event, LanguageModel, LockByAge, LockRule, SelectRule, UnlockRule
+from surelock import (
+    BlockCache,
+    DecodeSettings,
+    Event,
+    Everything,
+    LanguageModel,
+    LockByAge,
+    LockRule,
+    SelectRule,
+    UnlockRule,
+)
 from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
 from surelock.decoding.compute import ComputeRule
 from surelock.quality import commit_error as module
@@ -32,7 +42,8 @@ LOOSE = LockRule(epsilon=0.5, percentile=None)
 def errors(
     lm: LanguageModel, settings: DecodeSettings = SETTINGS, prompts: Any = PROMPTS, **decoder: Any
 ) -> CommitError:
-    return commit_error(lm, surelock.decode(lm, prompts, settings, keep_logits=True, **decoder), settings)
+    asked = {"compute": Everything()} | decoder
+    return commit_error(lm, surelock.decode(lm, prompts, settings, keep_logits=True, **asked), settings)
 
 
 @dataclass(frozen=True)
@@ -55,7 +66,7 @@ def test_the_first_step_computes_all_whatever_a_rule_says(lm: LanguageModel) -> 
 def test_an_update_that_was_stolen_by_hand(lm: LanguageModel, tmp_path: Path) -> None:
     """What the step after a commit would see of it is masked keys and values: a forward with these, and one without."""
     settings = DecodeSettings(gen_length=4)
-    first, second, *_ = surelock.decode(lm, [[5, 9]], settings, unmask=surelock.LowConfidence())
+    first, second, *_ = surelock.decode(lm, [[5, 9]], settings, compute=Everything())
     (stolen,), (next_one,) = (np.flatnonzero(step.newly_unmasked[0]) for step in (first, second))
     found = errors(lm, settings, [[5, 9]], compute=Steals(1, int(stolen)))
     tensors, every, kept = write_llada(tmp_path, **TINY), set(range(6)), {}
@@ -75,7 +86,7 @@ def test_an_update_that_was_stolen_by_hand(lm: LanguageModel, tmp_path: Path) ->
 def test_without_locks_it_is_zero(lm: LanguageModel, cfg_scale: float) -> None:
     settings = dataclasses.replace(SETTINGS, cfg_scale=cfg_scale)
     shadow = Shadow(lm, settings, always=True)
-    for step in surelock.decode(lm, PROMPTS, settings, keep_logits=True):
+    for step in surelock.decode(lm, PROMPTS, settings, compute=Everything(), keep_logits=True):
         shadow.add(step)
     found = shadow.result()
     assert len(found.error) == 3 * 12 and not found.changed.any()
@@ -187,7 +198,7 @@ def test_what_cannot_be_measured_is_refused(lm: LanguageModel) -> None:
 def test_of_a_trace(stories: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=16, block_length=8, seed=3)
     field = [
-        Lane(id="every", name="All", decoder=Decoder(settings=settings)),
+        Lane(id="every", name="All", decoder=Decoder(settings=settings, compute=Everything())),
         Lane(id="age", name="Age", decoder=Decoder(settings=settings, compute=LockByAge(1))),
     ]
     document = json.loads(json.dumps(record_run(stories, "Once upon a time", field)))

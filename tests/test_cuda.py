@@ -12,7 +12,7 @@ from checkpoints import write_llada, write_qwen3
 from test_decode import GEN, RUNS
 
 import surelock
-from surelock import DecodeSettings, LockRule
+from surelock import DecodeSettings, Everything, LockRule
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -50,7 +50,7 @@ def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
     write_llada(tmp_path, tied=True, **(SHAPE | {"vocab": 60_000}))
     lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
     peaks = []
-    for rule in (None, LockRule()):
+    for rule in (Everything(), LockRule()):
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         for _ in surelock.decode(lm, [list(range(2, 130))], DecodeSettings(gen_length=128, steps=4), compute=rule):

@@ -16,6 +16,7 @@ import surelock
 from surelock import (
     BlockCache,
     BudgetRule,
+    ComputeRule,
     DecodeSettings,
     DelayedCache,
     Entropy,
@@ -44,7 +45,7 @@ WIDTH, GEN = 7 + 12, 12
 UNLOCK = UnlockRule(period=2, budget=3, epsilon_unlock=1e-3, min_interval=1, cooldown=1)
 EVENTS = [Event(4, "write", 12, 9), Event(5, "mask", 12), Event(3, "lock", 0), Event(6, "unlock", 0)]
 RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "baseline": ({}, {}),
+    "baseline": ({}, {"compute": Everything()}),
     "locked": ({}, {"compute": LockRule(epsilon=5e-2)}),
     "literal": ({"temperature": 1.0}, {"compute": LockRule(epsilon=1e-1, percentile=50, visible_steps=0)}),
     "unlocking": (
@@ -59,7 +60,7 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"compute": LockRule(epsilon=5e-2)},
     ),
     "random": ({"steps": 5}, {"compute": LockRule(epsilon=5e-2), "unmask": Random()}),
-    "margin": ({"block_length": 3, "steps": 4}, {"unmask": Margin()}),
+    "margin": ({"block_length": 3, "steps": 4}, {"compute": Everything(), "unmask": Margin()}),
     "age": ({"block_length": 6}, {"compute": LockByAge(3), "unmask": EntropyBound(0.5)}),
     "dual": ({"block_length": 4}, {"compute": BlockCache()}),
     "prefix": ({"block_length": 4}, {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)}),
@@ -74,9 +75,9 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "unmask": Replay([[(s, GEN - 1 - s, 5 + s) for s in range(GEN)]] * 3),
         },
     ),
-    "events": ({}, {"events": EVENTS}),
+    "events": ({}, {"compute": Everything(), "events": EVENTS}),
 }
-LOCKS = [name for name, (_, choices) in RUNS.items() if choices.get("compute", Everything()).locks]
+LOCKS = [name for name, (_, choices) in RUNS.items() if choices["compute"].locks]
 
 
 def run(lm: LanguageModel, name: str = "baseline", prompts: Sequence = PROMPTS, **options: Any) -> list[Step]:
@@ -102,8 +103,8 @@ def same(a: Step, b: Step, but: Sequence[str] = ("seconds",)) -> bool:
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("rule", [None, LockRule()])
-def test_non_finite_logits_name_the_step(lm: LanguageModel, value: float, rule: LockRule | None) -> None:
+@pytest.mark.parametrize("rule", [Everything(), LockRule()])
+def test_non_finite_logits_name_the_step(lm: LanguageModel, value: float, rule: ComputeRule) -> None:
     bad = with_weights(lm, "head.weight", (20, 7), value)
     with pytest.raises(NonFiniteLogits, match=r"step 0\b"):
         next(surelock.decode(bad, PROMPTS, DecodeSettings(gen_length=GEN), compute=rule))
@@ -117,7 +118,10 @@ def test_non_finite_logits_of_a_later_step_name_it(lm: LanguageModel, value: flo
     t = next(t for t in range(1, GEN - 1) if seen[t] > seen[t - 1])
     (token,) = seen[t] - seen[t - 1]
     decoding = surelock.decode(
-        with_weights(lm, "embed.weight", (token, 3), value), [[5]], DecodeSettings(gen_length=GEN)
+        with_weights(lm, "embed.weight", (token, 3), value),
+        [[5]],
+        DecodeSettings(gen_length=GEN),
+        compute=Everything(),
     )
     for _ in range(t + 1):
         next(decoding)
@@ -356,7 +360,8 @@ def test_probes_are_beside_the_share_that_is_computed(lm: LanguageModel) -> None
 
 
 def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) -> None:
-    first, second, *_ = surelock.decode(lm, [[5, 6]], DecodeSettings(gen_length=GEN), observe=True)
+    settings = DecodeSettings(gen_length=GEN)
+    first, second, *_ = surelock.decode(lm, [[5, 6]], settings, compute=Everything(), observe=True)
     assert np.isposinf(first.kl).all()
     before = torch.tensor([[5, 6, *[MASK] * GEN]])
     log_q, log_p = (lm.network(x)[0].log_softmax(-1).detach() for x in (before, torch.from_numpy(first.tokens)))
@@ -365,7 +370,8 @@ def test_kl_of_the_first_steps_equals_the_dense_posteriors(lm: LanguageModel) ->
 
 def test_a_rule_that_never_fires_is_the_baseline(lm: LanguageModel) -> None:
     settings = DecodeSettings(gen_length=GEN, temperature=0.8)
-    runs = (surelock.decode(lm, PROMPTS, settings, compute=rule, observe=True) for rule in (None, LockRule(epsilon=-1)))
+    rules = Everything(), LockRule(epsilon=-1)
+    runs = (surelock.decode(lm, PROMPTS, settings, compute=rule, observe=True) for rule in rules)
     assert all(same(a, b) for a, b in zip(*runs, strict=True))
 
 
@@ -427,7 +433,8 @@ def test_narrow_networks_decode(tmp_path, dtype: torch.dtype, name: str) -> None
 
 def test_a_high_threshold_is_one_token_a_step_and_a_low_one_ends_early(lm: LanguageModel) -> None:
     def decoded(unmask: Threshold | None) -> list[Step]:
-        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, block_length=4), unmask=unmask))
+        settings = DecodeSettings(gen_length=GEN, block_length=4)
+        return list(surelock.decode(lm, PROMPTS, settings, compute=Everything(), unmask=unmask))
 
     high = decoded(Threshold(1.0))
     assert np.array_equal(high[-1].tokens, decoded(None)[-1].tokens)
@@ -447,7 +454,7 @@ def test_a_finished_sequence_costs_nothing(lm: LanguageModel) -> None:
 def test_seeds(lm: LanguageModel) -> None:
     def tokens(prompts: list, **changes: Any) -> np.ndarray:
         settings = DecodeSettings(gen_length=GEN, temperature=1.0, **changes)
-        return list(surelock.decode(lm, prompts, settings))[-1].tokens
+        return list(surelock.decode(lm, prompts, settings, compute=Everything()))[-1].tokens
 
     both = tokens([[5, 6]] * 2, seed=7)
     assert np.array_equal(both, tokens([[5, 6]] * 2, seed=[7, 8]))
@@ -486,7 +493,7 @@ def test_no_ngram_comes_twice(lm: LanguageModel, size: int, changes: dict[str, A
 def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
     """More positions than tokens: repeating is better than committing the mask."""
     settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
-    tokens = list(surelock.decode(lm, [[5]], settings))[-1].tokens[0].tolist()
+    tokens = list(surelock.decode(lm, [[5]], settings, compute=Everything()))[-1].tokens[0].tolist()
     assert set(tokens) == set(range(lm.config.vocab_size)) - {MASK, EOS}
 
 
@@ -497,7 +504,8 @@ def test_suppressed_eos_is_never_chosen(lm: LanguageModel) -> None:
     """All logits are equal: the lowest token that may be chosen wins, and posteriors stay raw."""
     flat = with_weights(lm, "head.weight", slice(None), 0.0)
     plain, suppressed = (
-        list(surelock.decode(flat, [[5]], DecodeSettings(gen_length=4, suppress_eos=off))) for off in (False, True)
+        list(surelock.decode(flat, [[5]], DecodeSettings(gen_length=4, suppress_eos=off), compute=Everything()))
+        for off in (False, True)
     )
     assert plain[-1].tokens[0, 1:].tolist() == [EOS] * 4
     assert suppressed[-1].tokens[0, 1:].tolist() == [2] * 4
@@ -510,7 +518,7 @@ def test_positions_that_would_end_the_text_come_last(lm: LanguageModel, role: st
     token = int(first.tokens[0, first.newly_unmasked[0]].item())
     ends = replace(lm, **{"eos_id": None, role: token})
     settings = DecodeSettings(gen_length=GEN, suppress_eos_confidence=True)
-    steps = list(surelock.decode(ends, [[5]], settings, top_k=1))
+    steps = list(surelock.decode(ends, [[5]], settings, compute=Everything(), top_k=1))
     assert steps[0].tokens[0, steps[0].newly_unmasked[0]].item() != token
     masked = np.ones(GEN, dtype=bool)
     for step in steps:  # an end is committed only where every masked position's candidate is one

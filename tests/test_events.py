@@ -32,7 +32,8 @@ LOCKING = LockRule(epsilon=5e-2)
 
 
 def run(lm: LanguageModel, *events: Event, prompts: Any = (PROMPT,), **choices: Any) -> list[Step]:
-    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN), events=events, **choices))
+    asked = {"compute": Everything(), "events": events} | choices
+    return list(surelock.decode(lm, prompts, DecodeSettings(gen_length=GEN), **asked))
 
 
 def where(flags: np.ndarray) -> list[int]:

@@ -316,7 +316,8 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
     cell = grid(prompts=2, gen_length=6, temperature=1.0, seed=4, epsilon=10.0)[0]
     runs = list(theory.drifts(IdsLab(lm, ids=prompts), cell, jumps=True))
     for number, (ids, run) in enumerate(zip(prompts, runs, strict=True)):
-        steps = list(surelock.decode(lm, [ids], DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)))
+        settings = DecodeSettings(gen_length=6, temperature=1.0, seed=4 + number)
+        steps = list(surelock.decode(lm, [ids], settings, compute=surelock.Everything()))
         fed = [torch.tensor([ids + [lm.mask_id] * 6]), *(torch.from_numpy(step.tokens) for step in steps[:-1])]
         logits = [lm.network(tokens)[0] for tokens in fed]
         log_p = [z.log_softmax(-1) for z in logits]
@@ -443,7 +444,8 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
     settings, ids = DecodeSettings(gen_length=12), [5, 6, 7, 8]
     steps = list(surelock.decode(lm, [ids], settings, compute=rule, top_k=41))
     commits = [(s.index, int(i) - 4, int(s.tokens[0, i])) for s in steps for i in s.newly_unmasked[0].nonzero()[0]]
-    alone = list(surelock.decode(lm, [ids], settings, unmask=surelock.Replay([commits]), top_k=41))
+    every, forced = surelock.Everything(), surelock.Replay([commits])
+    alone = list(surelock.decode(lm, [ids], settings, compute=every, unmask=forced, top_k=41))
 
     def log_p(step: surelock.Step, i: int) -> NDArray[np.float64]:
         assert step.top_ids is not None and step.top_probs is not None

@@ -214,7 +214,8 @@ def test_a_likelihood_is_the_librarys_bound(stories: surelock.LanguageModel) -> 
 
 def test_it_says_whether_greedy_decoding_writes_it(stories: surelock.LanguageModel) -> None:
     model = SureLockLM(stories, draws=2)
-    (own,) = surelock.generate(stories, [STORY], surelock.DecodeSettings(gen_length=5))
+    settings = surelock.DecodeSettings(gen_length=5)
+    (own,) = surelock.generate(stories, [STORY], settings, compute=surelock.Everything())
     asked = requests("loglikelihood", (STORY, own), (STORY, " dog named Tim who"))
     assert [greedy for _, greedy in model.loglikelihood(asked, disable_tqdm=True)] == [True, False]
     model.check_greedy = False

@@ -201,7 +201,8 @@ def run_library(model: Model, case: Case, events: list[Wish] = (), into: list[An
     for wish in events:
         compute = None if wish.compute is None else library_rule(wish.compute) or surelock.Everything()
         asked.append(surelock.Event(wish.step, wish.kind, wish.position, wish.token, compute, wish.sequence))
-    both = {"compute": library_rule(case.compute), "unmask": case.unmask and make(surelock, *case.unmask)}
+    rule = library_rule(case.compute) or surelock.Everything()
+    both = {"compute": rule, "unmask": case.unmask and make(surelock, *case.unmask)}
     chosen = surelock.DecodeSettings(**case.settings)
     told = {"events": asked, "observe": case.observe, "top_k": 0, "keep_logits": True}
     for step in surelock.decode(model.lm, case.prompts, chosen, **both, **told):

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
 from typing import Any
 
@@ -28,11 +28,16 @@ from surelock import (
     LowConfidence,
     Replay,
     SelectRule,
+    Step,
     Threshold,
     UnlockRule,
+    custom_generate,
     decode,
+    generate,
 )
+from surelock.__main__ import _parser
 from surelock.decoding.choices import (
+    CHOICES,
     COMPUTE,
     UNMASK,
     flat_settings,
@@ -43,9 +48,13 @@ from surelock.decoding.choices import (
     read_unmask,
 )
 from surelock.decoding.compute import Both
+from surelock.decoding.flags import given_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
+from surelock.harness.asked import read_arguments, read_request
+from surelock.ui.endpoint import read_decoder
+from surelock.ui.parameters import parameters, told
 
 NAN, INF = math.nan, math.inf
 WORDS = [1.5, "8", True, [8], NAN]
@@ -145,7 +154,7 @@ def test_defaults_are_those_of_the_design() -> None:
     settings = DecodeSettings()
     assert (settings.gen_length, settings.block_length, settings.total_steps) == (128, None, 128)
     assert LockRule() == LockRule(epsilon=5e-4, percentile=20.0, visible_steps=1, unlock=None)
-    assert Decoder() == Decoder(settings=settings, compute=Everything(), unmask=LowConfidence(), events=())
+    assert Decoder() == Decoder(settings=settings, compute=LockRule(), unmask=LowConfidence(), events=())
 
 
 def test_what_a_model_recommends() -> None:
@@ -231,7 +240,7 @@ def test_flat_forms_that_cannot_be(values: dict, said: str) -> None:
 )
 def test_plain_forms_that_cannot_be(read: Any, plain: Any, said: str | None) -> None:
     if said is None:
-        assert read(plain) == Decoder()
+        assert read(plain) == Decoder(compute=Everything())
         return
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
         read(plain)
@@ -274,6 +283,36 @@ def test_flat_names_are_unique_and_found() -> None:
         owner = decoder.settings if not each.kind else decoder.compute if each.kind in COMPUTE else decoder.unmask
         owner = getattr(owner, each.group) if each.group else owner
         assert getattr(owner, each.name) == value, flat
+
+
+def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
+    """The library, the command line, lm-eval and /decode, which say it in the same words."""
+    asked, default = DecodeSettings(gen_length=8), (LockRule(), LowConfidence())
+    named = dict(zip(("compute", "unmask"), default, strict=True))
+    first, second = (list(decode(lm, [[5, 6]], asked, **more, top_k=2)) for more in ({}, named))
+    for field in fields(Step):
+        if field.name != "seconds":
+            np.testing.assert_equal(*([getattr(step, field.name) for step in steps] for steps in (first, second)))
+    flags = _parser()
+    endpoint = {each.name: each.default for each in parameters()} | {"prompt": "Once"}
+    for decoder in (
+        Decoder(),
+        recommended({}, given_settings(flags.parse_args(["decode", "Once"]))),
+        recommended({}, read_request({}) | read_arguments({})),
+        read_decoder(endpoint),
+    ):
+        assert (decoder.compute, decoder.unmask) == default
+    with pytest.raises(SystemExit):
+        flags.parse_args(["decode", "--help"])
+    helped = " ".join(capsys.readouterr().out.split())
+    for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
+        assert CHOICES[name] in helped and CHOICES[name] == told()[name]
+        assert CHOICES[name].endswith(f" Default: {kind}.")
+        sentence = CHOICES[name].partition(":")[0].lower()
+        for function in (decode, generate, custom_generate):
+            assert f"{name}: {sentence}. Default: `{type(named[name]).__name__}()`." in " ".join(
+                str(function.__doc__).split()
+            )
 
 
 def test_everything_that_is_described_can_be_read_by_people() -> None:

@@ -243,7 +243,7 @@ def test_bench_times_each_call_under_its_own_name(
     assert 0.25 in made.seconds["locked forward"][0]
     assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline", *["locked"] * 3]
     assert made.commit_errors == [7.0], "of the run whose logits were kept, which is not timed itself"
-    assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3))
+    assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3), compute=Everything())
 
 
 def test_bench_figures_by_hand(benched: DecodeBench) -> None:

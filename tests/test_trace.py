@@ -51,7 +51,7 @@ SETTINGS = DecodeSettings(gen_length=12, temperature=0.7, seed=3)
 RULE = LockRule(epsilon=0.05, percentile=60.0)
 EVENTS = (Event(2, "lock", 1), Event(4, "write", 6, 9), Event(5, "mask", 6), Event(6, "rule", compute=LockByAge(2)))
 CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
-    "all": ("Every position", {}),
+    "all": ("Every position", {"compute": Everything()}),
     "locks": ("Locks", {"compute": RULE}),
     "block": ("Dual", {"compute": BlockCache(), "unmask": Threshold(0.3)}),
     "hand": ("By hand", {"compute": RULE, "events": EVENTS}),

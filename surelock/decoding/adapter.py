@@ -1,4 +1,4 @@
-"""A run in the shape of a model: other samplers call it, and it computes only the rows that a rule asks for."""
+"""A decoder with the interface of a model: other samplers call it, and it computes the rows that a rule chooses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LAST = 1e-3  # what logits of a row that a step left out are multiplied by: nea
 
 
 class _Host(UnmaskPolicy):
-    """Commits what the host has written. tokens [slots]: its canvas, one call later."""
+    """Commits what the host sampler has written. tokens [slots]: the host's canvas, one call later."""
 
     kind: ClassVar[str] = "host"
     scores: ClassVar[str | None] = None
@@ -42,7 +42,7 @@ class _Host(UnmaskPolicy):
 
 
 class Adapter:
-    """What `surelock.adapter` returns. run: the present one, None before the first call."""
+    """The callable that `surelock.adapter` returns. run: the current run, None before the first call."""
 
     def __init__(self, lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None) -> None:
         if not isinstance(rule, ComputeRule):
@@ -55,13 +55,15 @@ class Adapter:
 
     @property
     def device(self) -> Any:
-        """Where logits come out."""
+        """The device of the logits."""
         return self.lm.device
 
     def __call__(self, x: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None) -> Any:
-        """Logits of x [B, N] int64 as `.logits` [B, N, vocab_size]: of masked positions that may be written.
+        """Compute the next step of the canvas x [B, N] int64.
 
-        They are written over by the next call. Raises ValueError for what it cannot be asked.
+        Returns an object whose `.logits` [B, N, vocab_size] hold the logits of the masked positions that may be
+        written. The next call overwrites them. Raises ValueError for an x of another shape, for padding, and for
+        position_ids that do not count from 0.
         """
         import torch  # not before a host wants it
 
@@ -84,7 +86,7 @@ class Adapter:
         return SimpleNamespace(logits=told.view(*x.shape, -1))
 
     def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
-        """The next step's plan, where all that has happened since the last is that masks were written."""
+        """The plan of the next step; None unless all that changed since the last call is that masks were written."""
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
         canvas, flat = self.run.canvas, tokens.ravel()
@@ -96,7 +98,7 @@ class Adapter:
         return self.run.plan()
 
     def _begin(self, tokens: NDArray[np.int64]) -> Plan:
-        """The first step's plan of a new run, on a canvas of which some may be written."""
+        """The plan of the first step of a new run, on a canvas that may be partly written."""
         lm, masked = self.lm, tokens == self.lm.mask_id
         if not masked.any(axis=1).all():
             raise ValueError(f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded")
@@ -122,16 +124,20 @@ class Adapter:
 
 
 def adapter(lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None) -> Adapter:
-    """A callable for samplers that call `model(x).logits` on one canvas again and again.
+    """Return a callable for samplers that call `model(x).logits` on one canvas again and again.
 
-    `model(x, attention_mask=None, position_ids=None).logits` sees which masks were written since the last call, and
-    computes only the rows that the rule asks for; the others keep their keys, values and logits. It begins anew, with
-    every row, where the prompt, the length or what was already written is another.
+    lm: the model that computes.
+    rule: which rows a call computes. The other rows keep their keys, values and logits.
+    settings: gen_length, steps and block_length of the host sampler. Rules that depend on blocks need them, and only
+    the open block is then read. None is one block of all masked positions.
 
-    settings: the host's gen_length, steps and block_length, for rules that go by blocks and to read what may be written
-    alone; None is one block of all that is masked. Logits are those of masked positions of the open block. A masked
-    position that the step left out keeps its last logits, so flattened that what was computed comes first. What other
-    positions hold means nothing. x is one sequence, or several whose prompts are equally long. Raises ValueError.
+    The callable is `model(x, attention_mask=None, position_ids=None)`, with x [B, N] int64: one sequence, or several
+    whose prompts have the same length. It compares x with the canvas of the last call. If masks were written and
+    nothing else changed, it computes the next step; otherwise it starts a new run and computes every row.
+
+    `.logits` are defined at masked positions of the open block and undefined elsewhere. A masked position that the call
+    left out keeps its last logits, scaled to be nearly uniform, so that the host prefers computed positions. Raises
+    ValueError for a rule that is none, and for guidance, which is the host's.
     """
     return Adapter(lm, rule, settings)
 
@@ -142,11 +148,15 @@ def custom_generate(
     unmask: UnmaskPolicy | None = None,
     settings: DecodeSettings | None = None,
 ) -> Callable[..., Tensor]:
-    """A callable for `model.generate(..., custom_generate=...)` of transformers' GenerationMixin.
+    """Return a callable for `model.generate(..., custom_generate=...)` of transformers' GenerationMixin.
 
-    What computes is `lm`, whose weights should be those of the model. settings: None takes max_new_tokens for
-    gen_length. The callable gives the prompts and what was generated, [B, N] int64, on the device of the prompts. It
-    raises what `decode` raises.
+    lm: the model that computes. The weights of the model whose `generate` is called are not used.
+    compute: which rows a step computes. Default: `LockRule()`.
+    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    settings: None is `DecodeSettings(gen_length=max_new_tokens)`.
+
+    The callable returns prompts and generated tokens [B, N] int64, on the device of the prompts. It raises what
+    `decode` raises.
     """
 
     def generate(model: Any, input_ids: Tensor, *given: Any, **named: Any) -> Any:

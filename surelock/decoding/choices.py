@@ -1,12 +1,12 @@
-"""A decoder is a choice of rows and a choice of tokens: the tables of both, and their plain forms.
+"""A decoder is two choices, a compute rule and an unmask policy: the tables of both, and their JSON forms.
 
-The plain form of a choice is `{"kind": "lock", "epsilon": 5e-4, ...}`, of two combined rules `{"kind": "both", "lock":
-..., "select": ...}`: what traces, links and the page's lanes hold. In the flat form every setting of every kind has a
-name of its own (`flat` of its description): what flags, `/decode` and a model's generation_config.json use. There
-`compute` and `unmask` name the kinds, "lock+select" two rules together.
+Traces, links and the page's lanes hold the plain form: `{"kind": "lock", "epsilon": 5e-4, ...}` for one rule or policy,
+`{"kind": "both", "lock": ..., "select": ...}` for two rules together. A plain form may be old, so a missing setting has
+the value that it had when the form was written (`Setting.unsaid`).
 
-A plain form may be old: what it leaves unsaid means what was meant when it was written (`Setting.unsaid`). A flat form
-is asked now: what it leaves out has its default.
+Flags, `/decode` and a model's generation_config.json use the flat form: one mapping of all settings, in which every
+setting of every kind has a name of its own (`Setting.flat`). `compute` and `unmask` name the kinds; "lock+select" is
+two rules together. A missing setting has its default.
 """
 
 from __future__ import annotations
@@ -34,32 +34,41 @@ from surelock.decoding.unmasking import (
 )
 from surelock.model.errors import cut, shown
 
-#: Every rule and every policy that can be named. A new one is a class in its file and a line here.
+#: Every compute rule and every unmask policy by its kind. A new one is a class in its file and a line here.
 COMPUTE: dict[str, type[ComputeRule]] = {
     rule.kind: rule for rule in (Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache)
 }
-#: Those that plain forms can hold, too, and that only a browser runs.
+#: Further rules of plain forms, which only a browser runs.
 TYPED: dict[str, type[ComputeRule]] = {OwnRule.kind: OwnRule}
 UNMASK: dict[str, type[UnmaskPolicy]] = {
     policy.kind: policy for policy in (LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound)
+}
+#: The two choices of a flat form: what flags, `/decode` and agents say of them.
+CHOICES: dict[str, str] = {
+    "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
+    f"lock+select. Default: {LockRule.kind}.",
+    "unmask": f"Which masked positions a step commits: {', '.join(UNMASK)}. Default: {LowConfidence.kind}.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoder:
-    """All that a run depends on besides its model and its prompt. The fields are those of `surelock.decode`."""
+    """Everything that a run depends on besides its model and its prompt.
+
+    The fields are arguments of `surelock.decode`.
+    """
 
     settings: DecodeSettings = DecodeSettings()
-    compute: ComputeRule = Everything()
+    compute: ComputeRule = LockRule()
     unmask: UnmaskPolicy = LowConfidence()
     events: tuple[Event, ...] = ()
 
     def keywords(self) -> dict[str, Any]:
-        """The keyword arguments of `surelock.decode` and `surelock.generate`."""
+        """Return the fields as keyword arguments of `surelock.decode` and `surelock.generate`."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def to_plain(self) -> dict[str, Any]:
-        """JSON values under the fields' names."""
+        """Return the plain form: JSON values under the names of the fields."""
         return {
             "compute": plain_choice(self.compute),
             "unmask": plain_choice(self.unmask),
@@ -69,7 +78,11 @@ class Decoder:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Decoder:
-        """From what `to_plain` gives; what is left out has its default. Raises ValueError, which names the field."""
+        """Return the decoder of a plain form.
+
+        A missing field has its default, except `compute`: a trace or a link without it means `Everything()`. Raises
+        ValueError, which names the field.
+        """
         if unknown := plain.keys() - {"compute", "unmask", "settings", "events"}:
             raise ValueError(
                 f"{cut(min(unknown), 60)} is no part of a decoder: it has compute, unmask, settings and events"
@@ -86,14 +99,14 @@ class Decoder:
 
 
 def plain_choice(choice: ComputeRule | UnmaskPolicy) -> dict[str, Any]:
-    """The plain form of a rule or a policy."""
+    """Return the plain form of a rule or a policy."""
     if isinstance(choice, Both):
         return {"kind": Both.kind, "lock": plain_choice(choice.lock), "select": plain_choice(choice.select)}
     return {"kind": choice.kind, **to_plain(choice)}
 
 
 def read_compute(plain: Any) -> ComputeRule:
-    """The rule of a plain form, or of its kind alone ("lock", "lock+select"). Raises ValueError."""
+    """Return the rule of a plain form or of a kind ("lock", "lock+select"). Raises ValueError for any other value."""
     if isinstance(plain, str):
         return rule_of([{"kind": kind} for kind in plain.split("+")])
     plain = dict(_mapping("compute", plain))
@@ -103,7 +116,10 @@ def read_compute(plain: Any) -> ComputeRule:
 
 
 def rule_of(parts: list[Any], table: Mapping[str, type[ComputeRule]] = COMPUTE) -> ComputeRule:
-    """One rule, or two together, from their plain forms. Raises ValueError."""
+    """Return the rule of one plain form, or of two. table: the rules by kind.
+
+    Raises ValueError for any other number.
+    """
     rules = [_read("compute", part, table) for part in parts]
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
@@ -111,7 +127,7 @@ def rule_of(parts: list[Any], table: Mapping[str, type[ComputeRule]] = COMPUTE) 
 
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
-    """The policy of a plain form, or of its kind alone. Raises ValueError."""
+    """Return the policy of a plain form or of a kind. Raises ValueError for any other value."""
     return _read("unmask", {"kind": plain} if isinstance(plain, str) else plain, UNMASK)
 
 
@@ -132,14 +148,14 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
 
 
 def plain_event(event: Event) -> dict[str, Any]:
-    """The plain form of an event of a run of one sequence."""
+    """Return the plain form of an event of a run of one sequence."""
     plain: dict[str, Any] = {"step": event.step, "kind": event.kind}
     plain |= {name: getattr(event, name) for name in ("position", "token") if getattr(event, name) is not None}
     return plain if event.compute is None else {**plain, "compute": plain_choice(event.compute)}
 
 
 def read_event(plain: Any) -> Event:
-    """The event of a plain form. Raises ValueError."""
+    """Return the event of a plain form. Raises ValueError for any other value."""
     values: dict[str, Any] = {"step": None, "kind": None} | dict(_mapping("event", plain))
     if unknown := values.keys() - {"step", "kind", "position", "token", "compute"}:
         raise ValueError(
@@ -155,10 +171,14 @@ def read_event(plain: Any) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class FlatSetting:
-    """A setting under its own name among those of all kinds.
+    """A setting in the flat form.
 
-    owner: its class. name: the field's. setting: its description. default: the field's. kind: of the choice that it
-    belongs to, "" for DecodeSettings. group: the field that holds its group, "" for none.
+    owner: the class that declares it.
+    name: the name of its field there.
+    setting: its description.
+    default: the default of the field.
+    kind: the kind of the rule or policy that it belongs to; "" for DecodeSettings.
+    group: the field that holds its group; "" for none.
     """
 
     owner: type
@@ -169,12 +189,12 @@ class FlatSetting:
     group: str = ""
 
     def left_alone(self, value: Any) -> bool:
-        """Whether this value asks for nothing."""
+        """Whether the value is the default, or switches off a group."""
         return value == self.default or (self.setting.group is not None and not value)
 
 
 def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:
-    """(flat name, what it is) of each setting of a class; a nested group is a flag, and its settings beside it."""
+    """Yield (flat name, setting) of each setting of a class; a nested group comes before its own settings."""
     defaults = kind()
     for name, description in described(kind):
         each = FlatSetting(kind, name, description, getattr(defaults, name), kind_name, group)
@@ -185,7 +205,7 @@ def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tup
 
 @cache
 def flat_settings() -> dict[str, FlatSetting]:
-    """Every setting of DecodeSettings, of all rules and all policies, by its flat name."""
+    """Return the settings of DecodeSettings, of all rules and of all policies by their flat names."""
     found = dict(flat_names(DecodeSettings))
     for choice in (*COMPUTE.values(), *UNMASK.values()):
         found |= dict(flat_names(choice, choice.kind))
@@ -193,10 +213,9 @@ def flat_settings() -> dict[str, FlatSetting]:
 
 
 def from_flat(values: Mapping[str, Any]) -> Decoder:
-    """The decoder of a flat form: LockRule() and LowConfidence() where `compute` and `unmask` are left out.
+    """Return the decoder of a flat form. Without `compute` it is LockRule, without `unmask` LowConfidence.
 
-    Names that are no settings, and settings of kinds that were not chosen, are passed over. Raises ValueError, which
-    names the setting.
+    Unknown names, and settings of kinds that are not chosen, are ignored. Raises ValueError, which names the setting.
     """
     rules, policy = chosen_kinds(values)
     own = {name: values[flat] for flat, name in _own(DecodeSettings) if flat in values}
@@ -208,8 +227,10 @@ def from_flat(values: Mapping[str, Any]) -> Decoder:
 
 
 def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
-    """The kinds of the rules, and of the policy, that a flat form asks for; LockRule's and LowConfidence's where it
-    names none or "". Raises ValueError, which names the setting.
+    """Return the kinds of the rules and the kind of the policy of a flat form.
+
+    A missing or empty `compute` is LockRule's kind, a missing or empty `unmask` LowConfidence's. Raises ValueError,
+    which names the setting.
     """
     compute, unmask = values.get("compute", ""), values.get("unmask", "")
     for name, kind in (("compute", compute), ("unmask", unmask)):
@@ -219,7 +240,7 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
 
 
 def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:
-    """Raise ValueError for a setting that was given, and is not its default, of a kind that was not chosen."""
+    """Raise ValueError for a given setting that belongs to a kind that is not chosen and differs from its default."""
     for flat, each in flat_settings().items():
         if flat not in given or not each.kind or each.kind in (*rules, policy):
             continue

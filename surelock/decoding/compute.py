@@ -1,13 +1,14 @@
-"""Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache.
+"""Compute rules: which rows does a step compute? Every rule runs on the same packed forward and the same cache.
 
-A rule is a small frozen dataclass with two methods. `rows(state, active)`, before the forward, chooses from the active
-slots (not locked, of sequences that have not ended); `after(state, reading)`, once the step's tokens are committed,
-says what locks or unlocks for good. The rules that lock are in `locking.py`. Whatever a rule says, the first step
-computes all, since nothing is cached yet, and the sampler adds the masked positions of a block in the block's last
-step: they must be committed in it, from a posterior of their own.
+A rule is a small frozen dataclass with two methods. `rows(state, active)` is called before the forward pass. It chooses
+from the active slots: those that are not locked, in sequences that have not ended. `after(state, reading)` is called
+once the step has committed its tokens. It names the slots that lock or unlock. The rules that lock are in `locking.py`.
 
-Not here: dLLM-Cache's adaptive update compares the values of all rows in every layer with the cached ones, so it is no
-choice of rows that a step could make before its forward.
+The run overrides a rule twice. The first step computes every row, since nothing is cached yet. The last step of a block
+also computes the positions of the block that are still masked, since it must commit them.
+
+Not here: the adaptive update of dLLM-Cache. It compares the values of all rows in every layer with the cached values,
+so it cannot choose rows before the forward pass.
 """
 
 from __future__ import annotations
@@ -26,23 +27,26 @@ if TYPE_CHECKING:
     from surelock.decoding.state import Slots, State
     from surelock.decoding.step import Flags, Reading
 
-#: A KL below this is rounding, which depends on the shape of the batch: such rows count as equally converged.
+#: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
 ZERO_KL = 1e-9
-_FAR = 0.05  # what a change adds to the debt of rows however far they are
+_FAR = 0.05  # a change adds this to the debt of every row, at whatever distance
 
 
 class Changes(NamedTuple):
-    """What a rule decides after a step: slots that lock or unlock from the next step on."""
+    """The decision of a rule after a step: the slots that lock or unlock from the next step on."""
 
     locked: Slots = NONE
     unlocked: Slots = NONE
 
 
 class ComputeRule(Described):
-    """What all rules share. kind: its name in plain forms. label: its name for people. sentence: what it does.
+    """The base class of compute rules.
 
-    locks: positions lock under it, so that it can be combined with a rule that only chooses (`LockRule() &
-    SelectRule(0.8)`).
+    kind: the name of the rule in flags, links and traces.
+    label: its name on the page.
+    sentence: what it does, in one sentence.
+    locks: whether positions lock under it. A rule that locks combines with one that does not: `LockRule() &
+    SelectRule(0.8)`.
     """
 
     __slots__ = ()
@@ -52,29 +56,34 @@ class ComputeRule(Described):
     locks: ClassVar[bool] = False
 
     def rows(self, state: State, active: Slots) -> Slots:
-        """The slots that a step after the first computes, ascending: all active ones, unless a rule knows better.
+        """Return the slots that the step computes, ascending int64. Default: all active slots.
 
-        A locked slot among them is probed: it runs, but the cache keeps its former keys and values.
+        state: the run before the step.
+        active: slots that may be computed, ascending int64.
+
+        A locked slot in the result is probed: its row is computed, and the cache keeps its old keys and values.
         """
         return active
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """Which of the rows [R] that a step computes the rule follows: their posteriors are kept for the next time, and
-        it is told their confidence; that of other rows only where a candidate is chosen.
+        """Return which of the computed slots [R] the rule watches, [R] bool. Default: none.
+
+        The engine keeps the posteriors of watched rows until their next computation, and reports their confidence.
+        Other rows have a confidence only where a candidate token is chosen.
         """
         return np.zeros(len(slots), dtype=bool)
 
     def compares(self, state: State, slots: Slots) -> Flags:
-        """Those of them whose KL from the posterior kept last it is told: all, unless a rule needs fewer."""
+        """Return which of the watched slots need a step-wise KL now, [R] bool. Default: all watched slots."""
         return self.watches(state, slots)
 
     def after(self, state: State, reading: Reading) -> Changes:
-        """What locks or unlocks now. The canvas is the one after the commit."""
+        """Return the slots that lock and unlock after the step. `state.canvas` is the canvas after the commit."""
         return Changes()
 
     @property
     def kinds(self) -> str:
-        """The kinds of all rules in it: "lock+select"."""
+        """The kinds of the rules that it combines, such as "lock+select"."""
         return self.kind
 
     def __and__(self, other: ComputeRule) -> ComputeRule:
@@ -83,7 +92,7 @@ class ComputeRule(Described):
 
 @dataclass(frozen=True, slots=True)
 class Everything(ComputeRule):
-    """Every position in every step: the plain sampler of LLaDA (its `generate.py`)."""
+    """Compute every position in every step: LLaDA's own sampler (`generate.py`)."""
 
     kind: ClassVar[str] = "everything"
     label: ClassVar[str] = "Every position"
@@ -92,10 +101,12 @@ class Everything(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class SelectRule(ComputeRule):
-    """The ceil(fraction * M) of each sequence's M active rows that were uncomputed the longest (Experiment 5).
+    """Compute a share of the active rows: those that were left out the longest (the paper's Experiment 5).
 
-    The paper does not say which rows. Here the longest uncomputed come first, among equals the larger last KL, then the
-    lowest position.
+    fraction: a step computes ceil(fraction * M) of the M active rows of a sequence, 0 < fraction <= 1.
+
+    The paper does not say which rows. Here rows are ordered by the step that computed them last, the earliest first;
+    ties go to the larger last KL, then to the lower position.
     """
 
     kind: ClassVar[str] = "select"
@@ -131,9 +142,10 @@ class SelectRule(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class BlockCache(ComputeRule):
-    """Everything when a block begins, then only the block (Fast-dLLM's `generate_with_dual_cache`).
+    """Compute every row when a block begins, then the block alone (Fast-dLLM).
 
-    dual=False: the block and what follows it (its `generate_with_prefix_cache`).
+    dual: True computes the block (`generate_with_dual_cache`), False the block and all that follows it
+    (`generate_with_prefix_cache`).
     """
 
     kind: ClassVar[str] = "block_cache"
@@ -154,9 +166,12 @@ class BlockCache(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class DelayedCache(ComputeRule):
-    """What is masked or was committed in the step before; everything every `refresh` steps (dKV-Cache, decode variant).
+    """Compute masked positions and those committed in the step before, and now and then every row (dKV-Cache-Decode).
 
-    As in its `llada_dkv_cache_decode.py`, steps are counted within a block, whose first two compute everything.
+    refresh: every so many steps of a block, a step computes every row.
+
+    As in dKV-Cache's `llada_dkv_cache_decode.py`, steps are counted within a block, and the first two steps of a block
+    compute every row.
     """
 
     kind: ClassVar[str] = "delayed_cache"
@@ -176,15 +191,21 @@ class DelayedCache(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRule(ComputeRule):
-    """ceil(share * N) rows of a sequence of N positions in every step: what has changed most near what is next. Ours.
+    """Compute the same number of rows in every step: those with most changes around them, near the next commits. Ours.
 
-    First come the rows that were never computed with the token that they have now; then, in at most a third of the
-    budget, the masked rows of the block that were most confident when last computed, so that there is something to
-    commit; then those with the largest debt. Each token that changes adds 1 / (1 + distance) + 0.05 to the debt of
-    every row, and a row's debt is paid when it is computed. A row is read by what is written next, so its debt counts
-    floor + exp(-d / near) times, where d is its distance from the nearest of the `candidates` most confident masked
-    rows of the block; near None counts every debt alike. Ties go to the lowest position; how far a posterior has moved
-    is not looked at. The first step under it computes all, also after other rules.
+    share: a step computes ceil(share * N) rows of a sequence of N positions, 0 < share <= 1.
+    near: the distance, in positions, over which the weight of a row falls by a factor e; None weights all rows alike.
+    floor: the weight of a row far from all candidates, where a candidate has 1 + floor.
+    candidates: the masked rows of the block that count as the next commits: so many of the most confident.
+
+    The budget goes to three groups in turn:
+    1. rows that were never computed with their present token;
+    2. the most confident masked rows of the block, at most a third of the budget, so that the step can commit;
+    3. rows by debt times weight, the largest first; ties go to the lower position.
+
+    A token that changes adds 1 / (1 + distance) + 0.05 to the debt of every row of its sequence. Computing a row clears
+    its debt. The weight is floor + exp(-d / near), where d is the distance to the nearest candidate. KLs play no part.
+    The first step under the rule computes every row, also when an event has set the rule in the middle of a run.
     """
 
     kind: ClassVar[str] = "budget"
@@ -245,7 +266,7 @@ class BudgetRule(ComputeRule):
         debt[state.computed_at == state.step - 1] = 0
         changed = np.flatnonzero(read != state.tokens)
         read[:], last[:] = state.tokens, state.step
-        if begins:  # in the run, or after other rules: nothing is owed
+        if begins:  # the run, or this rule after another one: every debt is zero
             debt[:] = 0
             return active
         for slot in changed.tolist():
@@ -255,11 +276,11 @@ class BudgetRule(ComputeRule):
         return np.concatenate(parts)
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """The masks of blocks to come, whose confidence counts when their block begins."""
+        """The masks of later blocks: their confidence is needed when their block begins."""
         return state.masked[slots] & ~state.open[slots]
 
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
-        """Of one sequence's active slots those that are worth most."""
+        """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
         count = math.ceil(self.share * int(state.canvas.lengths[b]) - 1e-9)
         masks, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
         masks = masks[np.lexsort((masks, -confidence[masks]))]
@@ -270,7 +291,7 @@ class BudgetRule(ComputeRule):
         return np.sort(slots[np.lexsort((slots, -worth, rank))][:count])
 
     def _nearness(self, slots: Slots, candidates: Slots) -> NDArray:
-        """What the debts of slots count."""
+        """The weights of the slots' debts, float64 in the shape of `slots`."""
         if self.near is None or not len(candidates):
             return np.ones(len(slots))
         distance = np.abs(slots[:, None] - candidates).min(axis=1)
@@ -279,9 +300,11 @@ class BudgetRule(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class Both(ComputeRule):
-    """A rule that locks, and one that chooses from what is not locked.
+    """Two rules together: one locks positions, the other one selects from those that are not locked.
 
-    The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError for any other pair.
+    lock: the rule that locks. select: the rule that does not; the two may be given in either order.
+
+    The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError unless exactly one of the two locks.
     """
 
     kind: ClassVar[str] = "both"

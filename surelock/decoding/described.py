@@ -1,4 +1,4 @@
-"""All settings, rules, policies and presets as JSON: what the page, the replay and an agent read about them."""
+"""All settings, rules, policies and presets as JSON, for the page, the replay and agents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from surelock.decoding.unmasking import UnmaskPolicy
 
 
 def describe() -> dict[str, Any]:
-    """{"settings": {name: ...}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind: ...}}.
+    """Return the descriptions of all settings.
 
-    A setting is its description (see `Setting`) with its default; a nested group has "settings" of its own.
+    {"settings": {name: setting}, "compute": {kind: {"label", "sentence", "locks", "settings"}}, "unmask": {kind:
+    {"label", "sentence", "settings"}}}. A setting holds the fields of `Setting` and its default; a group also holds
+    "settings".
     """
     return {
         "settings": _settings(DecodeSettings),
@@ -26,7 +28,10 @@ def describe() -> dict[str, Any]:
 
 
 def presets_for(generation: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The presets for a model's generation_config.json: id, name, sentence, compute and unmask in plain form."""
+    """Return the presets for a model: id, name, sentence, and compute and unmask in the plain form.
+
+    generation: the model's generation_config.json, in the flat form.
+    """
     made = [(preset, preset.decoder(generation)) for preset in PRESETS.values()]
     return [
         {

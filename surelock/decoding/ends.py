@@ -10,15 +10,15 @@ if TYPE_CHECKING:
 
 
 def first_end(ids: Sequence[int], eos_id: int | None) -> int:
-    """How many of the ids come before the first EOS."""
+    """Return the number of ids before the first EOS."""
     return next((i for i, token in enumerate(ids) if token == eos_id), len(ids))
 
 
 def cut_at_eos(ids: Sequence[int], *ends: int | None) -> list[int]:
-    """The ids before the first of the ends."""
+    """Return the ids before the first one that is among `ends`."""
     return list(ids[: min((first_end(ids, end) for end in ends), default=None)])
 
 
 def text_of(lm: LanguageModel, ids: Sequence[int]) -> str:
-    """The text of generated token ids, up to the model's first EOS or end of turn."""
+    """Return the text of generated token ids, up to the first EOS or end of turn."""
     return lm.decode(cut_at_eos(ids, lm.eos_id, lm.eot_id))

@@ -1,7 +1,7 @@
-"""What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere.
+"""Events: what a person does to a run before a step, as data that can be recorded and replayed.
 
-A running generator takes no messages. To intervene at step t is to start a decoder with the same settings and one event
-more; its first t steps are those of the other, bit for bit on one kind of machine.
+A running generator takes no messages. To intervene at step t, start a run with the same decoder and one event more. Its
+first t steps equal those of the first run, bit for bit on one kind of machine.
 """
 
 from __future__ import annotations
@@ -22,20 +22,26 @@ if TYPE_CHECKING:
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Setting(kind="whole", label="", help="", low=0)
-#: In which order the events of a step are applied.
+#: The order in which the events of a step are applied.
 _ORDER = ("unlock", "mask", "write", "lock", "rule")
-#: What excludes what at one position in one step.
+#: Pairs of kinds that exclude each other at one position in one step.
 _OPPOSED = ({"lock", "unlock"}, {"write", "mask"}, {"lock", "mask"})
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One intervention, before step `step` (0-based) computes.
+    """One intervention.
 
-    kind: "lock" or "unlock" a position; "write" puts `token` there, masked or not, and the position is computed until
-    it locks anew; "mask" makes it masked again; "rule": from here on, `compute` decides. position: of the sequence,
-    prompt included (0-based); the prompt can be locked and unlocked, not written or masked. sequence: of the batch; a
-    rule holds for all of it. Raises ValueError for what cannot be.
+    step: the step before which it is applied, 0-based.
+    kind: "lock" or "unlock" a position; "write" a token there, which also unlocks it; "mask" it again; or set a new
+    compute "rule" from this step on.
+    position: in the sequence, prompt included, 0-based; None for a rule. Prompt positions can be locked and unlocked,
+    not written or masked.
+    token: the token to write; None for the other kinds.
+    compute: the new rule; None for the other kinds.
+    sequence: in the batch, 0-based. A rule holds for the whole batch.
+
+    Raises ValueError, one sentence, for a field that is missing, out of range, or belongs to another kind.
     """
 
     step: int
@@ -65,16 +71,15 @@ class Event:
 
     @property
     def where(self) -> str:
-        """Its step and place, in words."""
+        """Its step and its position, in words."""
         return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
 
 
 def in_order(events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
-    """The events of one run, checked against what it is asked to do: by step, and within a step so that a locked
-    position can be written and a written one locked.
+    """Check the events of a run and sort them: by step, and within a step in the order of `_ORDER`.
 
-    Raises ValueError, one sentence, for an event at a step or place that does not exist, on a prompt token that would
-    be written or masked, with a token that cannot stand in a text, or against another event of its step.
+    Raises ValueError, one sentence, for an event at a step or position that does not exist, for one that writes or
+    masks a prompt token, for one that writes the mask or an unknown token, and for two events that exclude each other.
     """
     events = tuple(events)
     for event in events:
@@ -121,7 +126,7 @@ def _check_pairs(events: Sequence[Event]) -> None:
 
 
 def apply(event: Event, state: State) -> None:
-    """Do to the state what the event says. Raises ValueError, one sentence, where that cannot be done."""
+    """Apply an event to the state. Raises ValueError, one sentence, if the state does not allow it."""
     canvas = state.canvas
     assert event.position is not None
     slot = canvas.slot(event.sequence, event.position)

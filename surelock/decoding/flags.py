@@ -1,31 +1,19 @@
-"""The command-line flags that say what decodes, derived from the settings' own descriptions (the flat form)."""
+"""The command-line flags of the decoder, derived from the descriptions of the settings (the flat form)."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_settings
+from surelock.decoding.choices import CHOICES, COMPUTE, FlatSetting, flat_settings
 
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
-    """A flag for each setting of every kind; what is not given is left to the model, else to the library."""
-    told = "The defaults told here and below hold where the model's generation_config.json says nothing else."
+    """Add a flag for each setting of every kind. A flag that is not given is absent from the parsed arguments."""
+    told = "Defaults here and below: the model's generation_config.json overrides them."
     groups: dict[str, Any] = {"": parser.add_argument_group("sampler", told)}
-    add = groups[""].add_argument
-    add(
-        "--compute",
-        metavar="RULE",
-        default=argparse.SUPPRESS,
-        help=f"which rows a step computes: {', '.join(COMPUTE)}, or a locking and a choosing one as in lock+select "
-        "(default: lock)",
-    )
-    add(
-        "--unmask",
-        metavar="POLICY",
-        default=argparse.SUPPRESS,
-        help=f"which masked positions a step commits: {', '.join(UNMASK)} (default: low_confidence)",
-    )
+    for name, metavar in (("compute", "RULE"), ("unmask", "POLICY")):
+        groups[""].add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=CHOICES[name])
     for flat, each in flat_settings().items():
         if each.kind not in groups:
             what = "rule" if each.kind in COMPUTE else "policy"
@@ -34,8 +22,8 @@ def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What was given of the decoder's flags, in the flat form."""
-    known = {"compute", "unmask", *flat_settings()}
+    """Return the flags of the decoder that were given, in the flat form."""
+    known = CHOICES.keys() | flat_settings().keys()
     return {name: value for name, value in vars(arguments).items() if name in known}
 
 

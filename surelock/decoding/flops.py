@@ -9,7 +9,7 @@ from surelock.model.config import NetworkConfig
 
 
 def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> float:
-    """FLOPs of computing one row of a sequence of `length` positions in all layers.
+    """Return the FLOPs of one row of a sequence of `length` positions, in all layers.
 
     With H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h each, K and V 4 d H_kv d_h
     (a probed row has none), feed-forward 6 d d_ff; the paper's H d_h is d.
@@ -22,10 +22,10 @@ def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> fl
 
 
 def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
-    """FLOPs of a run of the unlocked sampler on one sequence: every row in every step."""
+    """Return the FLOPs of a run on one sequence that computes every row in every step."""
     return steps * length * row_flops(config, length)
 
 
 def per_position(flops: float, positions: int) -> float:
-    """FLOPs divided by the positions of the batch, B * N_b: what the paper's tables print for whole runs."""
+    """Return FLOPs divided by the positions of the batch, B * N_b, as the paper's tables print them."""
     return flops / positions

@@ -1,6 +1,6 @@
 """When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control.
 
-All decisions are taken on the host from each row's KL and uncertainty; everything is per sequence.
+Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def percentile(values: NDArray, m: float) -> float:
     """The m-th percentile as the lower order statistic, sorted(values)[floor(m (n - 1) / 100)].
 
-    It admits the same positions as linear interpolation does, without its rounding traps.
+    As a gate it admits the same positions as linear interpolation, and rounding cannot change which.
     """
     k = int(m * (len(values) - 1) / 100)
     return float(np.partition(values, k)[k])
@@ -36,10 +36,15 @@ _SMOOTHED = "smoothed KL"
 class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
 
-    Every `period` steps, `budget` locked rows of each sequence are probed. A probed row is unlocked when its
-    uncertainty is above the active rows' percentile, its KL from the posterior at its lock is above `epsilon_unlock`
-    (nats), and more than `min_interval` steps have passed since. It does not lock again for `cooldown` steps, and then
-    only at D <= rho * epsilon.
+    period: steps between two probes.
+    budget: locked rows of a sequence that a probe computes.
+    epsilon_unlock: the KL, in nats, from the posterior at its lock above which a probed row may unlock.
+    min_interval: steps that a lock lasts at least.
+    cooldown: steps for which an unlocked position does not lock again.
+    rho: an unlocked position locks again at a KL of at most rho * epsilon.
+
+    A probed row unlocks when its KL is above `epsilon_unlock`, its uncertainty is above the percentile of the active
+    rows, and its lock is more than `min_interval` steps old.
     """
 
     period: int = setting("whole", 8, "Probe every", "Steps between probes.", low=1, flat="unlock_period")
@@ -57,17 +62,20 @@ class UnlockRule(Described):
 
 
 class LockingRule(ComputeRule):
-    """A rule that computes all that is not locked, and locks some of its candidates in every step."""
+    """A rule that computes every row that is not locked, and locks some of the candidates in every step."""
 
     __slots__ = ()
     locks: ClassVar[bool] = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
-        """Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes."""
+        """Return the slots that lock: the candidates Z (line 20) that have converged.
+
+        A candidate is active, unmasked, and was computed with its token by at least `wait` forward passes.
+        """
         rows = np.flatnonzero(~reading.probed) if reading.probed.any() else np.arange(len(reading.slots))
         slots = reading.slots[rows]
-        # The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
-        # it must also have been visible for some steps.
+        # By the paper a position may lock in the step that unmasks it, before any other position has seen its token.
+        # Therefore it must also have been visible for some steps.
         candidate = ~state.masked[slots] & (state.visible[slots] >= wait)
         new = []
         for part in state.split(slots):
@@ -77,20 +85,28 @@ class LockingRule(ComputeRule):
         return reading.slots[np.concatenate(new)] if new else slots[:0]
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
-        """Which of one sequence's candidates, rows `z` of the reading, lock."""
+        """Return which candidates of one sequence lock, bool in the shape of `z`.
+
+        z: the candidates, as row numbers of the reading.
+        """
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRule(LockingRule):
-    """When a position locks for good (Algorithm 1, lines 18-24).
+    """SureLock: lock a position once its posterior has converged (Algorithm 1, lines 18-24).
 
-    epsilon: largest step-wise KL in nats; below 0 never locks. percentile: m of the confidence gate, 0-100, None turns
-    the gate off. visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1
-    to the letter. smoothing: share of the past in the KL that epsilon is compared with (its exponential moving average
-    over the row's computations), 0 for the paper's. unlock: an UnlockRule, None for the paper's permanent locks.
-    future: masks of later blocks are computed when a block begins, and rest between; the paper never lets them rest.
-    Prompt positions are candidates like any other: without that the paper's own active ratios cannot be reached.
+    epsilon: the largest step-wise KL, in nats, at which a position locks; below 0 nothing locks.
+    percentile: m of the confidence gate, 0 to 100: only the m % of the candidates with the least uncertainty may lock
+    in a step. None turns the gate off.
+    visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1 to the letter.
+    smoothing: the KL that epsilon is compared with is an exponential moving average over the computations of the row;
+    this is the share of the past in it. 0 is the paper's.
+    unlock: an `UnlockRule`; None is the paper's permanent locks.
+    future: True computes the masks of later blocks only in the first step of each block; the paper computes them in
+    every step.
+
+    Prompt positions lock like all others: without that the active ratios of the paper cannot be reached.
     """
 
     kind: ClassVar[str] = "lock"
@@ -151,8 +167,11 @@ class LockRule(LockingRule):
     )
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where
-        one may lock as soon as it is written, where an average is kept, and where what is locked may drift.
+        """Rows that may lock in this step or at their next computation: written rows, once they have been visible for
+        long enough, and masks of the open block.
+
+        All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), if KLs are smoothed, or if locked
+        rows are probed.
         """
         if self._follows_all():
             return np.ones(len(slots), dtype=bool)
@@ -161,14 +180,14 @@ class LockRule(LockingRule):
         return (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
 
     def compares(self, state: State, slots: Slots) -> Flags:
-        """What is masked cannot lock before its next computation."""
+        """Written rows: a masked row cannot lock before its next computation."""
         return self.watches(state, slots) & (self._follows_all() | ~state.masked[slots])
 
     def _follows_all(self) -> bool:
         return not self.visible_steps or bool(self.smoothing) or self.unlock is not None
 
     def rows(self, state: State, active: Slots) -> Slots:
-        """The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good."""
+        """The active rows (line 6), without the masks of later blocks if `future`, and the probed rows if `unlock`."""
         if self.future:
             begins = state.schedule.steps_in_block[state.canvas.sequence[active]] == 0
             active = active[begins | state.open[active] | ~state.masked[active]]
@@ -197,7 +216,9 @@ class LockRule(LockingRule):
         return passes
 
     def _smooth(self, state: State, reading: Reading) -> None:
-        """The average of what the step computed; it begins with the first finite KL, and anew after an infinite one."""
+        """Update the moving average of each computed row. It starts at the first finite KL, and again after an
+        infinite one.
+        """
         rows = ~reading.probed
         slots, kl, average = reading.slots[rows], reading.kl[rows], state.kept(_SMOOTHED, np.inf)
         before = average[slots]
@@ -205,7 +226,7 @@ class LockRule(LockingRule):
         average[slots] = np.where(np.isfinite(before), mixed, kl)
 
     def _probes(self, state: State, budget: int) -> Slots:
-        """The locked slots to probe in this step: the least recently probed first, then the lowest position."""
+        """The locked slots to probe in this step: the least recently probed first; ties go to the lower position."""
         locked = np.flatnonzero(state.locked & state.alive)
         chosen = []
         for part in state.split(locked):
@@ -215,7 +236,7 @@ class LockRule(LockingRule):
         return np.concatenate(chosen)
 
     def _drifted(self, state: State, reading: Reading, unlock: UnlockRule) -> Slots:
-        """The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows."""
+        """The probed slots that meet the three conditions of the appendix; theta is the percentile of active rows."""
         if not reading.probed.any():
             return NONE
         rows = np.flatnonzero(reading.probed)
@@ -232,9 +253,9 @@ class LockRule(LockingRule):
 
 @dataclass(frozen=True, slots=True)
 class LockByAge(LockingRule):
-    """The control that every cleverer rule must beat: a position locks once it has been seen for so many passes.
+    """Lock a position a fixed number of steps after its token was written: a control for rules that look at posteriors.
 
-    steps: forward passes that had the position's real token as input. Nothing of the posterior is looked at. Ours.
+    steps: forward passes that must have had the position's real token as input. Ours.
     """
 
     kind: ClassVar[str] = "age"

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surelock.decoding.choices import Decoder
-from surelock.decoding.compute import ComputeRule, Everything
+from surelock.decoding.compute import ComputeRule
 from surelock.decoding.ends import text_of
 from surelock.decoding.events import Event
+from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Plan, Step
@@ -39,22 +40,24 @@ def decode(
     top_k: int = 0,
     keep_logits: bool = False,
 ) -> Iterator[Step]:
-    """Decode a batch of prompts step by step (Algorithm 1).
+    """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
     prompts: texts or lists of token ids.
-    compute: which rows a step computes; None is `Everything()`, LLaDA's sampler.
-    unmask: which masked positions it commits; None is `LowConfidence()`.
-    events: what a person does to the run.
-    observe: report confidence and step-wise KL of every computed row. Without it a step reads only the posteriors that
-    a rule watches or a candidate is chosen from, and computes for other rows nothing in the last layer but keys and
-    values (in a shifted network, all). What is decided is the same.
-    top_k: report each computed row's most likely tokens, and observe.
-    keep_logits: report the logits of what is committed, for `surelock.commit_error`.
-    A sequence's run does not depend on its batch, except that a product of more or fewer rows may round differently.
-    Raises ValueError for what cannot be asked of the model, at the call, and for an event that does not fit what the
-    run has become, from the iterator; NonFiniteLogits from the iterator.
+    settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
+    compute: which rows a step computes. Default: `LockRule()`. `Everything()` is LLaDA's sampler.
+    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    events: interventions, each applied before the step that it names.
+    observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
+    only the posteriors that a rule watches or a candidate token is chosen from; of the other rows the last layer
+    computes keys and values alone (in a shifted network, everything).
+    top_k: report the `top_k` most likely tokens of each computed row. Above 0 it implies `observe`.
+    keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
+
+    The run of a sequence does not depend on its batch, except by rounding: a matrix product of more rows may round
+    differently. Raises ValueError at the call for what the model cannot decode. The iterator raises ValueError for an
+    event that does not fit the state of the run, and NonFiniteLogits.
     """
-    settings, compute, unmask = settings or DecodeSettings(), compute or Everything(), unmask or LowConfidence()
+    settings, compute, unmask = settings or DecodeSettings(), compute or LockRule(), unmask or LowConfidence()
     vocab_size = lm.config.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
@@ -71,7 +74,7 @@ def decode(
 def encode_prompts(
     lm: LanguageModel, prompts: Sequence[str] | Sequence[Sequence[int]], settings: DecodeSettings
 ) -> list[list[int]]:
-    """Token ids of each prompt. Raises ValueError for whatever the model cannot continue, naming the prompt."""
+    """Return the token ids of each prompt. Raises ValueError, which names a prompt that the model cannot continue."""
     if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
         raise ValueError("prompts must be a list of at least one text or one list of token ids")
     encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
@@ -109,7 +112,16 @@ def generate(
     unmask: UnmaskPolicy | None = None,
     events: Iterable[Event] = (),
 ) -> list[str]:
-    """Decode to the end and return the generated texts, each cut at its first EOS. Raises what `decode` raises."""
+    """Decode to the end and return the generated texts, each cut at its first EOS.
+
+    prompts: texts or lists of token ids.
+    settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
+    compute: which rows a step computes. Default: `LockRule()`.
+    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    events: interventions, each applied before the step that it names.
+
+    Raises what `decode` raises, and ValueError for a model without a tokenizer.
+    """
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
     steps = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events)
@@ -132,6 +144,8 @@ def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:
 
 
 def _committed(run: Run, plan: Plan, step: Step) -> np.ndarray:
-    """The plan's rows of what the step committed; len(plan.slots) for what a `Replay` committed uncomputed."""
+    """Row numbers [K] of the committed positions; len(plan.slots) where a `Replay` committed a position that was not
+    computed.
+    """
     slots = run.canvas.flat(step.newly_unmasked)
     return np.where(np.isin(slots, plan.slots), np.searchsorted(plan.slots, slots), len(plan.slots))

@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 
 
 def repeating_tokens(tokens: NDArray[np.int64], masked: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
-    """The (position, token) pairs, [2, K], with which an n-gram of `size` tokens would stand in the sequence twice.
+    """Return the (position, token) pairs that would complete an n-gram a second time: [2, K] int64, by position.
 
-    tokens, masked [N]: one sequence, prompt included. Pairs come by position, each once.
+    tokens: [N] int64, one sequence, prompt included.
+    masked: [N] bool.
+    size: the length of an n-gram, in tokens.
     """
     if len(tokens) < size:
         return np.empty((2, 0), dtype=np.int64)

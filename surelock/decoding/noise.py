@@ -1,8 +1,8 @@
 """Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
 
-A number depends on seed, step, position in the block and token alone: neither locks nor batch mates ever shift it.
-Positions before the block, which only an event can have masked again, have a stream of their own, (seed, step, 1).
-The stream is numpy's PCG64, which can jump, so that only the rows that are asked for are drawn.
+A number depends on seed, step, position in the block and token alone, so neither locks nor the rest of the batch change
+it. Positions before the block, which only an event can mask again, have a second stream, (seed, step, 1). The generator
+is numpy's PCG64, which can skip numbers, so that only the numbers of candidates are drawn.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draws:
-    """Where the numbers of C candidates come from.
+    """The random numbers of C candidates.
 
-    keys: of the streams, (seed, step) or (seed, step, 1). lengths: positions of each stream's part of the sequence.
-    stream, row [C] int64, ascending: each candidate's stream, and its position there. scored: whether each stream
-    begins with one number per position, which are the candidates' scores.
+    keys: the keys of the streams, (seed, step) or (seed, step, 1).
+    lengths: the number of positions of each stream.
+    stream: [C] int64, ascending, the stream of each candidate.
+    row: [C] int64, the candidate's position in its stream.
+    scored: whether each stream begins with one number per position, the scores of the policy `Random`.
     """
 
     keys: list[tuple[int, ...]]
@@ -34,12 +36,14 @@ class Draws:
     scored: bool
 
     def scores(self) -> NDArray:
-        """One uniform number in [0, 1) for each candidate, [C] float64."""
+        """Return one uniform number in [0, 1) for each candidate, [C] float64."""
         drawn = [_generator(key).random(length) for key, length in zip(self.keys, self.lengths, strict=True)]
         return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
     def gumbel(self, start: int, stop: int, width: int) -> NDArray:
-        """Uniform numbers in [0, 1) for candidates `start` to `stop`, one per token: [stop - start, width] float64."""
+        """Return one uniform number in [0, 1) per token for candidates `start` to `stop`: [stop - start, width]
+        float64.
+        """
         out = np.empty((stop - start, width))
         for stream in np.unique(self.stream[start:stop]).tolist():
             at, bits = 0, np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
@@ -56,7 +60,7 @@ class Draws:
 def draws(
     canvas: Canvas, schedule: Schedule, settings: DecodeSettings, step: int, slots: NDArray[np.int64], scored: bool
 ) -> Draws:
-    """The draws of ascending slots [C]: masked ones of the blocks, or of what is before them."""
+    """Return the random numbers of masked slots [C], ascending, in or before the present blocks."""
     keys, lengths, streams, rows = [], [], [slots[:0]], [slots[:0]]
     for b, part in enumerate(canvas.split(slots)):
         own, block, begin = slots[part], schedule.block(b), int(canvas.generated_from[b])

@@ -1,4 +1,4 @@
-"""A rule that a visitor typed: two functions in JavaScript, which the page runs in an interpreter in the browser."""
+"""A typed rule: two functions in JavaScript that a visitor has written. The browser runs them in an interpreter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from surelock.decoding.state import Slots, State
 
 MOST_CODE = 4000  # characters
-#: What the page's editor holds at first.
+#: The first text of the page's editor.
 EXAMPLE = """\
 // Which positions does the next step compute? Those that were left out the longest.
 function rows({ active, length, computed_at }) {
@@ -29,9 +29,9 @@ function after() {
 
 @dataclass(frozen=True, slots=True)
 class OwnRule(ComputeRule):
-    """What `rows` and `after` of a text in JavaScript choose; docs/page.md says what they are given.
+    """A rule in JavaScript, which Python reads and writes in traces but does not run: `rows` raises ValueError.
 
-    Python holds it as traces do, and does not run it: `rows` raises ValueError.
+    code: the text, with the functions `rows` and `after`; docs/page.md describes their argument.
     """
 
     kind: ClassVar[str] = "own"

@@ -1,4 +1,4 @@
-"""Decoders by name, each with one sentence: what the page, the arena and `--lane` offer."""
+"""Presets: the named decoders that the page, the arena and `--lane` offer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from surelock.decoding.recommended import recommended
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A decoder by name. given: its choices in the flat form; what it leaves open is the model's, or the default."""
+    """A named decoder.
+
+    id: its name in links and flags.
+    name: its name on the page.
+    sentence: what it does, in one sentence.
+    given: its settings in the flat form. The model's generation_config.json sets the rest, else the defaults.
+    """
 
     id: str
     name: str
@@ -20,9 +26,10 @@ class Preset:
     given: dict[str, Any]
 
     def decoder(self, generation: Mapping[str, Any], shared: Mapping[str, Any] | None = None) -> Decoder:
-        """The decoder for a model's generation_config.json.
+        """Return the decoder for a model.
 
-        shared: settings (flat) over what it recommends, of which those count that the decoder has.
+        generation: the model's generation_config.json, in the flat form.
+        shared: settings in the flat form that override it; those of rules that the decoder does not use are ignored.
         """
         values = {name: value for name, value in generation.items() if name != "compute"}
         rules, policy = chosen_kinds(values | self.given)

@@ -1,4 +1,4 @@
-"""What suits a model: its generation_config.json, as a decoder. The library's own defaults never depend on it."""
+"""The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from surelock.decoding.settings import DecodeSettings
 
 
 def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Decoder:
-    """The decoder of a model's generation_config.json, in the flat form, overridden by what is `given` in it.
+    """Return the decoder that a model recommends.
+
+    generation: the model's generation_config.json, in the flat form.
+    given: settings in the flat form that override it.
 
     Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen.
     """
@@ -20,8 +23,10 @@ def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Deco
 
 
 def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is `given` over what a model recommends. A given gen_length or steps drops the model's own steps and
-    shortens its block_length to what fits; where nothing does, all is one block.
+    """Return the settings of a model, overridden by the given ones, in the flat form.
+
+    A given gen_length or steps drops the model's steps, and shortens its block_length to one that divides them; if none
+    does, the text is one block.
     """
     values = {**generation, **given}
     if not given.keys() & {"gen_length", "steps"}:
@@ -37,6 +42,6 @@ def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) ->
 
 
 def block_choices(gen_length: int, steps: int, most: int | None = None) -> list[int]:
-    """Block lengths, at most `most`, that divide the length and whose number divides the steps."""
+    """Return the block lengths up to `most` that divide `gen_length` into a number of blocks that divides `steps`."""
     blocks = range(1, gen_length + 1 if most is None else min(most, gen_length) + 1)
     return [block for block in blocks if gen_length % block == 0 and steps % (gen_length // block) == 0]

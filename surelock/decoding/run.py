@@ -1,10 +1,10 @@
-"""A run decides: which rows a step computes, what is committed, what locks. It knows no network, no device, no clock.
+"""A run decides which rows a step computes, what is committed and what locks. It uses no network, device or clock.
 
     run = Run(shape, prompts, decoder)
     while (plan := run.plan()) is not None:
         step = run.take(engine.read(memory, plan))
 
-One turn of this loop is one turn of Algorithm 1's.
+One iteration of this loop is one iteration of Algorithm 1.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 
 class NonFiniteLogits(ArithmeticError):
-    """The network put out NaN or infinity; the message names the step."""
+    """A logit of the network is NaN or infinite. The message names the step."""
 
 
 @dataclass(slots=True)
 class _Interventions:
-    """Slots that events of a step wrote, masked again, locked and unlocked."""
+    """The slots that the events of a step wrote, masked again, locked and unlocked."""
 
     written: Slots
     masked: Slots
@@ -45,9 +45,14 @@ _UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE)
 
 
 class Run:
-    """One run of a batch of prompts, [B] lists of token ids that have been checked.
+    """One run of a batch.
 
-    observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+    shape: shape and special tokens of the model.
+    prompts: [B] lists of token ids, already checked.
+    decoder: settings, compute rule, unmask policy and events.
+    observe: read every computed row, and report its KL.
+    top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
+
     Raises ValueError, one sentence, for an event that the run cannot have.
     """
 
@@ -78,9 +83,9 @@ class Run:
         self._made: tuple[Plan, _Interventions] | None = None
 
     def plan(self) -> Plan | None:
-        """What the next step computes (lines 5-8), made once and the same until it is taken; None when the run is over.
+        """Return the plan of the next step (lines 5-8), the same one until `take`; None when the run is over.
 
-        Raises ValueError for an event that does not fit what the run has become.
+        Raises ValueError for an event that does not fit the state of the run.
         """
         if self._made is None:
             if self._next == self.settings.total_steps:
@@ -98,7 +103,10 @@ class Run:
         return self._made[0]
 
     def take(self, reading: Reading) -> Step:
-        """The step that comes of what an engine found (lines 16-24). Raises NonFiniteLogits; unplanned, ValueError."""
+        """Finish the planned step with the engine's reading (lines 16-24).
+
+        Raises NonFiniteLogits, and ValueError if there is no plan.
+        """
         if self._made is None:
             raise ValueError("there is no plan to take a reading of: call plan() first")
         plan, done = self._made
@@ -121,7 +129,7 @@ class Run:
         return self._report(plan, reading, unmasked, changes, done)
 
     def _intervene(self, due: list[Event]) -> _Interventions:
-        """Apply a step's events: they come before all else."""
+        """Apply the events of a step, before its rows are chosen."""
         state = self.state
         before = state.locked.copy()
         for event in due:
@@ -140,7 +148,7 @@ class Run:
         return np.array(found, dtype=np.int64)
 
     def _plan(self) -> Plan:
-        """The rows that the rule chooses, the masks that an ending block must commit, and who may be committed."""
+        """Plan the step: the rows that the rule chooses, the masks that an ending block commits, and the candidates."""
         canvas, state, schedule, settings = self.canvas, self.state, self.schedule, self.settings
         state.open[:] = False
         ending = [NONE]
@@ -188,7 +196,7 @@ class Run:
         )
 
     def _repeats(self, choosers: Slots) -> Whole:
-        """What `no_repeat_ngram_size` forbids, [2, K]: numbers among the choosers, ascending, and tokens."""
+        """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""
         size, canvas = self.settings.no_repeat_ngram_size, self.canvas
         if not len(choosers):
             return _NO_PAIRS
@@ -206,7 +214,7 @@ class Run:
         return np.stack((np.searchsorted(choosers, at[left]), tokens[left]))
 
     def _unmask(self, plan: Plan, reading: Reading) -> Slots:
-        """Commit what the policy takes, and move every sequence's schedule on. Returns the slots committed."""
+        """Commit the tokens that the policy takes, and advance every schedule. Returns the committed slots."""
         state, schedule = self.state, self.schedule
         self.policy.prepare(state, reading)
         choosers = plan.slots[plan.chooses]

@@ -1,7 +1,7 @@
-"""Settings, each described once: its label, help, range and plain form stand in the dataclass field that holds it.
+"""Settings, each described once: the dataclass field of a setting holds its label, help, range and plain form.
 
-The command line's flags, the page's form, `/decode`, links, the runs table and the check of a trace are derived from
-these descriptions; so is the check of a value where it is made.
+The flags of the command line, the form of the page, the parameters of `/decode`, links, and the check of traces are
+derived from these descriptions. So is the check of a value when the dataclass is made.
 """
 
 from __future__ import annotations
@@ -17,21 +17,29 @@ from typing import Any
 from surelock.model.errors import cut, shown
 
 _KEY = "setting"
-_DEFAULT: Any = object()  # an unsaid setting has its default
-_MOST_WHOLE = 2**53  # beyond it a JSON number is another one for another reader
+_DEFAULT: Any = object()  # a missing setting has its default
+_MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is known of a field.
+    """The description of one setting.
 
-    kind: "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested settings class,
-    `group`). low, high: the ends of its range, both allowed unless `above`, which leaves out `low`. none: what None
-    stands for, None where it is refused. several: a list of one value per sequence is taken, too. flat: its name where
-    the settings of all kinds share one namespace (flags, links, `/decode`). offered: low, high and step of a slider;
-    log: it runs on a logarithmic scale, below its low end stands for `never`, -1. advanced: folded away at first.
-    unsaid: what a recorded plain form means that lacks the setting, where that is not the default: it was written
-    before the setting, or when the default was another.
+    kind: "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested settings class).
+    label: its name on the page.
+    help: one sentence for the page, the command line and `/decode`.
+    low, high: the ends of its range, both included.
+    above: True excludes `low`.
+    none: the meaning of None, in words; None where the setting cannot be None.
+    several: whether a list of one value per sequence is accepted.
+    flat: its name where the settings of all kinds share one namespace (flags, links, `/decode`); "" is the field's
+    name.
+    offered: low, high and step of the slider on the page.
+    log: whether the slider is logarithmic; its lowest place then stands for -1, "never".
+    advanced: whether the page folds it away at first.
+    group: the nested settings class of a "group".
+    unsaid: the value of the setting in a recorded plain form that lacks it, where that is not the default: the record
+    is older than the setting, or than its default.
     """
 
     kind: str
@@ -50,7 +58,7 @@ class Setting:
     unsaid: Any = _DEFAULT
 
     def checked(self, name: str, value: Any) -> Any:
-        """The value in its own type. Raises ValueError, which begins with the name, when it is none that fits."""
+        """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
         if value is None and self.none is not None:
             return None
         if self.several and isinstance(value, Sequence) and not isinstance(value, str) and len(value):
@@ -76,12 +84,12 @@ class Setting:
         raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
 
     def spells_none(self, value: Any) -> bool:
-        """Whether a text says that the setting is to be None, as on a command line."""
+        """Whether a text, such as a flag's, spells None."""
         return bool(self.none) and isinstance(value, str) and value.lower() == "none"
 
     @property
     def range(self) -> str:
-        """What may be given, in words: "a whole number of at least 1"."""
+        """The allowed values in words, such as "a whole number of at least 1"."""
         if self.kind == "flag":
             return "True or False"
         if self.kind == "code":
@@ -99,31 +107,31 @@ class Setting:
 
 
 def setting(kind: str, default: Any, label: str, help: str, **more: Any) -> Any:
-    """A dataclass field that carries its description, see `Setting`."""
+    """Return a dataclass field with its description. more: further arguments of `Setting`."""
     return field(default=default, metadata={_KEY: Setting(kind=kind, label=label, help=help, **more)})
 
 
 @cache
 def described(kind: type) -> tuple[tuple[str, Setting], ...]:
-    """(name, description) of each described field of a settings class, in order."""
+    """Return (name, description) of each described field of a settings class, in order."""
     return tuple((each.name, each.metadata[_KEY]) for each in fields(kind) if _KEY in each.metadata)
 
 
 def check(settings: Any) -> None:
-    """Check every described field of a new settings object and put it into its own type; ValueError names the field."""
+    """Check and convert every described field of a new settings object. Raises ValueError, which names the field."""
     for name, description in described(type(settings)):
         object.__setattr__(settings, name, description.checked(name, getattr(settings, name)))
 
 
 class Described:
-    """A class of settings that are checked where they are made."""
+    """A class of settings that are checked when it is made."""
 
     __slots__ = ()
     __post_init__ = check
 
 
 def to_plain(settings: Any) -> dict[str, Any]:
-    """The described fields as JSON values: infinities as text, a nested group as a mapping."""
+    """Return the described fields as JSON values: infinities as text, a nested group as a mapping."""
     return {name: _plain(getattr(settings, name)) for name, _ in described(type(settings))}
 
 
@@ -136,10 +144,10 @@ def _plain(value: Any) -> Any:
 
 
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
-    """The settings object of a mapping as `to_plain` makes it; whole numbers may come as floats.
+    """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
 
-    What it lacks has its default, or what was meant before there was such a setting (`unsaid`). Raises ValueError,
-    which names the field, for what does not exist or does not fit.
+    A missing field has its default, or its `unsaid` value. Raises ValueError, which names the field, for an unknown
+    name and for a value out of range.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
@@ -149,7 +157,7 @@ def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
 
 
 def read_value(description: Setting, value: Any) -> Any:
-    """A JSON value as the type that the setting has: infinities from text, whole numbers from floats, nested groups."""
+    """Return a JSON value in the setting's type: infinities from text, whole numbers from floats, nested groups."""
     if description.group is not None and isinstance(value, Mapping):
         return from_plain(description.group, value)
     if description.kind == "number" and value in ("inf", "-inf"):
@@ -161,15 +169,20 @@ def read_value(description: Setting, value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeSettings:
-    """What every decoder needs, whatever it computes and commits. Each field says what it means (`help`).
+    """The settings of every decoder, whatever its rule and its policy.
 
-    gen_length: positions to generate. steps: denoising steps, None for gen_length. block_length: semi-autoregressive
-    blocks, left to right, None for one block. temperature: of the Gumbel-max choice of tokens; 0 takes the argmax.
-    cfg_scale: classifier-free guidance, 0 is off. seed: whole number (sequence b of a batch gets seed + b) or one per
-    sequence. suppress_eos: EOS is never chosen. suppress_eos_confidence: positions that would become EOS or end-of-turn
-    are committed last. no_repeat_ngram_size: a token with which an n-gram of this size would stand in the sequence
-    twice, prompt included, is not chosen; 0 is off. EOS and end-of-turn always may be, and tokens committed in the same
-    step do not know of each other. Raises ValueError, which begins with the field's name.
+    gen_length: positions to generate.
+    steps: denoising steps. None is gen_length.
+    block_length: length of the semi-autoregressive blocks, decoded from left to right. None is one block.
+    temperature: of the Gumbel-max choice of candidate tokens. 0 takes the most likely token.
+    cfg_scale: scale of classifier-free guidance. 0 is off.
+    seed: a whole number (sequence b of a batch has seed + b), or one for each sequence.
+    suppress_eos: never choose EOS.
+    suppress_eos_confidence: commit positions that would become EOS or end-of-turn last.
+    no_repeat_ngram_size: never choose a token that completes an n-gram of this size a second time, prompt included. 0
+    is off. EOS and end-of-turn may always be chosen, and tokens of the same step are not compared with each other.
+
+    Raises ValueError, which begins with the field's name.
     """
 
     gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=1, offered=(8, 512, 8))

@@ -1,6 +1,6 @@
-"""What a run knows: the sequences on one flat axis, how far each is, and the state of every position.
+"""The state of a run: canvas, schedule, and what is known of every position. Rules and policies decide by it alone.
 
-All that a compute rule and an unmask policy may decide by. Padding exists only where a Step is shown.
+All sequences of a batch lie on one flat axis of slots, one behind the other. Only a `Step` has padding.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ NONE: Slots = np.empty(0, dtype=np.int64)
 
 
 class Canvas:
-    """Prompts followed by masks. All arrays are flat, over `total` slots: the sequences' positions, one after another.
+    """The tokens of a batch: each prompt followed by masks. Arrays are flat, over all slots [total].
 
-    lengths, starts [B]: positions of each sequence and its first slot. sequence, position [total]: what a slot is.
-    is_prompt [total]. tokens [total] int64 and masked [total] bool change as the run unmasks.
+    batch, total: the numbers of sequences and of slots.
+    lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
+    generated_from: [B] int64, the first generated slot of each sequence.
+    sequence, position: [total] int64, the sequence of a slot and its position there.
+    is_prompt: [total] bool.
+    tokens: [total] int64, changed by commits.
+    masked: [total] bool, changed by commits.
     """
 
     def __init__(self, prompts: Sequence[Sequence[int]], settings: DecodeSettings, mask_id: int, pad_id: int) -> None:
@@ -45,11 +50,11 @@ class Canvas:
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
 
     def slots_of(self, b: int) -> slice:
-        """The slots of sequence b."""
+        """Return the slots of sequence b."""
         return slice(int(self.starts[b]), int(self.starts[b] + self.lengths[b]))
 
     def slot(self, b: int, position: int) -> int:
-        """The slot of a sequence's position."""
+        """Return the slot of a position of sequence b."""
         return int(self.starts[b]) + position
 
     def commit(self, slots: Slots, tokens: Slots) -> None:
@@ -61,18 +66,18 @@ class Canvas:
         self.masked[slots] = True
 
     def split(self, slots: Slots) -> list[slice]:
-        """Where each sequence's part of ascending `slots` lies."""
+        """Return, for each sequence, which part of the ascending `slots` is its own."""
         edges = np.searchsorted(slots, self._edges)
         return [slice(a, b) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]
 
     def flags(self, *lists: Slots) -> Flags:
-        """[B, N] bool, left-padded: true at the slots of all lists."""
+        """Return [B, N] bool, left-padded, true at the slots of the lists."""
         marked = np.zeros(self.batch * self._shape[1], dtype=bool)
         marked[self._cells[np.concatenate(lists)]] = True
         return marked.reshape(self._shape)
 
     def grid(self, values: NDArray, fill: object, slots: Slots | slice = slice(None)) -> NDArray:
-        """Values of `slots` as a left-padded array [B, N, ...], `fill` at pads and everywhere else."""
+        """Return the values of `slots` as a left-padded array [B, N, ...], with `fill` at all other places."""
         if len(values) == self.batch * self._shape[1]:  # no pads, and all slots
             return values.reshape(*self._shape, *values.shape[1:]).copy()
         out = np.full((self.batch * self._shape[1], *values.shape[1:]), fill, dtype=values.dtype)
@@ -80,16 +85,18 @@ class Canvas:
         return out.reshape(*self._shape, *values.shape[1:])
 
     def flat(self, grid: Flags) -> Slots:
-        """The slots at which a left-padded [B, N] bool is true, ascending."""
+        """Return the slots at which a left-padded [B, N] bool is true, ascending."""
         return np.flatnonzero(grid.ravel()[self._cells])
 
 
 class Schedule:
-    """How far each sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
+    """The progress of each sequence: its present block, the step within it, and commits owed from earlier steps.
 
-    early: a block ends as soon as none of its positions is masked, not only after its steps.
-    running [B] bool: the sequences that have not ended. steps_in_block [B]: each one's step within its block, 0-based.
-    closing [B] bool: this is the last step of its block, which must commit all that is still masked there.
+    early: whether a block ends as soon as none of its positions is masked, before its steps are over.
+
+    running: [B] bool, whether the sequence has not ended.
+    steps_in_block: [B] int64, the step within the block, 0-based.
+    closing: [B] bool, whether this is the last step of the block, which commits all that is still masked.
     """
 
     def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool) -> None:
@@ -102,26 +109,26 @@ class Schedule:
         self.closing = np.full(canvas.batch, self._steps == 1)
 
     def block(self, b: int) -> slice:
-        """The slots of the block that sequence b fills."""
+        """Return the slots of the present block of sequence b."""
         start = int(self._canvas.generated_from[b] + self._block[b] * self._length)
         return slice(start, start + self._length)
 
     def open(self, b: int) -> slice:
-        """The slots whose masks sequence b may commit: its block, and what is before it."""
+        """Return the slots whose masks may be committed: the present block of sequence b and the blocks before it."""
         start = int(self._canvas.generated_from[b])
         return slice(start, start + (int(self._block[b]) + 1) * self._length)
 
     def share(self, b: int) -> int:
-        """Positions of this step by an even share of the block's, the remainder in the first steps."""
+        """Return an even share of the block's positions for this step; the first steps share the remainder."""
         share, remainder = divmod(self._length, self._steps)
         return int(share + (self.steps_in_block[b] < remainder))
 
     def quota(self, b: int) -> int:
-        """Positions to commit in this step: its share, and what is owed."""
+        """Return the number of commits in this step: its share and what earlier steps owe."""
         return self.share(b) + int(self._owed[b])
 
     def advance(self, b: int, committed: int) -> None:
-        """Close the step of sequence b. Commits that selection could not meet carry over to the next."""
+        """End the step of sequence b. The next step owes the commits that this one could not make."""
         self._owed[b] = max(0, self.quota(b) - committed)
         self.steps_in_block[b] += 1
         done_early = self._early and not self._canvas.masked[self.open(b)].any()
@@ -133,13 +140,18 @@ class Schedule:
 
 
 class State:
-    """The state of Algorithm 1 (lines 1-3) for a batch. Arrays are flat, one value for each of the canvas' slots.
+    """The state of Algorithm 1 (lines 1-3) for a batch. Arrays have one value for each slot, [total].
 
-    step: the present one. tokens int64, masked bool, split: the canvas' own. locked bool. visible int: forward passes
-    that had the slot's real token as input. computed_at int: the step that computed it last, -1 for never. kl,
-    confidence float64: of that computation, NaN where the step did not read it. locked_at, unlocked_at, probed_at int:
-    the step in which it last was, -1 for never. alive bool: of a sequence that has not ended. open bool: masked, and in
-    the block of its sequence or before it, so that the present step may commit it.
+    step: the present step, 0-based.
+    tokens, masked, split: those of the canvas.
+    locked: bool.
+    visible: int64, forward passes that had the slot's real token as input.
+    computed_at: int64, the step that last computed the slot, -1 for none.
+    kl: float64, the step-wise KL of that computation in nats; NaN if the step did not read it, infinite at first.
+    confidence: float64, the largest probability in that computation; NaN if the step did not read it.
+    locked_at, unlocked_at, probed_at: int64, the step in which the slot was last locked, unlocked, probed; -1 for none.
+    alive: bool, whether the sequence of the slot has not ended.
+    open: bool, whether the present step may commit the slot: masked, in the present block or before it.
     """
 
     def __init__(self, canvas: Canvas, schedule: Schedule) -> None:
@@ -157,18 +169,18 @@ class State:
         self._kept: dict[str, NDArray] = {}
 
     def kept(self, name: str, fill: float) -> NDArray:
-        """A rule's or a policy's own array, [total], kept from step to step; `fill` everywhere at first."""
+        """Return an array [total] that a rule or a policy keeps from step to step, filled with `fill` at first."""
         if name not in self._kept:
             self._kept[name] = np.full(self.canvas.total, fill)
         return self._kept[name]
 
     def lock(self, slots: Slots) -> None:
-        """Lock `slots`: they are no longer computed."""
+        """Lock `slots`: later steps do not compute them."""
         self.locked[slots] = True
         self.locked_at[slots] = self.step
 
     def unlock(self, slots: Slots) -> None:
-        """Unlock `slots`: they are computed again, and have no earlier posterior to be compared with."""
+        """Unlock `slots`: later steps compute them, the first of these without a posterior to compare with."""
         self.locked[slots] = False
         self.unlocked_at[slots] = self.step
         self.kl[slots] = np.inf

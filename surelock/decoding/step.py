@@ -1,7 +1,7 @@
-"""What passes between a run and an engine, and what a run tells of a step: data, in numpy arrays.
+"""The data between a run and an engine (Plan, Reading), and what a run reports of a step (Step): numpy arrays.
 
-Slots are places on a run's flat axis, where its sequences lie one behind the other. R counts a step's rows, C those of
-them that may be committed.
+Slots are places on the flat axis of a run, where its sequences lie one behind the other. R is the number of rows of a
+step, C the number of those that may be committed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The shape of a run, which an engine makes its memory for.
+    """The shape of a run, for which an engine allocates memory.
 
-    lengths: positions of each sequence. passes: 2 with guidance, whose second pass does not see the prompt, else 1.
+    lengths: the number of positions of each sequence.
+    passes: forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1.
     """
 
     lengths: tuple[int, ...]
@@ -29,31 +30,34 @@ class Layout:
 
     @property
     def slots(self) -> int:
-        """Positions of all sequences."""
+        """The number of positions of all sequences together."""
         return sum(self.lengths)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """What an engine is asked to compute in one step, and which candidate tokens it is asked for.
+    """What an engine computes in one step.
 
     step: 0-based.
-    slots [R] int64, ascending. counts: rows of each sequence.
-    tokens [R] int64: the input. blind [R]: that of guidance's second pass, with every prompt token masked; else None.
-    positions [R] int64: in the row's own sequence.
-    probed [R] bool: the row reads the cache and leaves its own keys and values there as they are.
-    watches [R] bool: a rule follows the row's posterior. The engine keeps it for the next time, unless the row is
-    probed.
-    compares [R] bool: those that it watches whose KL from the posterior kept at the row's last computation it goes by
-    now. The engine gives it, infinite where none was kept.
-    chooses [R] bool: the row may be committed. The engine gives a candidate token and its score.
-    observe: every row is read, and has a KL; what no rule asks for does not count as the step's time.
-    forgets [F] int64: slots whose kept posteriors are dropped before the step.
-    scores: what candidates are scored by, "confidence", "entropy" or "margin"; None: there are no candidates to choose.
-    banned: tokens that no row becomes.
-    repeats [2, K] int64: rows among the C, ascending, and a token that each must not become.
-    temperature, draws: of Gumbel-max; draws is None where nothing is drawn.
-    cfg_scale: of guidance. top_k: how many likely tokens of each row an observer wants.
+    slots: [R] int64, ascending, the slots of the rows.
+    counts: the number of rows of each sequence.
+    tokens: [R] int64, the input tokens.
+    blind: [R] int64, the input tokens of guidance's second pass, prompt tokens masked; None without guidance.
+    positions: [R] int64, the position of each row in its sequence.
+    probed: [R] bool, whether the row leaves its keys and values in the cache as they are.
+    watches: [R] bool, whether a rule watches the row. The engine keeps its posterior for the next computation, unless
+    the row is probed.
+    compares: [R] bool, watched rows whose KL from the kept posterior a rule needs now. It is infinite if none was kept.
+    chooses: [R] bool, rows that may be committed. The engine returns a candidate token and its score for each.
+    observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
+    forgets: [F] int64, slots whose kept posteriors the engine drops before the step.
+    scores: the score of candidates, "confidence", "entropy" or "margin"; None if no candidates are chosen.
+    banned: tokens that are never chosen.
+    repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
+    temperature: of the Gumbel-max choice.
+    draws: its random numbers; None if nothing is drawn.
+    cfg_scale: scale of guidance.
+    top_k: the number of most likely tokens to report for each row.
     """
 
     step: int
@@ -77,11 +81,11 @@ class Plan:
     top_k: int
 
     def read(self) -> Whole:
-        """Rows whose posteriors are read, [K], ascending."""
+        """Return the rows whose posteriors are read, [K] int64, ascending."""
         return np.arange(len(self.slots)) if self.observe else np.flatnonzero(self.watches | self.chooses)
 
     def outdated(self) -> Whole:
-        """Slots whose kept posteriors are dropped before the step: those it forgets, and its rows that none watches."""
+        """Return the slots whose kept posteriors are dropped: `forgets`, and computed rows that no rule watches."""
         if self.observe:
             return self.forgets
         return np.concatenate((self.forgets, self.slots[~(self.watches | self.probed)]))
@@ -89,13 +93,16 @@ class Plan:
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """What an engine found. Arrays are int64 and float64.
+    """The result of a plan.
 
-    slots, probed [R]: the plan's. confidence [R]: max_v p, NaN where the row was not read. kl [R]: nats, infinite where
-    no earlier posterior was kept, NaN where the row was neither compared nor observed.
-    tokens, score [C]: candidates.
-    top_ids, top_probs [R, k]: likely tokens.
-    finite: whether all logits that were read are. seconds: the engine's time, without what is only observed.
+    slots, probed: [R], those of the plan.
+    confidence: [R] float64, the largest probability of the row's posterior; NaN if the row was not read.
+    kl: [R] float64, nats; infinite if no earlier posterior was kept, NaN if the row was neither compared nor observed.
+    tokens: [C] int64, candidate tokens.
+    score: [C] float64, their scores.
+    top_ids: [R, top_k] int64, the most likely tokens; top_probs: [R, top_k] float64, their probabilities.
+    finite: whether all logits that were read are finite.
+    seconds: the time of the engine, without the reading that no rule needs.
     """
 
     slots: Whole
@@ -111,7 +118,7 @@ class Reading:
 
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
-        """That nothing was found yet."""
+        """Return a reading of the plan's shape without values."""
         count, candidates = len(plan.slots), int(plan.chooses.sum())
         return cls(
             plan.slots,
@@ -127,24 +134,31 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """One denoising step of a batch. Arrays are [B, N], sequences left-padded to the longest.
+    """One denoising step of a batch. Arrays are [B, N]: sequences left-padded to the longest. Flags are False at pads.
 
-    index: 0-based.
-    tokens int64: after the step; the pad id at pads.
-    open bool: what the step could have committed, computed or not: masked before it, in the block or before that. False
-    at pads.
-    scores: what its policy scores by, as in `Plan`; None: by nothing that posteriors tell.
-    masked, locked, newly_unmasked, newly_masked, written, newly_locked, newly_unlocked, computed, probed: bool, after
-    the step; False at pads. newly_unmasked: committed by the step. newly_masked, written: masked again or written by an
-    event before it. computed: active rows that the step computed. probed: locked rows that it only looked at.
-    kl float64: nats, infinite where no earlier posterior was kept; NaN where the step was not computed, at pads and,
-    unless observed, where no rule goes by it.
-    confidence float64: max_v p; NaN where not computed, at pads and, unless observed, where the row was not read.
-    top_ids int64, top_probs float64: [B, N, top_k], -1 and NaN where not computed and at pads; None when top_k is 0.
-    commit_logits: [K, V] raw logits that the K newly_unmasked were chosen by, sequence by sequence, in the network's
-    dtype or float32 if that is wider; NaN where a `Replay` committed what was not computed; None when not kept.
-    flops, baseline_flops: [B] float64, algorithmic (Sec. 2.4), of the step and of one that computes every row.
-    seconds: the step's own time, device synchronised, observation excluded.
+    index: the number of the step, 0-based.
+    tokens: int64, the canvas after the step; the pad id at pads.
+    open: bool, what the step could have committed, whether computed or not.
+    scores: the score of the policy's candidates, as in `Plan`; None if the policy uses none.
+    masked: bool, still masked after the step.
+    locked: bool, locked after the step.
+    newly_unmasked: bool, committed by the step.
+    newly_masked: bool, masked again by an event before the step.
+    written: bool, written by an event before the step.
+    newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
+    computed: bool, active rows that the step computed.
+    probed: bool, locked rows that it computed for a probe.
+    kl: float64, the step-wise KL of computed rows in nats; infinite if no earlier posterior was kept. NaN at all other
+    places and, unless observed, where no rule needs it.
+    confidence: float64, the largest probability of computed rows. NaN at all other places and, unless observed, where
+    the row was not read.
+    top_ids: [B, N, top_k] int64, the most likely tokens of computed rows, -1 at all other places; None if top_k is 0.
+    top_probs: [B, N, top_k] float64, their probabilities, NaN at all other places; None if top_k is 0.
+    commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
+    in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
+    flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
+    baseline_flops: [B] float64, those of a step that computes every row.
+    seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
     """
 
     index: int

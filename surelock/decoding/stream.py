@@ -1,4 +1,4 @@
-"""A run in the shape of transformers' streamers: the prompt, drafts of the open block, and blocks as they are done."""
+"""Streaming to transformers' streamers: the prompt, drafts of the open block, and each block when it is complete."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ if TYPE_CHECKING:
 
 
 class Streamer(Protocol):
-    """What `model.generate(streamer=...)` of transformers takes. `put_draft` is what diffusion models call beside."""
+    """A streamer of transformers' `model.generate(streamer=...)`. Those for diffusion models also have `put_draft`."""
 
     def put(self, value: Tensor) -> Any:
-        """Tokens [1, n] that stay: the prompt first, then what was generated."""
+        """Take final tokens [1, n]: the prompt first, then each block."""
         ...
 
     def end(self) -> Any:
-        """There is no more."""
+        """End the text."""
         ...
 
 
 def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) -> Iterator[Step]:
-    """The same steps, each shown to a streamer on its way, such as transformers' `TextDiffusionStreamer`.
+    """Show each step to a streamer, such as transformers' `TextDiffusionStreamer`, and yield it unchanged.
 
-    steps: of one sequence, from `surelock.decode` with these settings. The streamer gets the prompt, after each step
-    the open block as a draft (where it has `put_draft`), each block when nothing of it is masked, and the end: int64
-    [1, n] on the CPU. A masked position of a draft is its most likely token where the steps tell it (`top_k` of at
-    least 1), else the mask. What an event masks again later was shown for good. Raises ValueError for a batch.
+    steps: of one sequence, from `surelock.decode` with the same settings.
+    streamer: gets the prompt, after each step a draft of the open block (if it has `put_draft`), each block once none
+    of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
+    settings: those of the run.
+
+    A draft holds the most likely token at masked positions, if the steps have `top_k` of at least 1, else the mask. A
+    block that has been put is not put again if an event masks a position of it. Raises ValueError for a batch.
     """
     from torch import from_numpy  # not before a streamer wants it
 
@@ -54,12 +57,12 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
 
 
 def _generated(start: int, count: int, length: int) -> slice:
-    """Some of the last `length` positions."""
+    """The positions `start` to `start + count` of the last `length` ones."""
     return slice(start - length, start - length + count or None)
 
 
 def _draft(step: Step) -> NDArray[np.int64]:
-    """The step's tokens, masks replaced by what is most likely there, where that is known."""
+    """The tokens of the step, masks replaced by the most likely token where the step has it."""
     if step.top_ids is None:
         return step.tokens
     return np.where(step.masked & step.computed, step.top_ids[..., 0], step.tokens)

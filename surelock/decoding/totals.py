@@ -1,4 +1,4 @@
-"""What a run cost in all: FLOPs per run and per position, the active ratio, and both without the tail after EOS."""
+"""Totals of a run: FLOPs, FLOPs per position, and the active ratio, also without the positions after EOS."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from surelock.model.config import NetworkConfig
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Figures of a whole run of a batch; FLOPs are algorithmic (Sec. 2.4), guidance counted twice.
+    """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice.
 
-    steps, tokens (unmasked), seconds (the steps' own). flops, baseline_flops: of the run. flops_ratio: their quotient.
+    steps: the number of steps.
+    tokens: the number of committed tokens.
+    seconds: the sum of the steps' times.
+    flops: FLOPs of the run.
+    baseline_flops: FLOPs of the same run with every row computed.
     padded_baseline_flops: the baseline as the paper counts it, every sequence padded to the longest.
-    flops_per_position, baseline_flops_per_position: over the batch's positions without pads;
-    padded_baseline_flops_per_position: as the paper's tables print it. active_ratio: r = sum M / sum N.
-    active_ratio_to_eos: the same without the positions after each sequence's first EOS, which lock early and flatter r.
-    locked: share of the positions locked at the end.
+    flops_ratio: flops / baseline_flops.
+    flops_per_position, baseline_flops_per_position: divided by the positions of the batch, without pads.
+    padded_baseline_flops_per_position: divided by the positions with pads, as the paper's tables print it.
+    active_ratio: r = sum M / sum N, the share of rows that were computed.
+    active_ratio_to_eos: r without the positions after the first EOS of each sequence; these lock early and lower r.
+    locked: the share of positions that are locked at the end.
     """
 
     steps: int
@@ -42,7 +48,12 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of each sequence, summed over the steps: [B] int64. present: what a step without locks would compute."""
+    """Rows of each sequence, summed over the steps: [B] int64.
+
+    computed: active rows that were computed.
+    probed: locked rows that were probed.
+    present: rows that a run without locks computes.
+    """
 
     computed: NDArray
     probed: NDArray
@@ -50,7 +61,13 @@ class Rows:
 
 
 class TotalsCounter:
-    """Adds up the steps of one run, given the network's shape, the generated length and the EOS id (None: no EOS)."""
+    """Adds up the steps of one run.
+
+    config: the shape of the network.
+    gen_length: the number of generated positions.
+    eos_id: the id of EOS, None if there is none.
+    guided: whether classifier-free guidance doubles the forward passes.
+    """
 
     def __init__(self, config: NetworkConfig, gen_length: int, eos_id: int | None, *, guided: bool = False) -> None:
         self._config, self._gen_length, self._eos_id = config, gen_length, eos_id
@@ -62,6 +79,7 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
+        """Add the next step."""
         if self._last is None:  # the first step computes every position
             self._present = step.computed
             self._computed, self._probed = (np.zeros(step.computed.shape, dtype=np.int64) for _ in range(2))
@@ -77,7 +95,7 @@ class TotalsCounter:
         self._last = step
 
     def totals(self) -> Totals:
-        """The figures so far. Raises ValueError before the first step."""
+        """Return the totals so far. Raises ValueError before the first step."""
         if self._last is None:
             raise ValueError("no step has been counted yet")
         batch, width = self._present.shape
@@ -100,7 +118,7 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Rows of each sequence so far; to_eos: without those of positions behind its first EOS."""
+        """Return the rows of each sequence so far. to_eos: without positions after its first EOS."""
         assert self._last is not None
         counted = self._present.copy()
         if to_eos:
@@ -115,5 +133,5 @@ class TotalsCounter:
 
 
 def active_ratio(rows: Rows) -> float:
-    """r = sum M / sum N (Sec. 2.4): the share of the rows that were computed."""
+    """Return r = sum M / sum N (Sec. 2.4): the share of rows that were computed."""
     return float(rows.computed.sum() / rows.present.sum())

@@ -1,9 +1,9 @@
-"""UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? LLaDA's policies and others'.
+"""Unmask policies (UpdateMASK, Algorithm 1, line 16): which masked positions does a step commit?
 
-A policy is a small frozen dataclass: what it scores a candidate by, and which of the candidates it takes. What a
-position would become, its candidate token, does not depend on the policy. In the last step of a block
-everything that is still masked there is committed, whatever the policy says: `steps` is then a bound, and the policies
-that take as many as seem safe (`early`) usually end before it.
+A policy is a small frozen dataclass. It says by what a candidate is scored, and which candidates are committed. The
+candidate token of a position does not depend on the policy. The last step of a block commits every position of the
+block that is still masked, whatever the policy says. So `steps` is an upper bound; a policy with `early` usually ends
+before it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,15 @@ Commit = tuple[int, int, int]
 
 @dataclass(slots=True)
 class Candidates:
-    """The masked positions of sequence `b` that this step computed and may commit, in order of position.
+    """The masked positions of one sequence that the step computed and may commit, in order of position.
 
-    slots [C], tokens [C] int64; score [C] float64; late [C] bool: would end the text, and is committed last. quota: how
-    many the schedule asks for. state: the run's, before the commit.
+    state: the run before the commit.
+    b: the sequence's number in the batch.
+    slots: [C] int64.
+    tokens: [C] int64, the candidate token of each.
+    score: [C] float64, the higher the better.
+    late: [C] bool: the token would end the text and is committed last.
+    quota: the number of commits that the schedule asks for.
     """
 
     state: State
@@ -43,16 +48,20 @@ class Candidates:
     quota: int
 
     def ranked(self) -> NDArray[np.int64]:
-        """The order of committing: high scores first, the lowest position first among equals, late ones behind all."""
+        """Candidate numbers [C] in the order of commits: high scores first, then low positions; late ones last."""
         return np.lexsort((-self.score, self.late))
 
 
 class UnmaskPolicy(Described):
-    """What all policies share. kind: its name in plain forms. label: its name for people. sentence: what it does.
+    """The base class of unmask policies.
 
-    scores: what candidates are scored by: their own probability ("confidence"), minus the posterior's "entropy", its
-    "margin" (p1 - p2), all of the raw temperature-1 posterior; or "noise", one uniform number each; None: not at all,
-    and no candidate tokens are chosen either. early: a block may end before its steps.
+    kind: the name of the policy in flags, links and traces.
+    label: its name on the page.
+    sentence: what it does, in one sentence.
+    scores: the score of a candidate, computed from the posterior at temperature 1: "confidence" (the probability of the
+    candidate token), "entropy" (negative, in nats) or "margin" (p1 - p2); or "noise", a uniform random number; or None,
+    for a policy that needs neither scores nor candidate tokens.
+    early: whether a block ends once none of its positions is masked, before its steps are over.
     """
 
     __slots__ = ()
@@ -63,26 +72,26 @@ class UnmaskPolicy(Described):
     early: ClassVar[bool] = False
 
     def chooses(self, state: State, slots: Slots) -> Flags:
-        """Which of the rows [R] that a step computes it may commit."""
+        """Return which of the computed slots [R] the step may commit, [R] bool."""
         return state.open[slots]
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """Which of them it follows beside, see `ComputeRule.watches`."""
+        """Return which of the computed slots [R] the policy watches, see `ComputeRule.watches`."""
         return np.zeros(len(slots), dtype=bool)
 
     def compares(self, state: State, slots: Slots) -> Flags:
-        """Those of them whose KL it goes by, see `ComputeRule.compares`."""
+        """Return which of the watched slots need a step-wise KL, see `ComputeRule.compares`."""
         return self.watches(state, slots)
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Called once a step, before any sequence commits."""
+        """Update the policy's own arrays. Called once a step, before the sequences commit."""
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
-        """Which of one sequence's candidates are committed: by default as many of the best as the schedule asks for."""
+        """Return the candidate numbers to commit, int64. Default: the best, as many as the schedule asks for."""
         return candidates.ranked()[: candidates.quota]
 
     def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
-        """(slots, tokens) that this step commits in one sequence, slots ascending."""
+        """Return the (slots, tokens) that the step commits in one sequence, slots ascending."""
         if candidates.state.schedule.closing[candidates.b]:
             return candidates.slots, candidates.tokens
         taken = np.sort(self.take(candidates))
@@ -91,7 +100,7 @@ class UnmaskPolicy(Described):
 
 @dataclass(frozen=True, slots=True)
 class LowConfidence(UnmaskPolicy):
-    """The most probable candidates first (LLaDA's `remasking="low_confidence"`)."""
+    """Commit the most probable candidates first (LLaDA's `remasking="low_confidence"`)."""
 
     kind: ClassVar[str] = "low_confidence"
     label: ClassVar[str] = "Most confident first"
@@ -100,7 +109,7 @@ class LowConfidence(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Random(UnmaskPolicy):
-    """Positions in random order (LLaDA's `remasking="random"`)."""
+    """Commit positions in random order (LLaDA's `remasking="random"`)."""
 
     kind: ClassVar[str] = "random"
     label: ClassVar[str] = "Random order"
@@ -110,7 +119,7 @@ class Random(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Entropy(UnmaskPolicy):
-    """The posteriors of least entropy first (Dream's `alg="entropy"`)."""
+    """Commit the positions whose posterior has the least entropy first (Dream's `alg="entropy"`)."""
 
     kind: ClassVar[str] = "entropy"
     label: ClassVar[str] = "Least entropy first"
@@ -120,7 +129,10 @@ class Entropy(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Margin(UnmaskPolicy):
-    """The largest difference of the two likeliest tokens' probabilities first (Dream's `alg="topk_margin"`)."""
+    """Commit the positions with the largest margin first (Dream's `alg="topk_margin"`).
+
+    The margin is the difference between the probabilities of the two most likely tokens.
+    """
 
     kind: ClassVar[str] = "margin"
     label: ClassVar[str] = "Largest margin first"
@@ -130,9 +142,11 @@ class Margin(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Threshold(UnmaskPolicy):
-    """Everything above a confidence, at least one: parallel decoding (Fast-dLLM, `threshold` of its `generate`).
+    """Commit every candidate above a confidence, at least one: parallel decoding (Fast-dLLM's `threshold`).
 
-    p: the confidence. Two deviations: Fast-dLLM takes what equals it, too; and has no bound on the steps.
+    p: the confidence, 0 to 1.
+
+    Two deviations: Fast-dLLM also commits a candidate whose confidence equals p, and does not bound the steps.
     """
 
     kind: ClassVar[str] = "threshold"
@@ -158,11 +172,15 @@ class Threshold(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Klass(UnmaskPolicy):
-    """Everything that is confident and has stood still (KLASS, NeurIPS 2025, `stable_confident_decode`).
+    """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
 
-    A candidate is ready when its probability is above `confidence` and its last `history` step-wise KLs are below `kl`
-    (nats); without a ready one the most confident are committed, an even share of the block a step. Deviations: the
-    posterior is the raw one (KLASS adds the temperature's noise first), a block's last step commits what is left.
+    confidence: the probability above which a candidate is confident, 0 to 1.
+    kl: the step-wise KL, in nats, below which a position is stable.
+    history: passes in a row that must have found the position stable.
+
+    Where no candidate is both, the most confident are committed, an even share of the block in each step. Two
+    deviations: posteriors are at temperature 1 (KLASS adds the noise of the temperature first), and the last step of a
+    block commits all that is left.
     """
 
     kind: ClassVar[str] = "klass"
@@ -204,7 +222,7 @@ class Klass(UnmaskPolicy):
         return state.masked[slots]
 
     def prepare(self, state: State, reading: Reading) -> None:
-        """Count for how many passes in a row each position has stood still."""
+        """Count the passes in a row for which each position has been stable."""
         still = state.kept("klass_still", 0)
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
@@ -220,11 +238,13 @@ class Klass(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class EntropyBound(UnmaskPolicy):
-    """The largest set whose joint entropy is bounded (EB-Sampler, Ben-Hamu and others 2025).
+    """Commit the largest set of candidates whose joint entropy is bounded (EB-Sampler, Ben-Hamu et al. 2025).
 
-    In order of entropy as long as the sum of the entropies less the largest is at most `gamma` (nats), at least one:
-    the bound on what committing them together ignores. Deviations: entropy is the only order offered, of the raw
-    posterior.
+    gamma: the bound, in nats.
+
+    Candidates are taken in order of entropy, at least one, as long as the sum of their entropies without the largest is
+    at most gamma. The sum bounds the dependence between the positions, which committing them together ignores.
+    Deviation: entropy of the posterior at temperature 1 is the only order offered.
     """
 
     kind: ClassVar[str] = "entropy_bound"
@@ -254,9 +274,10 @@ class EntropyBound(UnmaskPolicy):
 
 @dataclass(frozen=True, slots=True)
 class Replay(UnmaskPolicy):
-    """Commit given tokens in given steps: teacher forcing, which comparisons of posteriors need.
+    """Commit given tokens in given steps: teacher forcing, for comparing posteriors of several decoders.
 
-    replay: for each sequence its (step, position within the generated part, token) triples, every position once.
+    replay: for each sequence its (step, position, token) triples, each position once. Positions count from the first
+    generated one.
     """
 
     kind: ClassVar[str] = "replay"
@@ -276,7 +297,7 @@ class Replay(UnmaskPolicy):
         object.__setattr__(self, "replay", frozen)
 
     def watches(self, state: State, slots: Slots) -> Flags:
-        """Every mask: any may be committed next, in whatever block, and may lock one step later."""
+        """Every masked row: any of them may be committed next, and lock one step later."""
         return state.masked[slots]
 
     def compares(self, state: State, slots: Slots) -> Flags:
@@ -298,7 +319,7 @@ class Replay(UnmaskPolicy):
         return slots + state.canvas.generated_from[b], tokens
 
     def check_against(self, batch: int, gen_length: int, steps: int, vocab_size: int, mask_id: int) -> None:
-        """Raise ValueError, which names the sequence, unless it fits the run that is asked for."""
+        """Raise ValueError, which names the sequence, unless the triples fit the run."""
         if len(self.replay) != batch:
             raise ValueError(f"replay is given for {len(self.replay)} sequences, but there are {batch} prompts")
         for b, commits in enumerate(self.replay):

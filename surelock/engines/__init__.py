@@ -1,4 +1,4 @@
-"""Who computes rows: an engine reads what a run's plan names, and knows nothing of why."""
+"""Engines compute the rows of a plan. They do not know why a run has chosen these rows."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from numpy.typing import NDArray
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.model.config import NetworkConfig
 
-# ONNX Runtime 1.29 and later send events to its makers unless this is set before it is imported.
+# ONNX Runtime 1.29 and later send telemetry unless this is set before the import.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-#: What can be asked for: "auto" is ONNX Runtime for float32 on one CPU, torch for everything else.
+#: The values of `engine=`. "auto" is ONNX Runtime for float32 on one CPU, torch for everything else.
 ENGINES = ("auto", "torch", "onnx")
 
 
 class Engine(Protocol):
     """Computes the rows of a model's runs.
 
-    name: with its version, as a trace tells it. config: the network's shape.
-    device, dtype: where logits come out and what the network computes in, as torch calls them.
-    network: the torch network of the same weights, for what is no step.
+    name: the name and version of the engine, as traces hold them.
+    config: the shape of the network.
+    device: the device of the logits, by its name in torch.
+    dtype: the dtype of the computation, by its name in torch.
+    network: the torch network of the same weights, for dense forwards.
     """
 
     name: str
@@ -38,16 +40,20 @@ class Engine(Protocol):
     def network(self) -> Any: ...
 
     def memory(self, layout: Layout, tell: bool = False) -> Any:
-        """What is kept of a run of that layout; nothing is cached yet.
+        """Allocate the memory of a run: an empty cache, and room for watched posteriors.
 
-        tell: its `told` [slots, V] holds the logits of each slot from when its row was last read, 0 before.
+        layout: the shape of the run.
+        tell: keep `memory.told` [slots, V], the logits of each slot from the last time its row was read, 0 before.
         """
         ...
 
     def read(self, memory: Any, plan: Plan) -> Reading:
-        """Compute a step."""
+        """Compute the rows of a plan: write keys and values into the cache, and return the reading."""
         ...
 
     def logits(self, memory: Any, rows: NDArray) -> NDArray:
-        """Logits of rows of the step that was read last, [K, V]: NaN where a row was not read."""
+        """Return the logits [K, V] of rows of the last plan that was read; NaN for a row that was not read.
+
+        rows: [K] int64, row numbers of the plan.
+        """
         ...

@@ -1,6 +1,6 @@
-"""The key/value cache, and the description of the rows that a step computes.
+"""The key/value cache of the torch engine, and the rows of a step.
 
-Sequences of a batch lie one behind the other in one flat axis of `sum(lengths)` slots: no padding exists.
+The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ Pair = tuple[Tensor, Tensor]
 class Rows:
     """The rows of one step, in the order of the flat axis.
 
-    positions [R] int64: each row's position in its own sequence. slots [R] int64: its place on the flat axis.
-    counts: rows of each sequence. lengths: slots of each sequence. written [W] int64: which of the R rows write their
-    keys and values, None for all (a probed row reads the cache but leaves it as it is). read [K] int64, ascending:
-    which of the R rows are read, None for all; read_counts: how many of each sequence.
+    positions: [R] int64, the position of each row in its sequence.
+    slots: [R] int64, its place on the flat axis.
+    counts: the number of rows of each sequence.
+    lengths: the number of slots of each sequence.
+    written: [W] int64, the row numbers that write keys and values; None for all. A probed row does not write.
+    read: [K] int64, ascending, the row numbers whose posteriors are read; None for all.
+    read_counts: the number of read rows of each sequence; None is `counts`.
     """
 
     def __init__(
@@ -46,7 +49,7 @@ class Rows:
         self._targets: dict[torch.device, tuple[Tensor | None, Tensor]] = {}
 
     def targets(self, device: torch.device) -> tuple[Tensor | None, Tensor]:
-        """`written`, and the slots that those rows write to, on `device` (copied there once per step)."""
+        """Return `written` and the slots of these rows, on `device`. They are copied there once a step."""
         if device not in self._targets:
             written = None if self.written is None else self.written.to(device)
             slots = self.slots.to(device)
@@ -55,10 +58,10 @@ class Rows:
 
 
 class KVCache:
-    """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the layer's own device.
+    """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the device of the layer.
 
-    A locked position costs nothing here: what its row wrote when it was last computed is simply still there. So is, in
-    a shifted network, its hidden state, from which the position behind it is predicted.
+    A locked position keeps the keys and values of its last computation. In a shifted network it also keeps its hidden
+    state, from which the next position is predicted.
     """
 
     def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
@@ -71,9 +74,12 @@ class KVCache:
         self._batches: dict[int, list[Pair]] = {}
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Write k, v [R, n_kv_heads, head_size] of the rows, then attend: q [Q, n_heads, head_size] -> the same shape.
+        """Write the rows' keys and values into the cache, then attend. Returns the shape of q.
 
-        q is of all rows, or of those that are read. Every row sees all slots of its own sequence, and no other.
+        q: [Q, n_heads, head_size], the queries of all rows or of the read ones.
+        k, v: [R, n_kv_heads, head_size], of all rows.
+
+        A row attends to all slots of its sequence.
         """
         keys, values = self.keys[layer], self.values[layer]
         written, slots = rows.targets(keys.device)
@@ -88,8 +94,9 @@ class KVCache:
         return torch.cat([_attention(q, _by_head(k, 1), _by_head(v, 1), self._gqa) for q, k, v in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
-        """Keep the rows' hidden states [R, d_model], and return those of the positions before them, whenever they were
-        computed; a sequence's first position has its own.
+        """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.
+
+        The first position of a sequence has its own.
         """
         written, slots = rows.targets(hidden.device)
         if self._hidden is None:
@@ -99,7 +106,7 @@ class KVCache:
         return self._hidden[own - (positions > 0).long()]
 
     def _batch(self, size: int) -> list[Pair]:
-        """Each layer's keys and values as those of `size` sequences of one length."""
+        """The keys and values of each layer, viewed as `size` sequences of one length."""
         if size not in self._batches:
             pairs = zip(self.keys, self.values, strict=True)
             self._batches[size] = [(_by_head(keys, size), _by_head(values, size)) for keys, values in pairs]
@@ -107,9 +114,9 @@ class KVCache:
 
 
 def _attention(q: Tensor, keys: Tensor, values: Tensor, gqa: bool) -> Tensor:
-    """q [batch * Q, n_heads, head_size], keys and values [batch, n_kv_heads, N, head_size] -> the shape of q.
+    """Attend: q [batch * Q, n_heads, head_size], keys and values [batch, n_kv_heads, N, head_size] -> the shape of q.
 
-    gqa: whether several heads share one of keys and values.
+    gqa: whether n_kv_heads is less than n_heads.
     """
     out = F.scaled_dot_product_attention(_by_head(q, keys.shape[0]), keys, values, enable_gqa=gqa)
     return out.transpose(1, 2).flatten(0, 1)

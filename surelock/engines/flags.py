@@ -1,4 +1,4 @@
-"""The command-line flag that says which engine computes."""
+"""The command-line flag of the engine."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from surelock.engines import ENGINES
 
 
 def add_engine_flag(parser: argparse.ArgumentParser, engine: str = "auto") -> None:
-    """--engine; engine: where it is not given."""
+    """Add --engine. engine: its default."""
     told = "what computes: onnx (float32 on one CPU), torch, or auto: onnx where it can (default: %(default)s)"
     parser.add_argument("--engine", choices=ENGINES, default=engine, help=told)

@@ -1,8 +1,8 @@
-"""The graphs that ONNX Runtime computes a step with, written from a network's shape and a checkpoint's tensors.
+"""The ONNX graphs of a step, built from the shape of a network and the tensors of a checkpoint.
 
-`step_graph` is the packed forward (Algorithm 1, lines 9-14) of one sequence, `head_graph` makes logits, and
-`posterior_graph` reads them (line 15). All operators are those of ONNX itself, so that browsers compute them, too.
-Weights stay in the checkpoint's files: a graph names the file, the place and the length of each.
+`step_graph` is the packed forward of one sequence (Algorithm 1, lines 9-14), `head_graph` makes logits, and
+`posterior_graph` reads them (line 15). They use ONNX's standard operators alone, so browsers can run them. Weights stay
+in the files of the checkpoint: a graph holds the file, offset and length of each.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from surelock.model.families import Tensors
 OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
-#: What a graph can read of a safetensors file, and what ONNX calls it.
+#: The dtypes of safetensors that a graph can read, and their ONNX types.
 DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "BF16": TensorProto.BFLOAT16}
 
 
 def refusal(tensors: Tensors) -> str | None:
-    """Why no graph can express a network of these tensors, or read them; None where one can."""
+    """Return why a graph cannot read these tensors, as a clause; None if it can."""
     every = [each for parts in tensors.values() for each in parts]
     for name, stored in every:
         if stored.dtype not in DTYPES:
@@ -36,7 +36,7 @@ def refusal(tensors: Tensors) -> str | None:
 
 
 class _Graph:
-    """Nodes, constants and weights in the making. A call adds a node and returns the name of what it computes."""
+    """A graph under construction. Calling it adds a node and returns the name of the node's output."""
 
     def __init__(self, tensors: Tensors | None = None) -> None:
         self._tensors = tensors or {}
@@ -46,7 +46,7 @@ class _Graph:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
 
     def top(self, x: str, count: str) -> tuple[str, str]:
-        """The largest values of each row, and where they are; the first among equals."""
+        """Add TopK: the names of the largest values of each row and of their places; ties go to the lower place."""
         values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
         return values, places
 
@@ -59,7 +59,7 @@ class _Graph:
         return name
 
     def output(self, name: str, computed: str, dtype: int, *shape: int | str) -> str:
-        """Give what a node computes the name by which it is asked for, before others use it."""
+        """Rename the output of a node and make it an output of the graph. Call it before other nodes use the output."""
         node = next(node for node in reversed(self._nodes) if computed in node.output)
         node.output[list(node.output).index(computed)] = name
         self._outputs.append(helper.make_tensor_value_info(name, dtype, shape))
@@ -72,7 +72,7 @@ class _Graph:
         return name
 
     def weight(self, parameter: str, part: int = 0) -> str:
-        """One of our parameters, or a part of what is stacked there, in float32."""
+        """Return the name of a network parameter in float32. part: of a stacked one, which tensor."""
         name, dtype = self._stored(parameter, part)
         cast = f"{name} in float32"
         if dtype == FLOAT:
@@ -82,13 +82,13 @@ class _Graph:
         return cast
 
     def rows(self, parameter: str, places: str) -> str:
-        """Rows of one of our parameters, in float32: what is not asked for is not kept in it."""
+        """Return the name of some rows of a parameter in float32. Only these rows are converted."""
         name, dtype = self._stored(parameter)
         rows = self("Gather", name, places)
         return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
 
     def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
-        """A tensor of the checkpoint, as it lies there, and its type."""
+        """Add a tensor of the checkpoint in its own dtype. Returns its name and ONNX type."""
         name, stored = self._tensors[parameter][part]
         where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
@@ -107,7 +107,7 @@ class _Graph:
 
 
 def graphs(config: NetworkConfig, tensors: Tensors) -> dict[str, ModelProto]:
-    """A model's "step", "head" and "posterior"."""
+    """Return the graphs "step", "head" and "posterior" of a model."""
     made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
     return {graph.graph.name: graph for graph in made}
 

@@ -1,7 +1,7 @@
-"""The engine for float32 on a CPU: ONNX Runtime computes the whole step, and nothing of it is torch's.
+"""The engine for float32 on one CPU: ONNX Runtime computes the whole step, without torch.
 
-Each sequence is a call of its own: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows
-that are read. Their logits and posteriors (line 15) are then computed together, in bounded chunks of rows.
+The packed forward (Algorithm 1, lines 9-14) is one call for each sequence and returns the hidden states of the read
+rows. Logits and posteriors (line 15) of all sequences are then computed together, in chunks of rows of bounded size.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 2**19  # of one table of logits: what is made of it then stays in a core's cache
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-_NOTHING = {  # what `posterior_graph` is given where nothing is asked for
+_NOTHING = {  # inputs of `posterior_graph` that ask for no output
     **dict.fromkeys(("chosen", "scored", "shown"), _NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
     "top_k": np.ones(1, dtype=np.int64),
@@ -39,7 +39,7 @@ _NOTHING = {  # what `posterior_graph` is given where nothing is asked for
 
 
 class Cache:
-    """Keys and values of one sequence's positions, which the step's graph reads and writes where they are."""
+    """Keys and values of one sequence. The step's graph reads and writes them in place."""
 
     def __init__(self, session: Session, config: NetworkConfig, length: int) -> None:
         self._session, self._binding = session, session.io_binding()
@@ -59,9 +59,11 @@ class Cache:
         probed: NDArray[np.bool_],
         read: NDArray[np.int64],
     ) -> NDArray[np.float32]:
-        """Compute rows -> what the logits of those `read` [K] come from, [K, d_model].
+        """Compute rows. Returns the hidden states [K, d_model] from which the logits of the read rows are made.
 
-        tokens, positions [R]. probed [R]: the row leaves its keys and values as they are.
+        tokens, positions: [R] int64.
+        probed: [R] bool, whether the row leaves its keys and values in the cache as they are.
+        read: [K] int64, ascending, the row numbers that are read.
         """
         written = np.flatnonzero(~probed)
         inputs = {"tokens": tokens, "positions": positions, "written": written, "targets": positions[written]}
@@ -80,7 +82,7 @@ class Cache:
 
 
 class Memory:
-    """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
+    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     def __init__(self, session: Session, config: NetworkConfig, layout: Layout, tell: bool) -> None:
         self.watch = Stopwatch()
@@ -88,11 +90,11 @@ class Memory:
         self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
         self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
         self.has = np.zeros(layout.slots, dtype=bool)
-        self.rows = _NO_ROWS  # of the plan, those that can be asked for: [K]
-        self.hidden = np.empty((0, config.d_model), np.float32)  # theirs, guided
+        self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
+        self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
 
     def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
-        """Keep log posteriors of slots."""
+        """Keep the log posteriors [M, V] of slots [M]."""
         if not len(self.log_p):
             self.log_p = np.empty((len(self.has), self.log_p.shape[1]), np.float32)
         self.log_p[slots] = log_p
@@ -101,7 +103,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Chunk:
-    """Some of the rows that are read: own [K], of the plan, ascending, and their logits [K, V]."""
+    """A chunk of the read rows. own: [K] int64, ascending, their numbers in the plan. logits: [K, V]."""
 
     memory: Memory
     plan: Plan
@@ -111,11 +113,12 @@ class Chunk:
 
 
 class OnnxEngine:
-    """Computes rows in float32 on the CPU.
+    """Computes rows in float32 on one CPU.
 
-    tensors: of our parameters, where their parts lie: in files of one folder.
-    threads: of each operator.
-    load_network: the same weights in torch, for what is no step; they are read when `network` is first asked for.
+    config: the shape of the network.
+    tensors: the places of its parameters in the files of one folder.
+    threads: the threads of each operator.
+    load_network: loads the torch network of the same weights, on the first use of `network`.
     """
 
     name = f"onnxruntime {onnxruntime.__version__}"
@@ -151,15 +154,15 @@ class OnnxEngine:
             return self._network
 
     def graphs(self) -> dict[str, ModelProto]:
-        """The graphs of `surelock.engines.graph.graphs`, for a browser's engine: they name the checkpoint's files."""
+        """Return the graphs of `surelock.engines.graph.graphs` for the engine in the browser."""
         return graphs(self.config, self._tensors)
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
-        """What is kept of a run of that layout; nothing is cached yet."""
+        """Allocate the memory of a run, see `Engine.memory`."""
         return Memory(self._step, self.config, layout, tell)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
-        """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
+        """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
         rows = plan.read()
@@ -179,7 +182,7 @@ class OnnxEngine:
         return reading
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Logits of rows of the step that was read last, [K, V]: NaN where a row was not read."""
+        """Return the logits [K, V] of rows of the last plan, see `Engine.logits`."""
         found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         known = np.isin(rows, memory.rows)
         if known.any():
@@ -187,9 +190,9 @@ class OnnxEngine:
         return found
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
-        """What the logits of the rows `read` [K] come from, [K, d_model]: their hidden states after the last norm.
+        """The hidden states [K, d_model] of the rows `read` [K] after the last norm.
 
-        Guidance combines its two passes here already, since the head is linear.
+        Guidance combines its two passes here, since the head is linear.
         """
         hidden = self._pass(memory.caches[0], plan, plan.tokens, read)
         if plan.blind is None:
@@ -216,7 +219,7 @@ class OnnxEngine:
         return self._head.run(["logits"], {"hidden": hidden})[0]
 
     def _choose(self, chunk: Chunk) -> None:
-        """Confidences, candidates, and KLs that a rule goes by."""
+        """Read confidences, candidates, and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
@@ -235,7 +238,7 @@ class OnnxEngine:
         reading.tokens[candidates], reading.score[candidates] = tokens, scores
 
     def _observe(self, chunk: Chunk) -> None:
-        """KLs that no rule goes by, and likely tokens."""
+        """Read the KLs that no rule needs, and likely tokens."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         inputs, outputs = {}, []
         if plan.top_k:
@@ -254,7 +257,7 @@ class OnnxEngine:
         outputs: list[str],
         inputs: dict[str, NDArray],
     ) -> list[Any]:
-        """The outputs of `posterior_graph`; KLs of some rows from what is kept of their slots; and others are kept."""
+        """Run `posterior_graph`: compute KLs where `compares`, keep posteriors where `keeps`, and return `outputs`."""
         memory, slots = chunk.memory, chunk.plan.slots[chunk.own]
         compared, watched = np.flatnonzero(compares), np.flatnonzero(keeps)
         known = memory.has[slots[compared]]
@@ -269,9 +272,10 @@ class OnnxEngine:
 
 
 def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
-    """What is added to the logits of candidates `start` to `stop`: noise, and -inf where a token is banned.
+    """What is added to the logits of candidates `start` to `stop`: noise, and -inf for a banned token.
 
-    [stop - start, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T.
+    The shape is [stop - start, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
+    exp(logit) / (-log u)^T.
     """
     first, last = np.searchsorted(plan.repeats[0], (start, stop))
     at, forbidden = plan.repeats[:, first:last]
@@ -287,12 +291,12 @@ def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
 
 
 class Session(onnxruntime.InferenceSession):
-    """A session of a graph. folder: where the files of its weights lie, which it does not need once it is made."""
+    """A session of a graph. folder: the folder of its weights, which are read when the session is made."""
 
     def __init__(self, graph: ModelProto, threads: int, folder: Path) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        # A thread that waits for work spins so long: from one operator to the next, but not while others want the core.
+        # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
         options.enable_mem_pattern = False  # they are kept for each number of rows
@@ -307,7 +311,7 @@ class Session(onnxruntime.InferenceSession):
 
 
 def _read(tensor: TensorProto, folder: Path) -> onnxruntime.OrtValue:
-    """A tensor whose bytes lie in a file of the folder."""
+    """Read a tensor from a file of the folder."""
     where = {entry.key: entry.value for entry in tensor.external_data}
     kind = {2: np.uint16, 4: np.float32, 8: np.float64}[int(where["length"]) // math.prod(tensor.dims)]
     values = np.fromfile(folder / where["location"], kind, math.prod(tensor.dims), offset=int(where["offset"]))

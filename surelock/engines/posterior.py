@@ -1,7 +1,7 @@
-"""From logits to what a run needs of each row's posterior, in bounded chunks of rows.
+"""Reads posteriors from logits, in chunks of rows of bounded size.
 
-A chunk's logits are made, read and, where a rule watches them, kept in the network's own dtype with their log-sum-exp:
-the last posterior without loss, in half the memory of a float32 table of probabilities.
+The logits of a chunk are computed and read. Those of watched rows are kept in the dtype of the network with their
+log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.stopwatch import Stopwatch
 
-#: Of a range of the rows that are read, into a table [rows, V].
+#: (start, stop, out): computes the logits of read rows `start` to `stop` into a table [rows, V].
 Logits = Callable[[int, int, Tensor], Tensor]
 
 # Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
@@ -27,20 +27,25 @@ _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large voc
 
 
 def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> Tensor:
-    """KL(p || q) in nats, [R], of p [R, V] = softmax(logits) from q = softmax(other); lse and other_lse [R] are theirs.
+    """Return KL(p || q) in nats, [R], of p = softmax(logits) from q = softmax(other).
 
-    As sum_v p (delta + expm1(-delta)) with delta = log p - log q: what is added sums to zero and every term is at least
-    zero, so that no digits are lost when p and q nearly agree.
+    p, logits, other: [R, V].
+    lse, other_lse: [R], the log-sum-exp of `logits` and of `other`.
+
+    Computed as sum_v p (delta + expm1(-delta)) with delta = log p - log q. The added terms p expm1(-delta) sum to zero
+    and make every term at least zero, so no digits are lost when p and q nearly agree.
     """
     minus_delta = torch.sub(other, logits).add_((lse - other_lse)[:, None])
     return torch.expm1(minus_delta).sub_(minus_delta).mul_(p).sum(dim=-1)
 
 
 def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform: Tensor | None) -> Tensor:
-    """Candidate tokens [C] of raw logits [C, V]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
+    """Return candidate tokens [C]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
 
-    uniform: [C, V] float64 in (0, 1), None at temperature 0. banned tokens (the mask, a suppressed EOS) never win. Both
-    tables are overwritten.
+    logits: [C, V], overwritten.
+    banned: tokens that are never chosen, such as the mask.
+    temperature: T.
+    uniform: [C, V] float64 in (0, 1), overwritten; None at temperature 0.
     """
     if uniform is not None:
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
@@ -58,13 +63,19 @@ def _margin(p: Tensor) -> Tensor:
     return first - second
 
 
-#: Scores [C] from the raw temperature-1 posterior p [C, V], by the name that a policy's `scores` has; all others are
-#: the candidate's own probability.
+#: Scores [C] of posteriors p [C, V] at temperature 1, by `UnmaskPolicy.scores`. Any other name is the probability of
+#: the candidate token.
 _SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin}
 
 
 class Reader:
-    """Reads the posteriors of a run of `slots` positions step by step, and keeps those that are watched."""
+    """Reads the posteriors of a run step by step, and keeps those of watched rows.
+
+    slots: the number of positions of the run.
+    vocab_size: V.
+    dtype, device: those of the logits.
+    watch: the stopwatch from which observation is excluded.
+    """
 
     def __init__(self, slots: int, vocab_size: int, dtype: torch.dtype, device: torch.device, watch: Stopwatch) -> None:
         wide = torch.promote_types(dtype, torch.float32)
@@ -77,9 +88,10 @@ class Reader:
         self._watch = watch
 
     def read(self, logits: Logits, rows: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
-        """Put into `reading` what is to be known of the plan's rows [K], ascending, all candidates among them.
+        """Fill `reading` with confidences, candidates, KLs and likely tokens.
 
-        logits(start, stop, out): those of a range of the rows, in `out`.
+        logits: computes the logits of a range of `rows`.
+        rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
         count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
         chunks = -(-count // self._chunk)
@@ -106,7 +118,7 @@ class Reader:
             self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
 
     def forget(self, slots: NDArray[np.int64]) -> None:
-        """Drop the posteriors of `slots`: their next KL is infinite."""
+        """Drop the kept posteriors of `slots`, so that their next KL is infinite."""
         self._has[slots] = False
 
     def _follow(
@@ -119,7 +131,9 @@ class Reader:
         plan: Plan,
         reading: Reading,
     ) -> None:
-        """KLs of some rows of a chunk from what is kept of their slots; then what is kept of others, unless probed."""
+        """Compute the KLs of the `compared` rows of a chunk, then keep the posteriors of the `watched` ones, unless
+        probed.
+        """
         slots, where = plan.slots[own], np.flatnonzero(compared)
         reading.kl[own[where]] = np.inf
         before = where[self._has[slots[where]]]
@@ -139,7 +153,7 @@ class Reader:
 
 
 def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np.int64], plan: Plan) -> Tensor:
-    """Candidate tokens and scores [2, c] float64 of a chunk's choosers. which [c]: their numbers among the C."""
+    """Candidate tokens and scores [2, c] float64 of a chunk's candidates. which: [c], their numbers among the C."""
     index = as_index(choosers, z.device)
     first, last = np.searchsorted(plan.repeats[0], (which[0], which[-1] + 1))
     at, forbidden = plan.repeats[:, first:last]
@@ -158,8 +172,10 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
 
 
 def _uniform(draws: Draws, start: int, stop: int, like: Tensor) -> Tensor:
-    """Numbers in [0, 1) of candidates `start` to `stop`, [stop - start, V] float64: numpy's on a CPU. On other devices
-    they are that device's own, drawn row by row, and what lies between is drawn and dropped.
+    """Uniform numbers in [0, 1) of candidates `start` to `stop`, [stop - start, V] float64.
+
+    On a CPU they are numpy's. On another device its own generator draws them row by row; rows between candidates are
+    drawn and dropped.
     """
     if like.is_cpu:
         return torch.from_numpy(draws.gumbel(start, stop, like.shape[1]))

@@ -1,4 +1,4 @@
-"""A step's own time: the device synchronised at both ends, observation left out."""
+"""The time of a step: the device is synchronised at both ends, and observation is excluded."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Stopwatch:
-    """Wall-clock seconds since `start`, without what ran inside `excluded`.
+    """Wall-clock seconds since `start`, without the time inside `excluded`.
 
-    device: where work may be under way; None where all is done when a call returns.
+    device: the device to synchronise; None if every call is finished when it returns.
     """
 
     def __init__(self, device: torch.device | None = None) -> None:
@@ -33,7 +33,7 @@ class Stopwatch:
 
     @contextmanager
     def excluded(self) -> Iterator[None]:
-        """What runs inside is not part of the step's time."""
+        """Exclude the time of the `with` block."""
         before = self._now()
         yield
         self._excluded += self._now() - before

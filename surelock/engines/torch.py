@@ -19,19 +19,19 @@ from surelock.model.network import Block, Network, Rotary, rotary_table
 
 
 class PackedForward:
-    """A run's way through the network, and the cache of its slots."""
+    """The packed forward pass of a run, with its cache."""
 
     def __init__(self, network: Network, slots: int) -> None:
         devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
         self._network, self.cache = network, KVCache(network.config, slots, network.dtype, devices)
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
-        """tokens [R] int64 -> what the logits of the rows that are read come from, [K, d_model].
+        """Compute the rows of tokens [R] int64. Returns the hidden states [K, d_model] of the read rows.
 
-        These are their hidden states after the last norm, or, in a shifted network, those that the cache has of the
-        positions before them. In each layer the rows' keys and values are written into the cache at the rows' own
-        slots (rows that only probe write nothing), and each row attends to all positions of its own sequence. Of rows
-        that are not read the last layer computes little more than that.
+        They are the states after the last norm, from which the head makes logits; in a shifted network those of the
+        positions before the rows, from the cache. Each layer writes the keys and values of the rows into the cache (not
+        those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
+        last layer computes keys and values alone.
         """
         network, cache = self._network, self.cache
 
@@ -53,7 +53,7 @@ class PackedForward:
 
 
 class Memory:
-    """What the engine keeps of one run: keys and values, posteriors that are watched, and the step read last."""
+    """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     def __init__(self, network: Network, layout: Layout, tell: bool) -> None:
         device = network.head_weight.device
@@ -61,12 +61,12 @@ class Memory:
         self.layout, self.watch = layout, Stopwatch(device)
         self.packed = PackedForward(network, layout.slots * layout.passes)
         self.reader = Reader(layout.slots, network.config.vocab_size, network.dtype, device, self.watch)
-        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # of the plan, those that can be asked for: [K]
-        self.hidden = torch.empty(0)  # theirs, guided: [K, d_model]
+        self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
+        self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
 
 class TorchEngine:
-    """Computes rows on whatever device the network's parts lie on, in its dtype."""
+    """Computes rows in torch, on the devices and in the dtype of the network."""
 
     name = f"torch {torch.__version__}"
 
@@ -75,7 +75,7 @@ class TorchEngine:
 
     @property
     def device(self) -> torch.device:
-        """Where logits come out and everything but the network's blocks runs; the blocks may lie elsewhere."""
+        """The device of the head and of the logits. Blocks may lie on other devices."""
         return self.network.head_weight.device
 
     @property
@@ -83,12 +83,12 @@ class TorchEngine:
         return self.network.dtype
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
-        """What is kept of a run of that layout; nothing is cached yet."""
+        """Allocate the memory of a run, see `Engine.memory`."""
         return Memory(self.network, layout, tell)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:
-        """Compute the plan's rows: keys and values into the cache, posteriors into the reading."""
+        """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
         reading, rows = Reading.empty(plan), plan.read()
         memory.reader.forget(plan.outdated())
@@ -106,8 +106,9 @@ class TorchEngine:
 
     @torch.inference_mode()
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray:
-        """Logits of rows of the step that was read last, [K, V] in the network's dtype or float32 if that is wider: NaN
-        where a row was not read.
+        """Return the logits [K, V] of rows of the last plan, see `Engine.logits`.
+
+        They are in the dtype of the network, or in float32 if that is wider.
         """
         wide = torch.promote_types(self.network.dtype, torch.float32)
         found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
@@ -119,7 +120,7 @@ class TorchEngine:
         return found.numpy()
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> None:
-        """The packed forward of all passes; of the rows `read` [K] their hidden states are remembered."""
+        """Run the packed forward of all passes, and keep the hidden states of the rows `read` [K]."""
         passes, total = memory.layout.passes, memory.layout.slots
         memory.rows = read if len(read) else np.arange(len(plan.slots))
         if not len(plan.slots):
@@ -148,10 +149,10 @@ class TorchEngine:
 
 
 def _guided(hidden: Tensor, blind: Tensor, scale: float) -> Tensor:
-    """Hidden states [K, d_model] of guidance, blind + (scale + 1) (hidden - blind), from those of the pass with the
-    prompt and of the one with every prompt token masked. The head is linear: so are their logits.
+    """Classifier-free guidance on hidden states [K, d_model]: blind + (scale + 1) (hidden - blind).
 
-    Computed in float32 or better, given in theirs.
+    hidden: of the pass with the prompt. blind: of the pass with every prompt token masked. The head is linear, so the
+    logits are guided in the same way. Computed in float32 at least, returned in the dtype of `hidden`.
     """
     wide = torch.promote_types(hidden.dtype, torch.float32)
     blind = blind.to(wide)

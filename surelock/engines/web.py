@@ -1,4 +1,6 @@
-"""What a browser's engine reads of a model beside its own files: ``python -m surelock.engines.web MODEL``."""
+"""Writes browser.json, which the engine in the browser reads with a model's files: ``python -m surelock.engines.web
+MODEL``.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,10 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
 def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
-    """{"shape", "graphs": base64 by name, "weights": names of files, "files": {"bytes", "sha256"} of these and the
-    tokenizer's, "runtime": the same of ONNX Runtime's own code}.
+    """Return the content of browser.json.
+
+    shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
+    weights and the tokenizer. runtime: {"bytes", "sha256"} of ONNX Runtime Web.
 
     Raises ValueError for a model that ONNX Runtime does not compute.
     """
@@ -52,7 +56,7 @@ def _told(file: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the file beside a model's own."""
+    """Write browser.json into the folder of a model."""
     parser = argparse.ArgumentParser(prog="python -m surelock.engines.web", description=__doc__)
     parser.add_argument("model", help="'stories', or the folder of a checkpoint")
     options = parser.parse_args(arguments)

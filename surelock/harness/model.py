@@ -16,6 +16,7 @@ from lm_eval.api.registry import register_model  # pyright: ignore[reportMissing
 from tqdm import tqdm
 
 from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
@@ -33,15 +34,23 @@ _log = logging.getLogger(__name__)
 
 @register_model("surelock")
 class SureLockLM(TextLM):
-    """A masked diffusion language model under a decoder.
+    """lm-eval's model `surelock`: a masked diffusion language model with a decoder.
 
-    pretrained: "stories", a hub id, a directory, or a LanguageModel. device: where there is no CUDA at all, a CUDA
-    device is the CPU (the harness asks for cuda:0 unless told otherwise). dtype, device_map, engine: as in
-    `surelock.load`, dtype by name. batch_size: prompts decoded at once. draws: masks in each Monte Carlo estimate
-    (even), mask_batch: in one forward, mask_seed: theirs. check_greedy: whether `loglikelihood` also decodes each
-    continuation greedily, to say if it is what the model would write; False says no. Any other argument is a setting of
-    the decoder, under its flat name (`compute`, `unmask`, `gen_length`, `epsilon`, ...): it comes before what the task
-    asks for, that before what the model recommends. Raises ValueError, which names the argument.
+    pretrained: "stories", a hub id, a directory, or a LanguageModel.
+    device: as in `surelock.load`. Without CUDA, a CUDA device is the CPU, since the harness asks for cuda:0 by default.
+    dtype: by name, such as "bfloat16".
+    device_map, engine: as in `surelock.load`.
+    batch_size: the number of prompts decoded together.
+    max_batch_size: ignored.
+    draws: the number of masks of each likelihood, even.
+    mask_batch: the number of masks in one forward pass.
+    mask_seed: the seed of the masks.
+    check_greedy: whether `loglikelihood` also decodes each continuation greedily, to say whether the model would write
+    it. False answers no.
+    settings: settings of the decoder in the flat form: `compute` (default: lock), `unmask` (default: low_confidence),
+    `gen_length`, `epsilon` and all others. They override the settings of the task, and these the model's.
+
+    Raises ValueError, which names the argument.
     """
 
     def __init__(
@@ -78,10 +87,10 @@ class SureLockLM(TextLM):
     # --- texts --------------------------------------------------------------------------------------------------------
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """The text that follows each prompt, up to its end or to the first of its `until`.
+        """Return the generated text of each prompt, up to its end or to the first stop of `until`.
 
-        A text depends on its own request only (on the others of its batch by rounding): the same request asked again
-        (`repeats`) has the next seed. A prompt that is too long loses its beginning.
+        A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
+        prompt that is too long loses its beginning.
         """
         asked = [(str(context), dict(wanted)) for context, wanted in _arguments(requests)]
         texts = [""] * len(asked)
@@ -99,11 +108,11 @@ class SureLockLM(TextLM):
         return texts
 
     def decoder_for(self, wanted: Mapping[str, Any]) -> Decoder:
-        """The decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
+        """Return the decoder of a request's generation_kwargs. Raises ValueError, which names the setting."""
         return recommended(self.lm.generation, read_request(wanted) | self._given)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What the texts have cost so far, for the `config` of the harness's results."""
+        """Return the cost of the texts so far, for the `config` of lm-eval's results."""
         return {"surelock": asdict(self._work) | {"flops_ratio": self._work.flops_ratio}}
 
     def _decode(self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]) -> list[str]:
@@ -128,10 +137,10 @@ class SureLockLM(TextLM):
     # --- likelihoods --------------------------------------------------------------------------------------------------
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """(minus the Monte Carlo bound in nats, whether greedy decoding writes it) of each continuation.
+        """Return (minus the bound in nats, whether greedy decoding writes it) of each continuation.
 
-        The bound is LLaDA's (Eq. 6), from the same masks for every request of one length: what is compared differs by
-        the texts, and a request's figure by nothing but itself. An empty context is none at all.
+        The bound is LLaDA's Monte Carlo estimate (Eq. 6) and computes every row. Requests of one length have the same
+        masks, so figures differ by the texts alone.
         """
         pairs: list[Pair] = []
         for context, continuation in _arguments(requests):
@@ -154,8 +163,9 @@ class SureLockLM(TextLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Minus the bound of each whole text. One that is too long is taken in parts, each given as much before it as
-        fits: of the last part that is all but its own length.
+        """Return minus the bound of each whole text in nats.
+
+        A text that is too long is scored in parts, each given as many tokens before it as fit.
         """
         found = []
         for (text,) in tqdm(_arguments(requests), desc="Bounds", disable=disable_tqdm):
@@ -181,10 +191,11 @@ class SureLockLM(TextLM):
         return -float(bounds.mean())
 
     def _is_greedy(self, context: list[int], continuation: list[int]) -> bool:
-        """Whether LLaDA's sampler at temperature 0, one token per step, writes these tokens."""
+        """Whether LLaDA's sampler at temperature 0, with one token a step, writes these tokens."""
         if not (self.check_greedy and context and continuation):
             return False
-        (final,) = deque(decode(self.lm, [context], DecodeSettings(gen_length=len(continuation))), maxlen=1)
+        settings = DecodeSettings(gen_length=len(continuation))
+        (final,) = deque(decode(self.lm, [context], settings, compute=Everything()), maxlen=1)
         return final.tokens[0, len(context) :].tolist() == continuation
 
 
@@ -202,7 +213,7 @@ def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:
 
 
 def _kinds(asked: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[int, int]]]:
-    """The requests that one decoder answers, the shortest first: (number, how often the same was asked before)."""
+    """The requests of each decoder, the shortest first: (number, how often the same request came before)."""
     found: dict[str, list[tuple[int, int]]] = {}
     times: Counter[tuple[str, str]] = Counter()
     for number, (context, wanted) in enumerate(asked):

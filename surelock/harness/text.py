@@ -1,4 +1,4 @@
-"""How lm-eval's model reads and writes text."""
+"""The tokenizer's part of lm-eval's model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surelock.model.language_model import LanguageModel
 
 
 class TextLM(TemplateLM):
-    """The tokenizer's part of a model of lm-eval. Raises ValueError for a model without a tokenizer."""
+    """A model of lm-eval, as far as it reads and writes text. Raises ValueError for a model without a tokenizer."""
 
     def __init__(self, lm: LanguageModel) -> None:
         super().__init__()
@@ -22,33 +22,34 @@ class TextLM(TemplateLM):
 
     @property
     def eot_token_id(self) -> int:
-        """The id that ends a text."""
+        """The id of the end of a text."""
         return self.lm.pad_id if self.lm.eos_id is None else self.lm.eos_id
 
     @property
     def max_length(self) -> int:
-        """Positions, prompt and generated part together."""
+        """The number of positions, prompt and generated part together."""
         return self.lm.config.max_length
 
     @property
     def tokenizer_name(self) -> str:
-        """Names the cache of templated requests."""
+        """The name under which lm-eval caches templated requests."""
         return self.lm.name.replace("/", "__")
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Token ids; what spells a special token is one, as a chat template wants it. None adds the tokenizer's own
-        unless the text begins with them.
+        """Return token ids. Text that spells a special token is that token, as chat templates need.
+
+        add_special_tokens: None adds the tokenizer's special tokens, unless the text begins with BOS.
         """
         begun = bool(self.tokenizer.bos_token) and string.startswith(str(self.tokenizer.bos_token))
         special = not begun if add_special_tokens is None else add_special_tokens
         return list(self.tokenizer(string, add_special_tokens=special)["input_ids"])
 
     def written(self, ids: list[int]) -> str:
-        """The text of generated ids, up to the end of the text or of the turn."""
+        """Return the text of generated ids, up to the end of the text or of the turn."""
         return text_of(self.lm, ids)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The text of a conversation. Raises ValueError where the model has no template."""
+        """Return the text of a conversation. Raises ValueError for a model without a chat template."""
         if not self.tokenizer.chat_template:
             raise ValueError(f"{self.lm.name} has no chat template: leave --apply_chat_template out")
         return str(
@@ -63,7 +64,7 @@ class TextLM(TemplateLM):
 
 
 def before_stops(text: str, stops: str | Iterable[str] | None) -> str:
-    """The text before the first of the stops."""
+    """Return the text before the first stop."""
     for stop in [stops] if isinstance(stops, str) else stops or ():
         text = text.split(stop)[0] if stop else text
     return text

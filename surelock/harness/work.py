@@ -1,4 +1,4 @@
-"""What the texts of an evaluation have cost."""
+"""The cost of the texts of an evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from surelock.decoding.step import Step
 
 @dataclass(slots=True)
 class Work:
-    """texts; steps (of batches); seconds of the steps; algorithmic FLOPs, and those of computing every row."""
+    """The cost of generated texts.
+
+    texts: the number of texts.
+    steps: the number of steps of batches.
+    seconds: the sum of the steps' times.
+    flops, baseline_flops: algorithmic FLOPs, and those of computing every row.
+    """
 
     texts: int = 0
     steps: int = 0
@@ -26,5 +32,5 @@ class Work:
 
     @property
     def flops_ratio(self) -> float | None:
-        """None before anything was decoded."""
+        """flops / baseline_flops; None before the first step."""
         return self.flops / self.baseline_flops if self.baseline_flops else None

@@ -13,14 +13,16 @@ from surelock.model.network import Network
 def stratified_counts(
     rng: np.random.Generator, strata: NDArray[np.int64], total: int, length: int | NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """How many tokens to mask in each window: uniform on 1..length, one draw in each given stratum of `total`."""
+    """Return the number of tokens to mask in each window [B]: uniform on 1..length, one draw in each stratum of
+    `total`.
+    """
     return 1 + np.floor((strata + rng.random(len(strata))) / total * length).astype(np.int64)
 
 
 def draw_masks(
     rng: np.random.Generator, counts: NDArray[np.int64], length: int, prompts: NDArray[np.int64] | int = 0
 ) -> NDArray[np.bool_]:
-    """[B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
+    """Return [B, length] bool: in row b a uniformly drawn set of counts[b] positions behind the first prompts[b]."""
     in_prompt = np.arange(length) < np.reshape(prompts, (-1, 1))
     keys = np.where(in_prompt, np.inf, rng.random((len(counts), length)))
     return keys.argsort(axis=1).argsort(axis=1) < counts[:, None]
@@ -37,11 +39,18 @@ def conditional_bound(
     mask_id: int,
     batch: int | None = None,
 ) -> NDArray[np.float64]:
-    """[draws] estimates, in nats, whose mean bounds -log p(tokens[given:] | tokens[:given]) from above.
+    """Estimate an upper bound on -log p(tokens[given:] | tokens[:given]). Returns [draws] float64 in nats, to average.
 
-    A draw masks k of the n tokens after the first `given`, k uniform on 1..n and one draw in each of draws / 2 strata,
-    twice over, and weights the loss of the masked by n / k. batch: draws in one forward, None for all of them. Raises
-    ValueError when nothing is left to mask.
+    network: the torch network.
+    tokens: [N] int64.
+    given: the number of tokens that are not scored.
+    draws: the number of masks, even.
+    rng: the source of masks.
+    mask_id: the id of the mask.
+    batch: the number of masks in one forward pass; None is all.
+
+    Each draw masks k of the n scored tokens and weights their loss by n / k. k is uniform on 1..n, stratified: two
+    draws in each of draws / 2 strata. Raises ValueError for an odd number of draws, and when no token is scored.
     """
     length = len(tokens) - given
     if length < 1 or draws < 2 or draws % 2:
@@ -57,7 +66,7 @@ def conditional_bound(
 def _masked_loss(
     network: Network, tokens: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int
 ) -> NDArray[np.float64]:
-    """The nats of the masked tokens of each row, summed."""
+    """The sum of the nats of the masked tokens, for each row."""
     texts = np.tile(tokens, (len(masks), 1))
     index = torch.from_numpy(np.flatnonzero(masks))
     noisy = torch.from_numpy(np.where(masks, mask_id, texts)).to(network.embed.weight.device)

@@ -1,4 +1,4 @@
-"""Checkpoints on disk: safetensors in a family's layout, read into a Network and written from one."""
+"""Checkpoints on disk: safetensors in the layout of a family, read into a Network and written from one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; raises CheckpointError that names the file."""
+    """Return the object in a JSON file. Raises CheckpointError, which names the file."""
     try:
         if path.stat().st_size > _MOST_JSON:
             raise CheckpointError(f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read")
@@ -43,17 +43,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def check_files(directory: Path) -> None:
-    """Raise CheckpointError where something in a directory is neither a file nor a directory: a pipe or a device, which
-    may have no end.
-    """
+    """Raise CheckpointError if a directory holds a pipe or a device: reading one may never end."""
     for each in directory.iterdir():
         if each.exists() and not each.is_file() and not each.is_dir():
             raise CheckpointError(f"{each} is no ordinary file")
 
 
 def file_states(directory: Path, patterns: Sequence[str]) -> dict[Path, tuple[int, ...]]:
-    """What becomes another when a file that matches a pattern is exchanged, switched or written to: by file, its place
-    on disk, its size and its time. Raises CheckpointError where a file went away meanwhile.
+    """Return (device, inode, size, time) of each file that matches a pattern: it changes when a file is replaced or
+    written. Raises CheckpointError if a file disappears meanwhile.
     """
     states = {}
     try:
@@ -66,7 +64,10 @@ def file_states(directory: Path, patterns: Sequence[str]) -> dict[Path, tuple[in
 
 
 class TensorFiles:
-    """The tensors of a checkpoint directory by name: one safetensors file, or shards with an index."""
+    """The tensors of a checkpoint by name: in one safetensors file, or in shards with an index.
+
+    Raises CheckpointError for a directory without either, and for a damaged index.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._open = ExitStack()
@@ -102,7 +103,7 @@ class TensorFiles:
         return self._readers[file]
 
     def stored(self, name: str) -> Stored:
-        """Where a tensor lies; its file is looked at, the tensor is not read."""
+        """Return the place of a tensor, from the header of its file. Raises CheckpointError if it is not there."""
         file = self.files[name]
         if file not in self._headers:
             self._reader(file)  # whatever is wrong with the file, its reader says
@@ -117,6 +118,7 @@ class TensorFiles:
         return Stored(file, found["dtype"], tuple(found["shape"]), begin + start, stop - start)
 
     def read(self, name: str) -> Tensor:
+        """Read a tensor. Raises CheckpointError if it is damaged."""
         try:
             return self._reader(self.files[name]).get_tensor(name)
         except SafetensorError as error:
@@ -124,7 +126,7 @@ class TensorFiles:
 
 
 def check_layers(config: NetworkConfig, directory: Path) -> None:
-    """Raise CheckpointError where there are fewer tensors than layers: before a network of so many is built."""
+    """Raise CheckpointError if a checkpoint has fewer tensors than layers, before a network of that size is built."""
     with TensorFiles(directory) as files:
         if config.n_layers > len(files.files):
             told = f"config.json speaks of {config.n_layers} layers, but there are only {len(files.files)} tensors"
@@ -132,9 +134,11 @@ def check_layers(config: NetworkConfig, directory: Path) -> None:
 
 
 def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
-    """Of each parameter of a network made on the meta device, the tensors that it is stacked of, in order, by name.
+    """Return the places of the tensors of every parameter. No tensor is read.
 
-    Raises CheckpointError for missing, extra, quantised or wrongly shaped ones; none is read.
+    network: on the meta device.
+
+    Raises CheckpointError for missing, extra, quantised or wrongly shaped tensors.
     """
     wanted = {name: family.tensor_names(name) for name, _ in network.named_parameters()}
     with TensorFiles(directory) as files:
@@ -160,9 +164,13 @@ def load_weights(
     device_of: Callable[[str], torch.device],
     dtype: torch.dtype | None,
 ) -> None:
-    """Fill a network made on the meta device from a checkpoint, one parameter at a time, each on its own device.
+    """Fill a network from a checkpoint, one parameter at a time.
 
-    dtype None is the one the checkpoint has for its embedding. Raises what `find_tensors` raises.
+    network: on the meta device.
+    device_of: returns the device of a parameter.
+    dtype: None is the dtype of the checkpoint's embedding.
+
+    Raises what `find_tensors` raises.
     """
     found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
     with TensorFiles(directory) as files:
@@ -199,7 +207,7 @@ def _some(names: list[str]) -> str:
 
 
 def _row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> list[int]:
-    """Rows of each of the tensors that are stacked into one parameter of `rows` rows."""
+    """The numbers of rows of the tensors that are stacked into a parameter of `rows` rows."""
     q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
     return {1: [rows], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
 
@@ -215,9 +223,14 @@ def save_checkpoint(
     max_shard_bytes: int = 9 * 2**20,
     extra: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write config.json and safetensors shards in the LLaDA layout, so that `load` reads them like LLaDA-8B.
+    """Write config.json and safetensors shards in the LLaDA layout, which `load` reads.
 
-    max_shard_bytes: size of a shard, one tensor at least in each. extra: further keys for config.json.
+    mask_id, eos_id, pad_id: the ids of special tokens, for config.json.
+    dtype: of the tensors.
+    max_shard_bytes: the largest shard; a larger tensor has a shard of its own.
+    extra: further keys for config.json.
+
+    Raises CheckpointError for a network that the layout cannot describe.
     """
     config = network.config
     if config.qk_norm or config.shifted or config.n_heads * config.head_size != config.d_model:
@@ -261,7 +274,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _describe(config: NetworkConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """The LLaDA layout's config.json, without the special tokens."""
+    """The config.json of the LLaDA layout, without the special tokens."""
     return {
         "architectures": ["LLaDAModelLM"],
         "model_type": "llada",
@@ -287,7 +300,7 @@ def _describe(config: NetworkConfig, dtype: torch.dtype) -> dict[str, Any]:
 
 
 def _unstack(network: Network) -> Iterator[tuple[str, Tensor]]:
-    """The network's parameters under the LLaDA layout's names, stacked ones taken apart."""
+    """Yield the tensors of the LLaDA layout by name, with stacked parameters split."""
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)
         counts = _row_counts(network.config, sources, len(parameter))

@@ -1,19 +1,32 @@
-"""The shape of a network: everything the forward pass and the FLOPs formulas need to know."""
+"""The shape of a network, as the forward pass and the FLOPs formulas need it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MOST = 2**24  # of any size: beyond it a configuration is damaged
+MOST = 2**24  # a larger size is taken for damage
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """A bidirectional pre-norm Transformer, as LLaDA-8B and Qwen3-like diffusion models are.
+    """The shape of a bidirectional pre-norm Transformer, such as LLaDA-8B or a diffusion model made from Qwen3.
 
-    vocab_size is the width of the logits (the embedding's height), head_size the width of one attention head
-    (n_heads * head_size need not equal d_model), max_length the number of positions the model was made for. shifted:
-    what stands at a position is predicted by the one before it, as in Dream (the first position predicts itself, too).
+    vocab_size: the width of the logits and the number of rows of the embedding.
+    d_model: the width of the hidden states.
+    n_layers: the number of blocks.
+    n_heads, n_kv_heads: the numbers of query heads and of key/value heads.
+    head_size: the width of one head; n_heads * head_size need not equal d_model.
+    d_ff: the width of the feed-forward layer.
+    max_length: the number of positions that the model was trained for.
+    rope_theta: the base of rotary embeddings.
+    norm_eps: the epsilon of RMS norms.
+    tied: whether the head uses the embedding's weights.
+    qkv_bias: whether queries, keys and values have biases.
+    qk_norm: whether queries and keys have RMS norms.
+    shifted: whether the hidden state of a position predicts the next position, as in Dream. The first position is also
+    predicted by itself.
+
+    Raises ValueError, which names the field.
     """
 
     vocab_size: int
@@ -44,9 +57,11 @@ class NetworkConfig:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a run must know of a model: its network's shape, and the ids of special tokens.
+    """The shape of a model's network and the ids of its special tokens.
 
-    mask_id, pad_id: always there. eos_id, eot_id (end of turn): None where the model has none.
+    network: the shape.
+    mask_id, pad_id: the ids of the mask and of padding.
+    eos_id, eot_id: the ids of the end of the text and of a turn; None if the model has none.
     """
 
     network: NetworkConfig
@@ -71,7 +86,7 @@ LLADA_8B = NetworkConfig(
     tied=False,
 )
 
-#: That of Qwen3-0.6B and its diffusion models.
+#: The shape of Qwen3-0.6B and of the diffusion models made from it.
 QWEN3_0_6B = NetworkConfig(
     vocab_size=151936,
     d_model=1024,

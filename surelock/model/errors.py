@@ -1,4 +1,4 @@
-"""What a person is told of an error."""
+"""Error messages for people."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ _PATH = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says, without the rest of a long message; its kind where it says nothing."""
+    """Return the first line of an error's message, cut to 200 characters; the name of its class if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
 
 
 def panics() -> tuple[type[BaseException], ...]:
-    """What a panic of a library in Rust is raised as: each has a class of its own, in no module, from its first one on.
-    To be asked where it is caught.
+    """Return the exception classes of panics in Rust libraries.
+
+    Each library creates its class, outside any module, at its first panic. So call this in the `except` clause.
     """
     return tuple(kind for kind in BaseException.__subclasses__() if kind.__name__ == "PanicException")
 
 
 def cut(text: Any, most: int = 3 * _LONGEST) -> str:
-    """A text of at most so many characters and an ellipsis."""
+    """Return a text cut to `most` characters, with an ellipsis if something was cut."""
     text = str(text)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
 def shown(value: Any) -> str:
-    """A value as a sentence shows it: its repr, cut."""
+    """Return the repr of a value for a message, cut to 60 characters."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:  # Python does not write the longest
         return "a number beyond 2^53"
     try:
@@ -39,12 +40,12 @@ def shown(value: Any) -> str:
 
 
 def without_paths(error: BaseException) -> str:
-    """`first_line` without the paths of this machine: of each only the last part."""
+    """Return `first_line` with the paths of this machine cut to their last part."""
     return _PATH.sub(lambda path: path[0].rsplit("/", 1)[1], first_line(error))
 
 
 def reason_of(error: BaseException) -> str:
-    """What went wrong, for the end of a sentence."""
+    """Return what went wrong as the end of a sentence."""
     if isinstance(error, MemoryError) or "out of memory" in str(error).lower():
         return "the device ran out of memory; try a shorter run"
     return first_line(error)

@@ -1,7 +1,8 @@
-"""The checkpoint families: for each, how its config.json reads and what its tensors are called.
+"""The checkpoint families: how the config.json of each is read, and the names of its tensors.
 
-A family is data: the keys of its configuration, the settings it must have for our forward to be its forward, and a
-table from our parameters to the checkpoint's tensors (several names are stacked along the rows, in order).
+A family is data: the keys of its configuration, the values that they must have for this network's forward pass to be
+the model's, and a table from the network's parameters to the tensors of the checkpoint. Several tensors are stacked
+along the rows, in order.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from surelock.model.config import NetworkConfig
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be read or is not what it should be; the message names the file, key or tensor."""
+    """A checkpoint is missing, damaged or not supported. The message names the file, key or tensor."""
 
 
 class Stored(NamedTuple):
-    """Where a tensor lies: `nbytes` bytes from `offset` of a file. dtype: as safetensors calls it, "F32" or "BF16"."""
+    """The place of a tensor: `nbytes` bytes from `offset` in a file. dtype: its name in safetensors, such as "BF16"."""
 
     file: Path
     dtype: str
@@ -29,12 +30,12 @@ class Stored(NamedTuple):
     nbytes: int
 
 
-#: Of our parameters, the tensors that each is stacked of in a checkpoint, in order, by name.
+#: For each parameter of the network the (name, place) of the tensors that are stacked into it, in order.
 Tensors = Mapping[str, tuple[tuple[str, Stored], ...]]
 
 _BLOCK_CAUSAL = "its positions see no later block, and in this network every position sees every other"
 _EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
-#: What would be mistaken for a family, by its own name, and why it is none.
+#: Architectures that look like one of a family and cannot be decoded, each with the reason.
 REFUSED = {
     "LLaDAMoEModel": _EXPERTS,
     "LLaDAMoEModelLM": _EXPERTS,
@@ -48,10 +49,14 @@ REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """model_types / architectures: what config.json calls it. tensors: our parameter name -> its tensor names.
+    """A checkpoint family.
 
-    mask_id: where none of its files need name one. generation: what suits it, in the flat form of a decoder, beneath
-    what the checkpoint's own generation_config.json says.
+    name: its name in error messages.
+    model_types, architectures: its names in config.json.
+    tensors: the tensor names of each parameter of the network.
+    read_config: reads the shape from config.json.
+    mask_id: the id of the mask, if its files do not name one.
+    generation: recommended settings in the flat form; a checkpoint's generation_config.json overrides them.
     """
 
     name: str
@@ -63,7 +68,7 @@ class Family:
     generation: Mapping[str, Any] = field(default_factory=dict)
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
-        """The checkpoint's names of one of our parameters, e.g. 'blocks.3.qkv.weight'."""
+        """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""
         parts = parameter.split(".")
         if parts[0] != "blocks":
             return self.tensors[parameter]
@@ -72,8 +77,10 @@ class Family:
 
 
 def family_of(config: Mapping[str, Any]) -> Family:
-    """The family that a config.json belongs to, by its architectures; by its model_type where it names none, since that
-    is often of the model that it was made from. Raises CheckpointError for an unknown architecture.
+    """Return the family of a config.json by its architectures, or by its model_type if it names no architecture.
+
+    The architecture decides, since model_type often names the model that a checkpoint was made from. Raises
+    CheckpointError for an unknown architecture.
     """
     model_type, named = config.get("model_type"), config.get("architectures") or []
     texts = [*named, "" if model_type is None else model_type] if isinstance(named, list) else [None]
@@ -91,8 +98,9 @@ def family_of(config: Mapping[str, Any]) -> Family:
 
 
 def generation_of(family: Family, generation: Mapping[str, Any]) -> dict[str, Any]:
-    """What a generation_config.json recommends, over what suits the family. One that says `do_sample` was written for
-    next-token sampling: its temperature is no diffusion model's.
+    """Return the settings of a generation_config.json over those of the family.
+
+    A file with `do_sample` was written for next-token sampling, so its temperature is ignored.
     """
     passed_over = {"temperature"} if "do_sample" in generation else set()
     return {**family.generation, **{name: value for name, value in generation.items() if name not in passed_over}}

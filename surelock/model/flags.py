@@ -1,4 +1,4 @@
-"""The command-line flags that say which model to load, where and in which precision."""
+"""The command-line flags of the model: its name, device, dtype and threads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ MOST_THREADS = 1024
 
 
 def check_threads(threads: int) -> None:
-    """Raise ValueError for a number of threads that no machine has: torch ends the process at some of them."""
+    """Raise ValueError unless `threads` is from 1 to 1024: torch ends the process at some larger numbers."""
     if not 0 < threads <= MOST_THREADS:
         raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
 
 
 def set_threads(threads: int | None) -> None:
-    """What --threads asks of torch; None leaves it as it is. Raises ValueError."""
+    """Set the threads of torch; None leaves them as they are. Raises ValueError for a number out of range."""
     if threads is not None:
         check_threads(threads)
         torch.set_num_threads(threads)
 
 
 def add_model_flags(parser: argparse.ArgumentParser) -> None:
-    """--model, --device and --dtype."""
+    """Add --model, --device and --dtype."""
     parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
     parser.add_argument(
@@ -35,5 +35,5 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def told_dtype(arguments: argparse.Namespace) -> torch.dtype | None:
-    """What --dtype names; None where it was not given."""
+    """Return the dtype of --dtype; None if it was not given."""
     return getattr(torch, arguments.dtype) if arguments.dtype else None

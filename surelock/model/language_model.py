@@ -19,13 +19,18 @@ if TYPE_CHECKING:
     from surelock.engines import Engine
     from surelock.model.network import Network
 
-_ENCODING = Lock()  # a tokenizer keeps from call to call whether it reads special tokens: one text at a time
+_ENCODING = Lock()  # a tokenizer stores between calls whether it splits special tokens, so calls must not overlap
 
 
 @contextmanager
 def encoding(owner: str, text: str, what: str = "prompt") -> Iterator[None]:
-    """Around each use of a tokenizer on a text; what: its name. Raises ValueError for half of a character, and where a
-    pattern of the tokenizer's gives up.
+    """A context for one use of a tokenizer.
+
+    owner: the model, named in errors.
+    text: the text to tokenize.
+    what: the name of the text in errors.
+
+    Raises ValueError for a text with a lone surrogate, and for one that the tokenizer cannot read.
     """
     try:
         text.encode()
@@ -40,12 +45,15 @@ def encoding(owner: str, text: str, what: str = "prompt") -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """What `surelock.load` returns.
+    """A masked diffusion language model, as `surelock.load` returns it.
 
-    name: what was loaded. engine: what computes its steps. tokenizer: None when the directory has none (prompts are
-    then token ids). mask_id, eos_id, eot_id (end of turn), pad_id: token ids, None where the model has none (mask_id
-    always is). generation: what its family and the model's own generation_config.json recommend; the library's defaults
-    do not depend on it.
+    name: the name that was loaded.
+    engine: the engine that computes its steps.
+    tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
+    mask_id, pad_id: the ids of the mask and of padding.
+    eos_id, eot_id: the ids of the end of the text and of a turn; None if the model has none.
+    generation: the settings that the family and generation_config.json recommend, in the flat form. The library's
+    defaults do not depend on it.
     """
 
     name: str
@@ -59,35 +67,37 @@ class LanguageModel:
 
     @property
     def network(self) -> Network:
-        """Its Transformer in torch, loaded when it is first asked for where another engine computes the steps."""
+        """The torch network. Under ONNX Runtime it is loaded on first use."""
         return self.engine.network
 
     @property
     def config(self) -> NetworkConfig:
-        """The shape of its network."""
+        """The shape of the network."""
         return self.engine.config
 
     @property
     def device(self) -> torch.device:
-        """Where logits come out."""
+        """The device of the logits."""
         return torch.device(self.engine.device)
 
     @property
     def dtype(self) -> str:
-        """What its network computes in, such as "float32"."""
+        """The dtype of the computation, such as "float32"."""
         return str(self.engine.dtype).removeprefix("torch.")
 
     @property
     def shape(self) -> Shape:
-        """What a run must know of it."""
+        """Shape and special tokens, as a run needs them."""
         return Shape(self.config, self.mask_id, self.pad_id, self.eos_id, self.eot_id)
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
-        """Token ids of a text; chat=True puts it as a user's turn into the tokenizer's chat template,
-        without room to think where the template asks.
+        """Return the token ids of a text. Text that spells a special token is encoded as text.
 
-        Text that spells a special token is text, except inside a chat template. Raises ValueError without a tokenizer,
-        for half of a character, for what the tokenizer cannot read and, for chat, without a template.
+        text: a prompt.
+        chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
+
+        Raises ValueError for a model without a tokenizer or, with chat, without a chat template, for a text with a lone
+        surrogate, and for one that the tokenizer cannot read.
         """
         tokenizer = self._tokenizer()
         if not chat:
@@ -108,7 +118,7 @@ class LanguageModel:
         return cast("list[int]", ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of token ids, special tokens left out. Raises ValueError without a tokenizer."""
+        """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer."""
         return str(self._tokenizer().decode([int(i) for i in ids], skip_special_tokens=True))
 
     def _tokenizer(self) -> PreTrainedTokenizerBase:

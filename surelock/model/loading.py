@@ -1,4 +1,4 @@
-"""`load`: from a name to a LanguageModel on its device or devices."""
+"""`load`: from a name to a LanguageModel on one device or several."""
 
 from __future__ import annotations
 
@@ -50,15 +50,18 @@ def load(
     device_map: str | Mapping[str, Any] | None = None,
     engine: str = "auto",
 ) -> LanguageModel:
-    """Load a masked diffusion language model of one of `surelock.model.families`.
+    """Load a masked diffusion language model.
 
-    name: "stories" (the embedded checkpoint), a local directory, or a hub id. device: CUDA if there is one, else the
-    CPU. dtype: None is float32 on the CPU and the checkpoint's own elsewhere. device_map: "auto" spreads the blocks
-    over all devices that accelerate finds, or a mapping from module names ("embed", "blocks.0", ..., "norm", "head")
-    to devices. engine: "onnx" (float32 on one CPU), "torch", or "auto": the first where it can be had, else the second.
-    Only safetensors are read and no code of a checkpoint is run.
+    name: "stories" (the embedded checkpoint), a directory, or a hub id, of one of `surelock.model.families`.
+    device: a device of torch. None is CUDA if there is one, else the CPU.
+    dtype: None is float32 on the CPU, and the dtype of the checkpoint elsewhere.
+    device_map: "auto" spreads the blocks over all devices that accelerate finds. A mapping places modules ("embed",
+    "blocks.0", ..., "norm", "head") on devices.
+    engine: "onnx" computes in float32 on one CPU, "torch" everywhere. "auto" is "onnx" if it can compute the model
+    there, else "torch".
 
-    Raises CheckpointError (a ValueError) for anything wrong with name or files, ValueError for the other arguments.
+    Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
+    name and for damaged files, ValueError for the other arguments.
     """
     if dtype is not None and dtype not in _DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(map(str, _DTYPES))}, not {dtype}")
@@ -96,7 +99,7 @@ def load(
 def _chosen(
     engine: str, device: torch.device, dtype: torch.dtype | None, device_map: str | Mapping[str, Any] | None
 ) -> str:
-    """The engine itself, or "torch" where "auto" comes to it. Raises ValueError for one that cannot be had."""
+    """The engine to use: "auto" is resolved where it must be torch. Raises ValueError for one that is not possible."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
     fits = device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
@@ -116,7 +119,7 @@ def _onnx_engine(
     check: Callable[[], None],
     network: Callable[[], Network],
 ) -> Engine | None:
-    """None where "auto" is asked for and the graph cannot express the network."""
+    """The ONNX engine; None if the engine is "auto" and no graph can read the checkpoint."""
     from surelock.engines.graph import refusal
     from surelock.engines.onnx import OnnxEngine
 
@@ -138,7 +141,7 @@ def check_name(name: str) -> None:
 
 
 def find_device(device: str | int | torch.device | None) -> torch.device:
-    """The device of that name (None: CUDA if there is one). Raises ValueError where this machine has none such."""
+    """Return the device of a name; None is CUDA if there is one. Raises ValueError for a device that is not there."""
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -153,7 +156,7 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
 
 
 def _find(name: str) -> Path:
-    """The local directory of a model: the name itself, or a snapshot of the hub's."""
+    """The directory of a model: the name itself, or a snapshot from the hub."""
     check_name(name)
     if name and Path(name).is_dir():
         return Path(name)
@@ -191,9 +194,10 @@ def _special_ids(
     family: Family,
     directory: Path,
 ) -> dict[str, Any]:
-    """mask, EOS, EoT and pad ids: from config.json, else from the tokenizer; the mask's from whatever names one.
+    """The ids of mask, EOS, end of turn and padding: from config.json, else from the tokenizer.
 
-    Where config.json's EOS ends a turn, EOS is what fills the rest: both end a text.
+    The mask's id comes from every source that names one, and all must agree. If the EOS of config.json ends a turn, EOS
+    is the token that fills the rest of a text; both end a text.
     """
 
     def checked(name: str, value: Any) -> int | None:
@@ -234,7 +238,7 @@ def _special_ids(
 
 
 def _empty_network(shape: NetworkConfig) -> Network:
-    """On the meta device: shapes without numbers."""
+    """A network on the meta device: parameters have shapes and no values."""
     with init_empty_weights():
         return Network(shape)
 

@@ -1,7 +1,7 @@
-"""One network for every checkpoint family: a bidirectional pre-norm Transformer with two ways to run it.
+"""One network for every checkpoint family: a bidirectional pre-norm Transformer with two forward passes.
 
-`Network.forward` is the plain dense forward; `PackedForward` (in `surelock.engines.torch`) computes only the rows it is
-given and lets them attend to the cached keys and values of all the others (Algorithm 1, lines 9-14). Both run the same
+`Network.forward` is the dense forward pass. `PackedForward` (in `surelock.engines.torch`) computes the rows that it is
+given and lets them attend to the cached keys and values of all others (Algorithm 1, lines 9-14). Both run the same
 layers and differ in one function, `attend`.
 """
 
@@ -36,8 +36,9 @@ class RMSNorm(nn.Module):
 
 
 class Block(nn.Module):
-    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)). Queries, keys and values are one product, as are gate
-    and up.
+    """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)).
+
+    One matrix product makes queries, keys and values, and one makes gate and up.
     """
 
     def __init__(self, config: NetworkConfig) -> None:
@@ -54,7 +55,7 @@ class Block(nn.Module):
         self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
 
     def forward(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
-        """All rows of x, or the ones that `only` picks: of the others nothing but keys and values is computed."""
+        """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
         q, k, v = self._project(self.attn_norm(x), rotary)
         if only is not None:
             x, q = only(x), only(q)
@@ -71,9 +72,9 @@ class Block(nn.Module):
 
 
 class Network(nn.Module):
-    """The Transformer of `config`; see the module's docstring for its two forwards.
+    """The Transformer of a `config`.
 
-    Blocks may lie on different devices (`device_map`): the hidden state is moved where the next block is.
+    Blocks may lie on different devices (`device_map`); the hidden states move to the device of the next block.
     """
 
     def __init__(self, config: NetworkConfig) -> None:
@@ -86,7 +87,7 @@ class Network(nn.Module):
 
     @property
     def head_weight(self) -> Tensor:
-        """What makes the logits, [vocab_size, d_model]; its device is where they come out."""
+        """The weights of the head, [vocab_size, d_model]. Their device is the device of the logits."""
         return self.embed.weight if self.head is None else self.head.weight
 
     @property
@@ -94,13 +95,13 @@ class Network(nn.Module):
         return self.embed.weight.dtype
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Plain dense forward: tokens [B, N] int64 (no pads) -> logits [B, N, vocab_size] in the network's dtype."""
+        """The dense forward pass: tokens [B, N] int64, without pads -> logits [B, N, vocab_size]."""
         return self.logits(self.hidden(tokens))
 
     def hidden(self, tokens: Tensor) -> Tensor:
-        """What the logits of each position come from, in the plain dense forward: [B, N] int64 -> [B, N, d_model].
+        """The dense forward pass up to the head: tokens [B, N] int64 -> [B, N, d_model].
 
-        These are the hidden states after the last norm, of the position before where the network is shifted.
+        These are the hidden states after the last norm; in a shifted network those of the position before.
         """
         gqa = self.config.n_heads != self.config.n_kv_heads
 
@@ -117,9 +118,9 @@ class Network(nn.Module):
         return torch.cat((x[:, :1], x[:, :-1]), dim=1) if self.config.shifted else x
 
     def attention(self, tokens: Tensor, position: int) -> Tensor:
-        """How much what predicts one position attends to each: the mean over layers and heads of the dense forward.
+        """Return the attention of the row that predicts `position`: the mean over layers and heads, [N] float32.
 
-        tokens [1, N] int64 -> [N] float32 that sum to 1.
+        tokens: [1, N] int64. The shares sum to 1.
         """
         row = max(0, position - self.config.shifted)
         groups = self.config.n_heads // self.config.n_kv_heads
@@ -138,7 +139,7 @@ class Network(nn.Module):
         return torch.stack(weights).mean(0)
 
     def logits(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """Hidden states after the last norm [..., d_model] -> logits [..., vocab_size], in `out` if given (2-D)."""
+        """The head: hidden states [..., d_model] -> logits [..., vocab_size], written to `out` if given (2-D)."""
         x = x.to(self.head_weight.device)
         return F.linear(x, self.head_weight) if out is None else torch.mm(x, self.head_weight.T, out=out)
 
@@ -149,9 +150,11 @@ class Network(nn.Module):
         attend: Callable[[int], Attend],
         only: Pick | None = None,
     ) -> Tensor:
-        """tokens [...] int64 -> [..., d_model], after the last norm; of the rows that `only` picks, if given.
+        """Run all layers: tokens [...] int64 -> hidden states [..., d_model] after the last norm.
 
-        rotary: the factors of the rows' positions on a device. attend: how a layer's queries attend.
+        rotary: returns the rotary factors of the rows on a device.
+        attend: returns the attention function of a layer.
+        only: picks the rows that the last layer computes; None is all.
         """
         x = self.embed(tokens.to(self.embed.weight.device))
         factors, device, last = None, None, len(self.blocks) - 1
@@ -165,9 +168,9 @@ class Network(nn.Module):
 
 @lru_cache(maxsize=16)
 def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device: torch.device) -> Rotary:
-    """Cosines, and sines signed for `rotate`, of `length` positions: [length, 1, head_size] each.
+    """Return the cosines, and the sines signed for `rotate`, of `length` positions: [length, 1, head_size] each.
 
-    float32, or float64 in a float64 network.
+    Their dtype is float32, or float64 in a float64 network.
     """
     wide = torch.promote_types(dtype, torch.float32)
     with torch.inference_mode(False):
@@ -179,6 +182,6 @@ def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Half-split rotary embedding of x [..., heads, head_size] (rotates the halves, as LLaDA and Qwen do)."""
+    """Apply rotary embeddings to x [..., heads, head_size] in halves, as LLaDA and Qwen do."""
     rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
     return rotated if rotated.dtype == x.dtype else rotated.to(x.dtype)

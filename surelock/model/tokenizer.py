@@ -1,4 +1,4 @@
-"""A checkpoint's tokenizer, read and tried once: what is damaged is told when the model is loaded, not at a prompt."""
+"""The tokenizer of a checkpoint. It is used once when it is loaded, so that damage shows then and not at a prompt."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
-SLOW = ("vocab.json", "merges.txt")  # all that Dream and DiffuCoder publish of theirs, which is Qwen2's
+SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|[*+]|\{\d+,\}|\{\d+(?:,\d+)?\}|[()|]|[^\\]", re.S)
 _WITHOUT_BOUND = re.compile(r"[*+]|\{\d+,\}")
 Made = TypeVar("Made")
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
-    """The tokenizer.json of a checkpoint. Raises CheckpointError where it is missing or damaged."""
+    """Read the tokenizer.json of a checkpoint. Raises CheckpointError if it is missing or damaged."""
     from tokenizers import Tokenizer
 
     file = directory / FILE
@@ -34,9 +34,9 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
-    """The tokenizer of a checkpoint with its special tokens and chat template; None where there is none.
+    """Load the tokenizer of a checkpoint with its special tokens and chat template; None if there is none.
 
-    Without a tokenizer.json it is Qwen2's of the vocabulary and the merges. Raises CheckpointError.
+    Without a tokenizer.json, vocab.json and merges.txt are read as Qwen2's. Raises CheckpointError for damaged files.
     """
     whole, *slow = (directory / name for name in (FILE, *SLOW))
     if not whole.is_file() and not all(file.is_file() for file in slow):
@@ -62,8 +62,10 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
 
 
 def check_patterns(content: Any, file: Path) -> None:
-    """Raise CheckpointError for a pattern that may take time without end: one that repeats, as often as it likes, a
-    group that can be read in several ways, since it repeats or chooses itself. No known tokenizer has any.
+    """Raise CheckpointError for a regular expression that could backtrack without end.
+
+    That is one with an unbounded repetition of a group that itself holds a repetition or an alternative. No known
+    tokenizer has one.
     """
     rest = [content]
     while rest:
@@ -75,7 +77,7 @@ def check_patterns(content: Any, file: Path) -> None:
 
 
 def _backtracks(pattern: str) -> bool:
-    """Whether a group that repeats or chooses is repeated without bound."""
+    """Whether a group that holds a repetition or an alternative is repeated without bound."""
     several = [False]  # of the open groups: whether what is in them repeats or chooses
     before = False  # of what stands before the present part
     for part in _PARTS.findall(pattern):
@@ -96,7 +98,7 @@ def _backtracks(pattern: str) -> bool:
 
 
 def tried(what: str, make: Callable[[], Made]) -> Made:
-    """What `make` makes of a tokenizer's files. Raises CheckpointError that names it as `what` where it cannot."""
+    """Return what `make` returns. Raises CheckpointError, which begins with `what`, if it fails."""
     try:
         return make()
     except (

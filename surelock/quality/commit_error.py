@@ -1,13 +1,13 @@
-"""What skipping rows changes, exactly and without a judge: each choice beside the one that the whole forward offers.
+"""Commit error and regret: what leaving rows out changes, without sampling and without a judge.
 
-A rule changes one thing: rows attend to keys and values that are out of date. So the tokens that a run itself wrote are
-given to the dense forward, its shadow, and in the step that commits a position the shadow's posterior is compared with
-the one that the token was really drawn from: KL(shadow || run) in nats, of the raw temperature-1 posteriors, and
-whether the most likely token differs. No sampling is in it and no divergence of texts; it holds for every compute rule.
+Under a compute rule, rows attend to keys and values that are out of date. The commit error measures that. A dense
+forward pass, the shadow, computes every row of the run's own tokens. In the step that commits a position, the shadow's
+posterior is compared with the one that the token was drawn from: KL(shadow || run) in nats, of the posteriors at
+temperature 1, and whether the most likely token differs. The texts of two runs are never compared.
 
-That says nothing of who is committed, which a rule that computes few rows restricts. So the same shadow is asked what
-its posteriors of all positions score that the step could have committed: the regret is what the committed ones score
-less than the best of these.
+A rule that computes few rows also restricts which positions can be committed, which the commit error does not see. The
+regret does: how much less the committed positions score, by the policy's own score under the shadow, than the best
+positions that the step could have committed.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from surelock.decoding.step import Layout, Plan, Step
 from surelock.model.language_model import LanguageModel
 from surelock.trace.format import load_document
 
-# The shadow's steps are computed together: so many rows at a time, and so many bytes of posteriors held until then.
+# The shadow computes many steps at once: this many rows at a time, with this many bytes of logits held until then.
 _ROWS = {"cpu": 2**10, "cuda": 2**15}
 _HELD_BYTES = 2**26
-_MOST_WORDS = 2**15  # of a vocabulary: beyond it the logits of all candidates cost as much as the shadow, and more
+_MOST_WORDS = 2**15  # with a larger vocabulary the logits of all candidates cost more than the shadow itself
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommitError:
-    """Of each commit of a run, in order of step, sequence and position: [C] arrays.
+    """The commit errors of a run: arrays [C] with one value for each commit, by step, sequence and position.
 
-    step, sequence, position (of the sequence, prompt included): int64. error: KL(shadow || run), nats, float64; 0 where
-    the step computed every row, NaN where a `Replay` committed what the step did not compute. changed: bool, whether
-    the shadow's most likely token is another one.
-    regret: float64; by the policy's own score under the shadow, how much less than the best the step's commits are:
-    the i-th best of the k committed is compared with the i-th best of all that the step could have committed, so that
-    the sum over a step is its regret. The score is that of `UnmaskPolicy.scores`, without noise: minus the entropy in
-    nats, the margin, or the probability of the likeliest token that may be chosen at all. 0 where the step computed
-    every row; NaN where the policy goes by no posterior (`Random`, `Replay`) and where it was not asked for.
+    step: int64, the step of the commit, 0-based.
+    sequence: int64, the number of the sequence in the batch.
+    position: int64, the position in the sequence, prompt included.
+    error: float64, KL(shadow || run) in nats; 0 if the step computed every row, NaN if a `Replay` committed a position
+    that the step did not compute.
+    changed: bool, whether the shadow's most likely token is another one.
+    regret: float64, how much less the commit scores than the best alternative, by the policy's score under the shadow.
+    The i-th best of the k commits of a step is compared with the i-th best of all positions that the step could have
+    committed, so the sum over a step is its regret. The score is that of `UnmaskPolicy.scores` without noise: minus the
+    entropy in nats, the margin, or the probability of the most likely allowed token. 0 if the step computed every row;
+    NaN for `Random` and `Replay`, which use no posterior, and if it was not computed.
     """
 
     step: NDArray[np.int64]
@@ -54,7 +57,7 @@ class CommitError:
     regret: NDArray[np.float64]
 
     def of(self, sequence: int) -> CommitError:
-        """The commits of one sequence alone."""
+        """Return the commits of one sequence."""
         own = self.sequence == sequence
         return CommitError(*(getattr(self, name)[own] for name in self.__slots__))
 
@@ -66,16 +69,18 @@ def commit_error(
     *,
     regret: bool | None = None,
 ) -> CommitError:
-    """The commit error of a run: of the steps of `surelock.decode(..., keep_logits=True)`, all or its first ones.
+    """Return the commit error of a run.
 
-    settings: those of the run; their guidance is used, and whether EOS may be chosen.
-    regret: whether it is computed, too, which takes the logits of all that a step could have committed; None: where
-    the vocabulary has at most 32,768 words.
-    Rounding gives up to 1e-12 nats in float64; in float32 1e-6 of an error below 0.01 nats, 2e-5 of one of a nat and
-    more. run may be a trace, too (a parsed document of version 2 or 3): each lane's steps are then computed again, and
-    `sequence` is the lane's number.
-    Raises ValueError for steps without logits, for ones that do not begin with the first, and for a trace that this
-    model and engine, on this machine, do not write.
+    lm: the model of the run.
+    run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document
+    of version 2 or 3. The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
+    settings: those of the run, for guidance and for whether EOS may be chosen. Default: `DecodeSettings()`.
+    regret: whether the regret is computed, which needs the logits of all positions that a step could have committed.
+    None: if the vocabulary has at most 32,768 tokens.
+
+    Rounding adds up to 1e-12 nats in float64; in float32 up to 1e-6 to an error below 0.01 nats and 2e-5 to one above 1
+    nat. Raises ValueError for steps without logits, for steps that do not begin with step 0, and for a trace whose
+    tokens this model and engine do not produce on this machine.
     """
     if isinstance(run, dict):
         return _of_trace(lm, cast("dict[str, Any]", run), regret)
@@ -91,7 +96,7 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
     for number, plain in enumerate(header["lanes"]):
         records = [record for record in trace["records"] if record["lane"] == plain["id"]]
         decoder = Decoder.from_plain({name: plain[name] for name in own_fields if name in plain})
-        # observed, as it was recorded
+        # observed, as the recorded run was
         steps = decode(lm, [header["prompt_tokens"]], **decoder.keywords(), observe=True, keep_logits=True)
         shadow = Shadow(lm, decoder.settings, regret=regret)
         for record in records:
@@ -109,8 +114,13 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A sequence's step that the shadow has yet to see. tokens [N]: its input. committed: positions, whose logits these
-    are. asked: the same and all others that the shadow reads, ascending. places: rows of the result.
+    """A step of one sequence that the shadow has not computed yet.
+
+    tokens: [N] int64, the input of the step.
+    committed: [k] int64, the positions that it committed.
+    asked: [c] int64, ascending, the positions that the shadow scores, the committed ones among them.
+    logits: [k, V], the run's logits of the committed positions.
+    places: [k] int64, their rows in the result.
     """
 
     tokens: NDArray[np.int64]
@@ -121,9 +131,10 @@ class _Waiting:
 
 
 class Shadow:
-    """Collects a run's steps and computes their commit errors, many steps at a time.
+    """Collects the steps of a run and computes their commit errors, many steps at a time.
 
-    always: compute also what is 0 by definition, because the step computed every row. regret: see `commit_error`.
+    lm, settings, regret: see `commit_error`.
+    always: also compute steps that computed every row, whose error is 0 by definition.
     """
 
     def __init__(
@@ -142,7 +153,7 @@ class Shadow:
         self._held = 0
 
     def add(self, step: Step) -> None:
-        """Take in the next step. Raises ValueError where it has no logits, or is the first and not number 0."""
+        """Add the next step. Raises ValueError for a step without logits, and for a first step that is not step 0."""
         if step.commit_logits is None:
             raise ValueError("the steps hold no logits of what they committed: decode with keep_logits=True")
         if self._present is None:
@@ -173,7 +184,7 @@ class Shadow:
             self._catch_up()
 
     def result(self) -> CommitError:
-        """All that was added."""
+        """Return the commit errors of all steps so far."""
         self._catch_up()
         step, sequence, position = np.array(self._commits, dtype=np.int64).reshape(-1, 3).T
         changed = np.array(self._changed, dtype=bool)
@@ -188,7 +199,7 @@ class Shadow:
         self._waiting, self._held = {}, 0
 
     def _compare(self, b: int, waiting: list[_Waiting]) -> None:
-        """One batch of the shadow: steps of one sequence, which are all of a length."""
+        """Compute one batch of the shadow: steps of one sequence."""
         length = len(waiting[0].tokens)
         tokens = np.concatenate([each.tokens for each in waiting])
         asked, committed = (
@@ -216,7 +227,7 @@ class Shadow:
     def _plan(
         self, tokens: NDArray[np.int64], blind: NDArray[np.int64] | None, length: int, asked: NDArray[np.int64]
     ) -> Plan:
-        """The first step of sequences of one length: every row is computed, and those `asked` are scored."""
+        """A first step of sequences of one length: every row is computed, and the rows `asked` are scored."""
         count, nothing, lm = len(tokens), np.empty(0, dtype=np.int64), self._lm
         none = np.zeros(count, dtype=bool)
         chooses = none.copy()
@@ -245,9 +256,7 @@ class Shadow:
 
 
 def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """How much less than the best the committed ones of some scores are, [k], in their order: each beside the best
-    score of its own rank.
-    """
+    """How much less the committed scores are than the best scores of the same rank, [k], in the order of `scores`."""
     own = scores[committed]
     ranked = np.argsort(-own, kind="stable")
     less = np.empty(len(own))

@@ -1,4 +1,4 @@
-"""An outside judge: what a causal language model makes of a text, token by token."""
+"""An outside judge: a causal language model scores a text, token by token."""
 
 from __future__ import annotations
 
@@ -34,8 +34,11 @@ _BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a judge makes of one text. nats: -log p of each counted token, given all before it. tokens: their pieces of
-    the text. characters: of the text, without the first token's where that has nothing before it and cannot be counted.
+    """The score of one text.
+
+    nats: -log p of each token given all tokens before it. The first token of a text without a prompt is not counted.
+    tokens: the text of each counted token.
+    characters: the number of characters of the counted tokens.
     """
 
     nats: tuple[float, ...]
@@ -44,13 +47,17 @@ class Score:
 
     @property
     def bits_per_character(self) -> float:
-        """The sum in bits over the characters; NaN where none was counted."""
+        """The sum of `nats` in bits, divided by `characters`; NaN if nothing was counted."""
         return sum(self.nats) / math.log(2) / self.characters if self.characters else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A causal language model of transformers with its tokenizer. name: of its directory, file or hub repository."""
+    """A causal language model of transformers with its tokenizer.
+
+    name: the name of its directory, file or hub repository.
+    model, tokenizer: those of transformers.
+    """
 
     name: str
     model: Any
@@ -59,11 +66,14 @@ class Judge:
     @staticmethod
     @lru_cache(maxsize=1)
     def load(name: str, device: str | torch.device | None = None) -> Judge:
-        """name: a hub id, a directory, or a .gguf file, for which the package `gguf` is needed.
+        """Load a judge.
 
-        Weights in float32 on the CPU, as stored on a GPU; pickled ones are not read, and no code of a checkpoint is
-        run. device: CUDA if there is one, else the CPU. Raises ValueError, one sentence, when it is no causal model
-        that transformers can load, and for a device that is not there.
+        name: a hub id, a directory, or a .gguf file (which needs the package `gguf`).
+        device: a device of torch. None is CUDA if there is one, else the CPU.
+
+        Weights are float32 on the CPU and in their own dtype on a GPU. Pickled weights are not read, and no code of a
+        checkpoint is run. Raises ValueError, one sentence, for anything but a causal model that transformers can load,
+        and for a device that is not there.
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -91,7 +101,7 @@ class Judge:
         return judge
 
     def setup(self) -> dict[str, str]:
-        """What scores depend on besides the texts. weights: a hash of some of each tensor."""
+        """Return what scores depend on besides the texts: name, dtype, and a hash of a part of each weight tensor."""
         digest = hashlib.sha256()
         for parameter in self.model.parameters():
             digest.update(parameter.flatten()[:256].float().numpy(force=True).tobytes())
@@ -99,12 +109,12 @@ class Judge:
         return {"name": self.name, "weights": digest.hexdigest()[:16], "dtype": dtype}
 
     def scores(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
-        """The score of each (prompt, text).
+        """Score each (prompt, text).
 
-        The two are tokenized apart, the prompt with the tokenizer's own special tokens and the text without, so that
-        the text's tokens are the same whatever comes before. Where both together are longer than the judge's context,
-        the prompt's beginning is left out. Raises ValueError for a text that alone is too long, and for what its
-        tokenizer cannot read.
+        Prompt and text are tokenized separately, the prompt with the tokenizer's special tokens, so that the tokens of
+        the text do not depend on the prompt. If both together exceed the judge's context, the prompt loses its
+        beginning. Raises ValueError for a text that exceeds the context by itself, and for one that the tokenizer
+        cannot read.
         """
         jobs = [self._encode(*pair) for pair in pairs]
         nats: list[tuple[float, ...]] = [()] * len(jobs)
@@ -114,7 +124,7 @@ class Judge:
         return [self._score(text, own, told) for (_, text), (_, own), told in zip(pairs, jobs, nats, strict=True)]
 
     def reads(self, text: str) -> bool:
-        """Whether the text alone fits into the judge's context."""
+        """Return whether the text by itself fits into the judge's context."""
         most = self._most_tokens
         return most is None or len(self._tokens(text)) <= most
 
@@ -123,7 +133,7 @@ class Judge:
         return getattr(self.model.config, "max_position_embeddings", None)
 
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
-        """Text that spells a special token is text. whole: with the special tokens that the tokenizer itself adds."""
+        """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
         with encoding(f"the judge {self.name!r}", text, "text"):
             ids = self.tokenizer(text, add_special_tokens=whole, split_special_tokens=True)["input_ids"]
         if max(ids, default=0) >= (known := self.model.get_input_embeddings().num_embeddings):
@@ -145,10 +155,7 @@ class Judge:
         return given[max(0, len(given) + len(own) - most) :], own
 
     def _batches(self, jobs: list[tuple[list[int], list[int]]]) -> list[list[int]]:
-        """Numbers of the jobs that are computed together, of similar lengths; those with nothing to count are in none.
-
-        What has a token to count has two or more in all.
-        """
+        """Job numbers in batches of similar lengths, without jobs that have no token to count."""
         most = _BATCH_TOKENS.get(self.model.device.type, _BATCH_TOKENS["cpu"])
         lengths = {i: len(given) + len(own) for i, (given, own) in enumerate(jobs) if own and len(given) + len(own) > 1}
         batches: list[list[int]] = []
@@ -159,7 +166,7 @@ class Judge:
         return batches
 
     def _nats(self, jobs: list[tuple[list[int], list[int]]]) -> list[tuple[float, ...]]:
-        """-log p of each counted token of each job: one forward, padded on the left."""
+        """-log p of the counted tokens of each job: one forward pass, padded on the left."""
         width = max(len(given) + len(own) for given, own in jobs)
         ids = torch.zeros(len(jobs), width, dtype=torch.int64)
         seen = torch.zeros_like(ids)
@@ -176,14 +183,14 @@ class Judge:
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """[B, N, V]; seen [B, N]: 0 on padding. Positions count from the first token that is none."""
+        """Logits [B, N, V]. seen: [B, N], 0 on padding. Positions count from the first token that is not padding."""
         inputs = {"input_ids": ids, "attention_mask": seen}
         if "position_ids" in inspect.signature(self.model.forward).parameters:
             inputs["position_ids"] = (seen.cumsum(1) - 1).clamp_(min=0)
         return self.model(**{name: value.to(self.model.device) for name, value in inputs.items()}).logits
 
     def _check(self) -> None:
-        """Raise ValueError where a text cannot be read, or another last token changes the logits before it."""
+        """Raise ValueError if the tokenizer fails, or if the last token changes logits before it (no causal model)."""
         self._tokens("A word, two")
         ids = torch.tensor([[1, 2, 3], [1, 2, 4]])
         first, second = self._logits(ids, torch.ones_like(ids))[:, :-1].float()
@@ -194,15 +201,19 @@ class Judge:
 
 
 def score(judge: Judge | str, prompt: str, text: str) -> Score:
-    """What a judge makes of `text` after `prompt`. judge: a loaded one, or a name as `Judge.load` takes it.
+    """Score a text.
 
-    Raises ValueError where it cannot be loaded, and for a text longer than its context.
+    judge: a loaded judge, or a name for `Judge.load`.
+    prompt: the text before it, which is not scored.
+    text: the text to score.
+
+    Raises ValueError if the judge cannot be loaded, and for a text longer than its context.
     """
     return (Judge.load(judge) if isinstance(judge, str) else judge).scores([(prompt, text)])[0]
 
 
 def _place(name: str) -> tuple[str, dict[str, Any]]:
-    """What `from_pretrained` takes: a GGUF file is its folder and its own name."""
+    """The arguments of `from_pretrained`: for a GGUF file its folder and its name."""
     check_name(name)
     file = Path(name)
     if file.suffix != ".gguf":

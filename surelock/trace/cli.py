@@ -82,9 +82,12 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
-    """The path, checked before the work is done that is to be written there. Raises ValueError.
+    """Return the path of an output file, checked before the work begins.
 
-    suffixes: what it may end in; none: anything.
+    flag: the flag that names it, for errors.
+    suffixes: the allowed suffixes; empty is any.
+
+    Raises ValueError for another suffix, or a folder that does not exist.
     """
     if suffixes and path.suffix.lower() not in suffixes:
         raise ValueError(f"{flag} must be a file that ends in {' or '.join(suffixes)}, not {str(path)!r}")

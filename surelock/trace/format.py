@@ -24,19 +24,17 @@ FORMAT = "surelock-trace"
 VERSION = 3
 TOP_K = 5
 
-KL_LOW, KL_HIGH = 1e-12, 1e2  # what bytes 1 and 254 stand for
-KL_INFINITE = 255  # the row had no posterior of its own to compare with
+KL_LOW, KL_HIGH = 1e-12, 1e2  # nats, the values of bytes 1 and 254
+KL_INFINITE = 255  # the row had no earlier posterior
 _DECADES = float(np.log10(KL_HIGH / KL_LOW))
 
 
 class TraceError(ValueError):
-    """A document is not a trace of this format; the message is one sentence for a reader."""
+    """A document is not a trace. The message is one sentence."""
 
 
 def kl_to_bytes(kl: np.ndarray) -> np.ndarray:
-    """Quantise KL values [...] (nats, float) to uint8: 0 is at most 1e-12, 1..254 are log-spaced up to 100, 255 is
-    infinite.
-    """
+    """Quantise KLs [...] in nats to uint8: 0 is below 1e-12, 1 to 254 are log-spaced up to 100, 255 is infinite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         level = 1 + np.rint((np.log10(kl / KL_LOW) / _DECADES) * 253)
     level = np.where(kl < KL_LOW, 0, np.clip(level, 1, 254))
@@ -44,7 +42,7 @@ def kl_to_bytes(kl: np.ndarray) -> np.ndarray:
 
 
 def bytes_to_kl(level: np.ndarray) -> np.ndarray:
-    """The float64 KL values that bytes stand for; 0.0 for byte 0, inf for byte 255."""
+    """Return the KLs of bytes, float64 in nats: 0.0 for byte 0, infinite for byte 255."""
     values = KL_LOW * 10.0 ** (_DECADES * (level.astype(np.float64) - 1) / 253)
     values[level == 0] = 0.0
     values[level == KL_INFINITE] = np.inf
@@ -57,12 +55,12 @@ def unit_to_bytes(p: np.ndarray) -> np.ndarray:
 
 
 def encode_bytes(levels: np.ndarray) -> str:
-    """Base64 text of a uint8 array."""
+    """Return the base64 text of a uint8 array."""
     return base64.b64encode(levels.tobytes()).decode("ascii")
 
 
 def decode_bytes(text: str) -> np.ndarray:
-    """The uint8 array of base64 text. Raises TraceError if it is no base64."""
+    """Return the uint8 array of a base64 text. Raises TraceError if it is not base64."""
     try:
         return np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
     except (binascii.Error, ValueError) as error:
@@ -70,14 +68,14 @@ def decode_bytes(text: str) -> np.ndarray:
 
 
 def to_runs(mask: np.ndarray) -> list[int]:
-    """[start, length, ...] of the True stretches of a bool vector [N]."""
+    """Return [start, length, start, length, ...] of the True runs of a bool vector [N]."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], mask, [False])).astype(np.int8)))
     edges[1::2] -= edges[::2]
     return edges.tolist()
 
 
 def from_runs(runs: list[int], length: int) -> np.ndarray:
-    """Positions (int64, ascending) of [start, length, ...]. Raises TraceError if they leave 0..length-1."""
+    """Return the positions of [start, length, ...], int64, ascending. Raises TraceError for one outside 0..length-1."""
     if len(runs) % 2:
         raise TraceError("The trace is damaged: a list of positions is incomplete.")
     pairs = np.asarray(runs, dtype=np.int64).reshape(-1, 2)
@@ -88,11 +86,12 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
 
 
 def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
-    """Read a trace from a path (or take an already parsed object), bring it to this version and check it.
+    """Read a trace, convert it to this version and check it.
 
-    Raises:
-        TraceError: it is not JSON, not a trace, of a newer version, or damaged.
-        OSError: the file cannot be read.
+    source: a path, or a parsed document.
+
+    Raises TraceError if it is not JSON, not a trace, of an unknown version, or damaged; OSError if the file cannot be
+    read.
     """
     document: Any = source
     if isinstance(source, str | Path):
@@ -119,14 +118,14 @@ def _validator() -> Any:
 
 
 def check_document(document: dict[str, Any]) -> None:
-    """Raise TraceError unless the document can be played: its structure (the schema), sizes that agree, positions
-    inside the sequence, steps in order.
+    """Raise TraceError unless the document follows the schema, its sizes agree, all positions lie inside the sequence,
+    and the steps are in order.
     """
     try:
         errors = list(_validator().iter_errors(document))
     except UnicodeEncodeError:
         raise TraceError("The trace is damaged: it holds half of a character (a lone surrogate).") from None
-    except ValueError:  # all that is left: lists in lists without end
+    except ValueError:  # the remaining case: lists nested too deeply
         raise TraceError("The trace is damaged: its values are nested too deeply.") from None
     for error in errors:
         where = "/".join(map(str, error.instance_path))[:80]

@@ -15,20 +15,17 @@ from surelock.trace.lanes import Lane
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One race.
+    """The tables of one race. All of them have the column `lane`, the id of the lane.
 
-    Attributes:
-        header: as in the file (model, prompt, lanes, length N, steps).
-        lanes: one row per lane: lane (its id), name, compute and unmask (their kinds), parent,
-            decoder (a `surelock.Decoder`, with which the run can be repeated), engine (what
-            computed it, None where the trace does not say), and exact (whether its values are those
-            that were measured, see `read_trace`).
-        steps: one row per lane and step: seconds, flops, baseline_flops, the numbers of rows computed, tokens
-            unmasked, locked so far, and the regret of what it committed (<NA> if not known).
-        positions: one row per lane and position: token, piece, prompt, unmask_step, lock_step and commit_error
-            (nats), as they are at the end (<NA> if never, not any more, or not known).
-        values: one row per lane, step and computed position: kl (nats; inf where there was nothing to compare
-            with) and confidence.
+    header: a dictionary as in the file: model, prompt, prompt_tokens, lanes, length N, steps.
+    lanes: a row for each lane: name, compute and unmask (their kinds), parent (the lane that it branched from), decoder
+    (a `surelock.Decoder`, to repeat the run), engine (None if unknown), exact (see `read_trace`).
+    steps: a row for each lane and step: step, seconds, flops, baseline_flops, computed (rows), unmasked (tokens),
+    locked (positions so far), regret (<NA> if unknown).
+    positions: a row for each lane and position at the end of the run: position, prompt, token, piece (its text),
+    unmask_step, lock_step, commit_error (nats); <NA> if it never happened, was undone, or is unknown.
+    values: a row for each lane, step and computed position: step, position, kl (nats; infinite if there was no earlier
+    posterior), confidence.
     """
 
     header: dict[str, Any]
@@ -39,15 +36,15 @@ class Trace:
 
 
 def read_trace(source: str | Path | dict[str, Any]) -> Trace:
-    """Read a trace (a path or a parsed object, of version 2 or 3) into DataFrames.
+    """Read a trace into DataFrames.
 
-    A run that the server still holds is exported as it was measured. A recorded run, and a run that the server has
-    dropped, hold a byte for each KL and each confidence: such KLs lie on a scale whose neighbours are 14 % apart, such
-    confidences are multiples of 1/255, and `exact` is False for their lane.
+    source: a path, or a parsed document; of version 2 or 3.
 
-    Raises:
-        TraceError: not a trace of these versions, or damaged (a ValueError).
-        OSError: the file cannot be read.
+    A trace exported while its run is still kept holds KLs and confidences as they were measured. In the recorded run,
+    and in a trace of a run that is no longer kept, each is one byte: KLs are rounded to a scale with steps of 14 %,
+    confidences to multiples of 1/255, and `exact` is False for the lane.
+
+    Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
     """
     document = load_document(source)
     header, pieces, records = document["header"], document["pieces"], document["records"]
@@ -70,7 +67,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
 
 
 def lanes_of(header: dict[str, Any]) -> list[Lane]:
-    """The lanes of a checked header. Raises TraceError where one cannot be."""
+    """Return the lanes of a checked header. Raises TraceError for a lane that is none."""
     try:
         return [Lane.from_plain(plain) for plain in header["lanes"]]
     except ValueError as error:
@@ -78,7 +75,7 @@ def lanes_of(header: dict[str, Any]) -> list[Lane]:
 
 
 def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """`Trace.steps` of these records."""
+    """Return `Trace.steps` of some records."""
     columns = ["lane", "step", "seconds", "flops", "baseline_flops"]
     frame = pd.DataFrame([{key: record[key] for key in columns} for record in records], columns=columns)
     frame["computed"] = [sum(record["computed"][1::2]) for record in records]
@@ -92,13 +89,13 @@ def steps_of(records: list[dict[str, Any]]) -> pd.DataFrame:
 def positions_of(
     header: dict[str, Any], pieces: dict[str, Any], records: list[dict[str, Any]], lane: str
 ) -> pd.DataFrame:
-    """`Trace.positions` of a lane with these records."""
+    """Return `Trace.positions` of one lane."""
     n, prompt = header["length"], header["prompt_tokens"]
     token: list[Any] = [*prompt, *[pd.NA] * (n - len(prompt))]
     unmasked: list[Any] = [pd.NA] * n
     locked: list[Any] = [pd.NA] * n
     error: list[Any] = [pd.NA] * n
-    for record in records:  # what events did comes before what the step did
+    for record in records:  # events come before the step's own commits
         for position in record.get("masked", ()):
             token[position] = unmasked[position] = error[position] = pd.NA
         for position, identity in (*record.get("written", ()), *record["unmasked"]):
@@ -129,7 +126,7 @@ def _text(piece: str | list[int] | None) -> str | None:
 
 
 def _coded(record: dict[str, Any]) -> bool:
-    """Whether a record's values are bytes."""
+    """Whether the values of a record are bytes."""
     return isinstance(record["kl"], str) or isinstance(record["confidence"], str)
 
 

@@ -1,4 +1,4 @@
-"""Who races: decoders under names."""
+"""Lanes: the named decoders of a race."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ MOST = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """A decoder in a race. id: unique in its race. parent: the lane it branched from, None for none."""
+    """A decoder in a race.
+
+    id: unique in the race.
+    name: its name on the page.
+    decoder: the decoder.
+    parent: the id of the lane that it branched from; None if it did not.
+    """
 
     id: str
     name: str
@@ -24,15 +30,15 @@ class Lane:
     parent: str | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """What a trace's header holds of it."""
+        """Return the lane as the header of a trace holds it."""
         return {"id": self.id, "name": self.name, **self.decoder.to_plain(), "parent": self.parent}
 
     @classmethod
     def from_plain(cls, plain: Any) -> Lane:
-        """Raises ValueError, which names the field, for what is no lane."""
+        """Return the lane of a trace's header. Raises ValueError, which names the field."""
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
-        values = {key: value for key, value in plain.items() if key != "engine"}  # what computed it is no part of it
+        values = {key: value for key, value in plain.items() if key != "engine"}  # of the header, not of the lane
         name, own, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
         for what, value in (("name", name), ("id", own)):
             if not isinstance(value, str) or not value.strip() or len(value) > 80:
@@ -44,11 +50,11 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class StepsOver:
-    """All lanes have ended. What they are measured by takes a while."""
+    """All lanes have ended; their commit errors are still to come."""
 
 
 def check_field(lanes: Sequence[Lane]) -> None:
-    """Raise ValueError unless these can race together: one to four, each its own id."""
+    """Raise ValueError unless there are one to four lanes with different ids."""
     if not 1 <= len(lanes) <= MOST:
         raise ValueError(f"one to four lanes can race, not {len(lanes)}")
     ids = [lane.id for lane in lanes]
@@ -57,12 +63,12 @@ def check_field(lanes: Sequence[Lane]) -> None:
 
 
 def alone(decoder: Decoder) -> Lane:
-    """A lane that runs by itself, named after its choices."""
+    """Return a lane for a run by itself, named after its rule and its policy."""
     return Lane(id="decode", name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}", decoder=decoder)
 
 
 def beside_every_position(name: str, decoder: Decoder) -> list[Lane]:
-    """The pair that shows what a rule does: the same decoder computing every position, and the decoder itself."""
+    """Return two lanes: the decoder with every position computed, and the decoder itself."""
     plain = replace(decoder, compute=Everything(), events=())
     first = Lane(id="everything", name=PRESETS["everything"].name, decoder=plain)
     return [first, Lane(id="own", name=name, decoder=decoder)]

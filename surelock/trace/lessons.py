@@ -1,4 +1,4 @@
-"""The lessons of the page: read from assets/lessons/, checked against the schema there."""
+"""The lessons of the page, read from assets/lessons/ and checked against its schema."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_LESSONS = ("measured.json", "schema.json", "test.json")
 
 
 class LessonError(ValueError):
-    """A file is not a lesson; the message is one sentence that names the file and the field."""
+    """A file is not a lesson. The message is one sentence that names the file and the field."""
 
 
 @cache
@@ -27,7 +27,7 @@ def _validator() -> Any:
 
 
 def read_lesson(path: Path) -> dict[str, Any]:
-    """One lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
+    """Read one lesson. Raises LessonError if the file is damaged, OSError if it cannot be read."""
     lesson = _json(path)
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]
@@ -49,7 +49,7 @@ def _json(path: Path) -> Any:
         raise LessonError(f"The lesson {path.name} is no file of at most {MOST_BYTES:,} bytes.")
     try:
         lesson = json.loads(path.read_bytes())
-        json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()  # Python reads more than a page does
+        json.dumps(lesson, ensure_ascii=False, allow_nan=False).encode()  # Python reads JSON that browsers do not
     except (ValueError, RecursionError) as error:
         raise LessonError(f"The lesson {path.name} is not JSON.") from error
     return lesson
@@ -60,7 +60,7 @@ def _damaged(path: Path, where: str, why: str) -> LessonError:
 
 
 def _lanes(lesson: dict[str, Any]) -> set[str]:
-    """The lanes that a lesson's answers name, and those that its pages show."""
+    """The lanes that the answers of a lesson name or its pages show."""
     asked = [page["pins"] for page in lesson["pages"] if "pins" in page]
     asked += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
     asked += [lesson["claim"]["answer"]] if "claim" in lesson else []
@@ -70,7 +70,7 @@ def _lanes(lesson: dict[str, Any]) -> set[str]:
 
 
 def read_lessons(folder: Path = LESSONS) -> dict[str, Any]:
-    """{"lessons": all that can be read, in their order, "problems": a sentence for each file that cannot}."""
+    """Return {"lessons": the lessons in order, "problems": a sentence for each file that is no lesson}."""
     lessons: list[dict[str, Any]] = []
     problems: list[str] = []
     for path in sorted(folder.glob("*.json")):

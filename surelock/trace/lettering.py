@@ -1,4 +1,4 @@
-"""Text for a picture: shown as it is, and broken into lines by an estimate, since only the viewer knows the font."""
+"""Text for a picture: broken into lines by an estimate of its width, since only the viewer knows the font."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif"
 
-#: What XML cannot hold, and what is invisible or turns the direction of the text around it.
+#: Characters that XML cannot hold, and invisible or direction-changing ones.
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff0-\ufffb\ufffe\uffff]"
 )
@@ -16,12 +16,12 @@ _NARROW, _WIDE = frozenset("fijlrtI .,:;'|!()[]/"), frozenset("mwMW@%—…")
 
 
 def shown(text: str) -> str:
-    """The text with control and direction characters made visible, as in ‹202E›."""
+    """Return the text with control and direction characters made visible, as in ‹202E›."""
     return _HIDDEN.sub(lambda found: f"\u2039{ord(found[0]):04X}\u203a", text)
 
 
 def ems(text: str) -> float:
-    """How wide the text is, in widths of an em: as in a wide sans-serif, so mostly a little too much."""
+    """Return the estimated width of the text in ems, as in a wide sans-serif font."""
     return sum(map(_width, text))
 
 
@@ -38,13 +38,13 @@ def _width(char: str) -> float:
 
 
 def cut(text: str, width: float) -> str:
-    """The text in a line of at most that many ems, or its beginning with an ellipsis."""
+    """Return the text as one line of at most `width` ems, cut with an ellipsis."""
     line, *rest = _broken(shown(" ".join(text.split())), width)
     return f"{next(_broken(line, width - 1))}…" if rest else line
 
 
 def wrap(text: str, width: float, most: int) -> list[str]:
-    """Lines of at most that many ems, words whole where they can be; at most ``most``, the last with an ellipsis."""
+    """Return at most `most` lines of at most `width` ems, broken between words; a cut ends in an ellipsis."""
     lines: list[str] = []
     for line in _lines(text, width):
         if len(lines) == most:
@@ -70,7 +70,7 @@ def _lines(text: str, width: float) -> Iterator[str]:
 
 
 def _broken(word: str, width: float) -> Iterator[str]:
-    """Parts of at most that many ems, or of one character."""
+    """The parts of a word of at most `width` ems, of one character at least."""
     start, wide = 0, 0.0
     for i, char in enumerate(word):
         wide += (own := _width(char))

@@ -1,4 +1,4 @@
-"""What a lane's records come to: the state of every position in every step, its totals and its text."""
+"""The outcome of a lane: the state of every position in every step, its totals and its text."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ MASKED, ACTIVE, LOCKED, RESTING, WAITING = range(len(STATES))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """One lane at its end.
+    """The outcome of one lane.
 
-    states: [N, steps] uint8, indices of STATES. locked: how many positions are locked after each step. rows: share of
-    the steps' rows that were computed; flops: of computing every row; both NaN where there is nothing to share.
-    seconds: of its own clock, None where it was not timed with the others. text: what it wrote, up to the EOS, with a
-    gap for what is masked. pace: how its time compares with the reference's, "" where it does not.
+    name: the lane's name.
+    states: [N, steps] uint8, indices of STATES.
+    locked: the number of locked positions after each step.
+    rows: the share of rows that were computed; NaN without steps.
+    flops: FLOPs divided by those of computing every row; NaN without steps.
+    seconds: the time of its steps; None if it was not timed together with the other lanes.
+    text: the generated text up to EOS, with a gap for masks.
+    pace: how its time compares with the reference's, in words; "" if it cannot be compared.
     """
 
     name: str
@@ -40,7 +44,7 @@ class Outcome:
 
 
 def outcomes_of(document: dict[str, Any]) -> list[Outcome]:
-    """The lanes of a checked document, in their order."""
+    """Return the outcomes of the lanes of a checked document, in order."""
     header, lanes = document["header"], document["header"]["lanes"]
     records: dict[str, list[dict[str, Any]]] = {lane["id"]: [] for lane in lanes}
     for record in document["records"]:
@@ -86,7 +90,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def states(records: list[dict[str, Any]], length: int, prompt_length: int) -> NDArray[np.uint8]:
-    """The states [length, steps] after each of a lane's records."""
+    """Return the states [length, steps] after each of a lane's records, as indices of STATES."""
     masked, locked = np.arange(length) >= prompt_length, np.zeros(length, dtype=bool)
     found = np.empty((length, len(records)), dtype=np.uint8)
     for step, record in enumerate(records):

@@ -1,4 +1,4 @@
-"""The page's colours, as its stylesheet names them: `assets/css/base.css` is the one place for them."""
+"""The colours of the page, read from its stylesheet. They are declared in `assets/css/base.css`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _COLOUR = re.compile(r"--sl-([\w-]+): (#[0-9a-f]{6})\b")
 
 
 def palette(*, dark: bool = False) -> dict[str, str]:
-    """{"ink": "#rrggbb", "raster-locked": ...}. Raises OSError if the stylesheet is missing."""
+    """Return {"ink": "#rrggbb", "raster-locked": ...}. Raises OSError if the stylesheet is missing."""
     rules = _RULE.findall((ASSETS / "scripts" / "stage.css").read_text("utf-8"))
     return {
         name: colour

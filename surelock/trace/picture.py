@@ -1,4 +1,4 @@
-"""A race as one picture: an SVG that stands alone, without scripts and without anything to load."""
+"""A race as one picture: an SVG without scripts and without anything to load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEFT, RASTER = MARGIN + 26, 640  # where a raster begins, and its width
 RIGHT = LEFT + RASTER + BETWEEN  # where its text begins
 LINE = 21  # from one line of text to the next
 MOST_LINES = 200
-#: What each state is called in the legend, and what else can be seen.
+#: The text of each state in the legend.
 LEGEND = {
     MASKED: "masked",
     ACTIVE: "active: computed in this step",
@@ -30,16 +30,16 @@ LEGEND = {
     LOCKED: "locked: no longer computed",
     WAITING: "masked, not computed",
 }
-_ROOT = "surelock-picture"  # what the style is for, should the picture be put into a page
+_ROOT = "surelock-picture"  # the class that the style applies to, if a page embeds the picture
 
 
 def picture(source: str | Path | dict[str, Any]) -> str:
-    """An SVG of a trace (a path or a parsed object, of version 2 or 3): of every lane its name, its totals, the
-    state of each position in each step, and its text. It is light or dark, as its viewer prefers.
+    """Return the text of an SVG file that draws a trace: of each lane its name, totals, raster and text.
 
-    Raises:
-        TraceError: not a trace of these versions, or damaged (a ValueError).
-        OSError: the file cannot be read.
+    source: a path, or a parsed document; of version 2 or 3.
+
+    The raster shows the state of each position in each step. Colours are light or dark, as the viewer prefers. Raises
+    TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.
     """
     document = load_document(source)
     header = document["header"]
@@ -139,7 +139,7 @@ def _seconds(x: float) -> str:
 
 
 def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Outcome]) -> int:
-    """What stands above the lanes; gives where they begin."""
+    """Draw title and prompt. Returns the y at which the lanes begin."""
     _write(root, "SureLock: decoders race" if len(lanes) > 1 else "SureLock: a run", MARGIN, 40, 24, font_weight=700)
     about = f"{header['model']['name']}, {_count(header['length'] - len(header['prompt_tokens']), 'token')} to write"
     _write(root, cut(about, 44), WIDTH - MARGIN, 40, 15, "muted", text_anchor="end")
@@ -151,7 +151,7 @@ def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Out
 
 
 def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Outcome], y: int) -> int:
-    """What is seen, in four columns; gives where it ends."""
+    """Draw the legend in four columns. Returns the y at which it ends."""
     seen = {int(state) for lane in lanes for state in np.unique(lane.states)}
     entries = [(f"raster-{STATES[state]}", text) for state, text in LEGEND.items() if state in seen]
     if header["prompt_tokens"]:
@@ -170,7 +170,7 @@ def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Outcome], y: i
 
 
 def _draw(root: ET.Element, lane: Outcome, header: dict[str, Any], kind: str, top: int) -> int:
-    """A lane from there on; gives where it ends."""
+    """Draw a lane from `top` on. Returns the y at which it ends."""
     _box(root, kind, MARGIN, top, WIDTH - 2 * MARGIN, 4)
     _write(root, cut(lane.name, (WIDTH - 2 * MARGIN) / 23), MARGIN, top + 32, 20, font_weight=700)
     _write(root, cut(_totals(lane), (WIDTH - 2 * MARGIN) / 15), MARGIN, top + 55, 15, "muted")
@@ -184,7 +184,7 @@ def _draw(root: ET.Element, lane: Outcome, header: dict[str, Any], kind: str, to
 
 
 def _raster(root: ET.Element, lane: Outcome, header: dict[str, Any], y: int) -> int:
-    """The states; gives their height. Where the lane has ended, columns stay empty: that time is saved."""
+    """Draw the raster of the states. Returns its height. Columns behind the end of a lane are empty."""
     length, steps = header["length"], header["steps"]
     high = min(2 * RASTER, length * max(1, round(256 / length)))
     group = _add(root, "g", role="img")

@@ -1,4 +1,4 @@
-"""How single tokens are shown: the text of a vocabulary piece, or its bytes where they are no text alone."""
+"""Pieces: the text of single tokens, or their bytes if these are not valid text by themselves."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _FALLBACK_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def byte_alphabet() -> dict[str, int]:
-    """The characters by which byte-level BPE vocabularies (GPT-2's and its heirs') stand for bytes."""
+    """Return the characters that stand for bytes in byte-level BPE vocabularies, such as GPT-2's."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
     others = [b for b in range(256) if b not in plain]
     return {chr(b): b for b in plain} | {chr(256 + n): b for n, b in enumerate(others)}
 
 
 class Pieces:
-    """Looks up pieces, once each. With no tokenizer there are none, and a token shows as its number."""
+    """Looks up pieces, each of them once. Without a tokenizer there are none, and a token is shown as its number."""
 
     def __init__(self, tokenizer: Any | None) -> None:
         self._tokenizer = tokenizer
@@ -29,7 +29,7 @@ class Pieces:
         self._known: dict[int, Piece] = {}
 
     def of(self, ids: Iterable[int]) -> dict[str, Piece]:
-        """The pieces of those ids, by id as text (what a trace's ``pieces`` holds)."""
+        """Return the pieces of token ids, by the id as text, as a trace holds them."""
         if self._tokenizer is None:
             return {}
         wanted = sorted(set(ids))
@@ -53,8 +53,10 @@ class Pieces:
 
 
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
-    """The text of tokens, by a trace's ``pieces``, at most 100,000 characters of it. Below 0 is masked: such
-    neighbours show as one gap.
+    """Return the text of tokens, at most 100,000 characters.
+
+    pieces: those of a trace.
+    tokens: token ids; below 0 is masked. Adjacent masks are one gap.
     """
     found = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)
     characters = chain.from_iterable(_characters(list(run)) for _, run in groupby(found, key=type))
@@ -62,7 +64,7 @@ def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
 
 
 def _characters(run: list[Any]) -> Iterable[str]:
-    """Of neighbours of one kind: masked, text, or bytes, which may form a character together."""
+    """The text of adjacent pieces of one kind: masks, texts, or bytes, which may form a character together."""
     if run[0] is None:
         return GAP
     parts = chain.from_iterable(run)

@@ -1,4 +1,4 @@
-"""Lanes in lockstep: one step of each in turn, each timed on its own."""
+"""A race: lanes take turns step by step, and each step is timed by itself."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a trace keeps of a step of a batch of one, as plain numbers and arrays: it can cross to another process.
+    """The facts of one step that a trace keeps, as plain data that can be sent to another process.
 
-    unmasked, written: positions committed by the step, and written by an event before it, with their `tokens` and
-    `written_tokens`. masked, locked, unlocked, probed: positions. computed [N] bool. kl, confidence: float32 [R] over
-    the R computed positions; top_ids int32 and top_p uint8 [R, k], None where they were not asked for.
+    lane: the id of the lane. step: the number of the step.
+    unmasked, tokens: [k] int64, the committed positions and their tokens.
+    written, written_tokens: [k] int64, the positions that events wrote, and their tokens.
+    masked, locked, unlocked, probed: int64, positions.
+    computed: [N] bool.
+    kl, confidence: [R] float32, of the R computed positions.
+    top_ids: [R, k] int32; top_p: [R, k] uint8, probabilities times 255; None if likely tokens were not asked for.
+    seconds, flops, baseline_flops: those of `Step`.
     """
 
     lane: str
@@ -49,7 +54,7 @@ class Facts:
     baseline_flops: float
 
     def write_to(self, canvas: list[int], mask_id: int) -> None:
-        """Bring a sequence's token ids from the step before to this one."""
+        """Update the token ids of a sequence from the step before to this one."""
         for position in self.masked.tolist():
             canvas[position] = mask_id
         for positions, tokens in ((self.written, self.written_tokens), (self.unmasked, self.tokens)):
@@ -59,7 +64,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """What skipping rows changed in a lane's whole run."""
+    """The commit errors of a lane."""
 
     lane: str
     commits: CommitError
@@ -67,7 +72,7 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What an outside judge, by name, makes of a lane's text."""
+    """The score of a lane's text. judge: the name of the judge."""
 
     lane: str
     judge: str
@@ -75,7 +80,7 @@ class Judged:
 
 
 Told = Facts | StepsOver | Errors | Judged
-UNREAD = Score((), (), 0)  # of a text that a judge cannot read: nothing was counted
+UNREAD = Score((), (), 0)  # of a text that is too long for the judge
 
 
 def race(
@@ -87,13 +92,16 @@ def race(
     errors: bool = False,
     judge: Judge | None = None,
 ) -> Iterator[list[Told]]:
-    """Decode one prompt (token ids) with each lane, yielding the facts of a step of all that still run.
+    """Decode one prompt with each lane. Yields a list of facts for each round, one step of every lane that still runs.
 
-    top: likely tokens, too. errors: when all have ended, StepsOver, and after a while the commit errors of each, one at
-    a time. judge: then what it makes of their texts; of one too long for it, that it counted nothing. The
-    lanes take turns in going first, so that none always finds the warmer machine. `seconds` excludes what
-    observing costs.
-    Raises ValueError for a field that cannot race, and what `surelock.decode` raises.
+    prompt: token ids.
+    lanes: one to four decoders.
+    top: report likely tokens.
+    errors: after the last round, yield StepsOver, then the commit errors of each lane.
+    judge: then yield its scores of the texts; a text that is too long for it scores nothing.
+
+    The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
+    ValueError for lanes that cannot race together, and what `surelock.decode` raises.
     """
     check_field(lanes)
     top_k = min(TOP_K, lm.config.vocab_size) if top else 0
@@ -130,7 +138,7 @@ def race(
 
 
 def facts(lane: str, step: Step) -> Facts:
-    """What a trace keeps of a step of a batch of one."""
+    """Return the facts of a step of a batch of one."""
     computed, tokens = step.computed[0], step.tokens[0]
 
     def where(name: str) -> Positions:

@@ -34,8 +34,15 @@ def record_run(
     name: str | None = None,
     exact: bool = True,
 ) -> dict[str, Any]:
-    """Run all lanes to the end and return the trace document, with their commit errors (``exact``: full
-    precision, else quantised and smaller).
+    """Run all lanes to the end and return the trace document, with commit errors.
+
+    lm: the model.
+    prompt: the text to continue.
+    lanes: one to four decoders.
+    name: the model's name in the trace. None is its own.
+    exact: True keeps KLs and confidences in full precision, False in one byte each.
+
+    Raises what `race` raises.
     """
     tokens = lm.encode(prompt)
     recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
@@ -45,7 +52,7 @@ def record_run(
 
 
 def plain_json(document: dict[str, Any]) -> str:
-    """A trace as text, as short as it can be."""
+    """Return a trace as JSON text without spaces."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -53,9 +60,12 @@ FORMS = {".json": plain_json, ".html": replay_html, ".svg": picture}
 
 
 def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Lane]:
-    """The named presets with the given settings; none: what is given beside every position.
+    """Return the lanes of a race.
 
-    Raises ValueError for a preset that does not exist.
+    presets: names of presets. Empty is the given decoder and the same one with every position computed.
+    given: settings in the flat form.
+
+    Raises ValueError for an unknown preset.
     """
     if not presets:
         return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))

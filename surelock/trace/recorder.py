@@ -1,4 +1,4 @@
-"""Turns the Steps of a race into the records of a trace."""
+"""Turns the facts of a race into the records of a trace."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
 from surelock.trace.race import Errors, Facts, Judged, Told
 
-_LATER = ("commit_error", "changed", "regret")  # of a record, what is told when the steps are over
-_TOP_TOLERANCE = 2  # of 255: likely tokens are listed anew when one changes or its probability moves by more than this
+_LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
+_TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
 
 
 def make_header(
@@ -30,11 +30,15 @@ def make_header(
     name: str | None = None,
     chat: bool | None = None,
 ) -> dict[str, Any]:
-    """What a reader must know before the first record. ``steps`` is the most any can take, ``length`` is N.
+    """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
 
-    ``name`` is what to call the model (its own name if None: that may be a path); ``chat`` says whether the prompt was
-    put into the model's chat template (None: it has none, or this is not known). Raises ValueError for lanes
-    that cannot race: more than four, two of one id, or with texts of different lengths.
+    prompt: the text of the prompt, None if unknown.
+    prompt_tokens: its token ids.
+    lanes: one to four decoders.
+    name: the model's name in the trace. None is its own, which may be a path.
+    chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
+
+    Raises ValueError for more than four lanes, two of one id, or different lengths.
     """
     check_field(lanes)
     config = lm.config
@@ -63,11 +67,14 @@ def make_header(
 
 
 class Recorder:
-    """Records one race (batch of one).
+    """Records one race.
 
-    ``take`` gives the compact form that is streamed and keeps what the export needs beside it: full-precision KL and
-    confidence, and the likely tokens, stored only where they changed (by more than 1 %). ``document`` gives the whole
-    trace so far, ``top`` the likely tokens of one position.
+    header: see `make_header`.
+    tokenizer: of the model, for pieces; None if it has none.
+
+    `take` returns the compact form for the stream. It also keeps what an export needs: KLs and confidences in full
+    precision, and likely tokens where they changed. `document` returns the whole trace so far, `top` the likely tokens
+    of one position.
     """
 
     def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
@@ -82,12 +89,14 @@ class Recorder:
         self._last = {own: np.full((header["length"], 2 * TOP_K), -1, dtype=np.int32) for own in ids}
 
     def start(self) -> dict[str, Any]:
-        """The opening of the stream: format, version, header and the pieces of the prompt."""
+        """Return the first message of the stream: format, version, header and the pieces of the prompt."""
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
 
     def take(self, told: list[Told]) -> dict[str, Any]:
-        """What the stream says of what a race told at once: {"records", "pieces"}, and when it is over {"errors"}, a
-        lane at a time, then {"scores"} of a judge.
+        """Add what a race yields, and return the message of the stream.
+
+        {"records", "pieces"} for a round of steps, {"errors"} for the commit errors of a lane, {"scores"} for a
+        judge's.
         """
         errors = [self._add_errors(each) for each in told if isinstance(each, Errors)]
         if errors:
@@ -100,7 +109,7 @@ class Recorder:
         return {"records": records, "pieces": self.fresh_pieces(records)}
 
     def record(self, facts: Facts) -> dict[str, Any]:
-        """The record of one step in the stream's form (KL and confidence as bytes, no likely tokens)."""
+        """Add a step, and return its record for the stream: KLs and confidences as bytes, without likely tokens."""
         record: dict[str, Any] = {
             "lane": facts.lane,
             "step": facts.step,
@@ -124,9 +133,7 @@ class Recorder:
         return record
 
     def _add_errors(self, errors: Errors) -> dict[str, Any]:
-        """Write a lane's commit errors into its records, those of each step in the order of its `unmasked`; and the
-        step's regret.
-        """
+        """Write the commit errors of a lane into its records, in the order of `unmasked`, and each step's regret."""
         found = errors.commits
         records = [record for record in self._records if record["lane"] == errors.lane]
         for record in records:
@@ -139,7 +146,7 @@ class Recorder:
         return {"lane": errors.lane, **parts}
 
     def fresh_pieces(self, records: list[dict[str, Any]]) -> dict[str, Any]:
-        """The pieces that these records are the first of the stream to use."""
+        """Return the pieces of tokens that the stream uses for the first time in these records."""
         used = {token for record in records for token in tokens_of(record)} - self._sent
         self._sent |= used
         return self._pieces.of(used - set(self._opening()))
@@ -159,8 +166,8 @@ class Recorder:
         self._tops[lane].append((rows[changed].astype(np.int32), ids[changed], probs[changed]))
 
     def top(self, lane: str, step: int, position: int) -> list[list[Any]]:
-        """[[token id, piece or None, probability], ...] of a position as last computed at or before ``step``; empty if
-        it never was.
+        """Return [[token id, piece or None, probability], ...] of a position when it was last computed by `step`; empty
+        if it never was.
         """
         for rows, ids, probs in reversed(self._tops.get(lane, [])[: step + 1]):
             at = int(np.searchsorted(rows, position))
@@ -174,8 +181,11 @@ class Recorder:
         return []
 
     def document(self, *, exact: bool = True, top: bool = True, steps: int | None = None) -> dict[str, Any]:
-        """The trace so far: ``exact`` gives KL and confidence as numbers (null: infinite), ``top`` adds the likely
-        tokens, ``steps`` is for who has seen only so many of them, and not what followed.
+        """Return the trace so far.
+
+        exact: KLs and confidences as numbers (null is infinite) instead of bytes.
+        top: with likely tokens.
+        steps: the first steps alone, without commit errors and scores; None is all.
         """
         records, seen = [], dict.fromkeys(self._tops, 0)
         used = set(self._opening())
@@ -206,7 +216,7 @@ class Recorder:
 
 
 def _plain_score(score: Score) -> dict[str, Any]:
-    """Nothing where something in it is not finite: JSON has no such numbers."""
+    """A score as JSON; empty if a number in it is not finite."""
     bits = score.bits_per_character
     if not math.isfinite(bits):
         return {"bits_per_character": None, "nats": [], "tokens": []}
@@ -215,10 +225,10 @@ def _plain_score(score: Score) -> dict[str, Any]:
 
 
 def tokens_of(record: dict[str, Any]) -> list[int]:
-    """The token ids that a record brings."""
+    """Return the token ids that a record writes."""
     return [token for name in ("written", "unmasked") for _, token in record.get(name, ())]
 
 
 def short_floats(values: np.ndarray) -> list[float]:
-    """Python floats with the fewest digits that still give back each float32."""
+    """Return each float32 as the Python float with the fewest digits that rounds to it."""
     return [float(text) for text in values.astype(np.float32).astype(str)]

@@ -1,4 +1,4 @@
-"""The standalone replay: one HTML file with the stage's script, its style, Plotly and one trace inside."""
+"""The standalone replay: one HTML file that holds the page's script and style, Plotly and one trace."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ TRACE_HOLE = "__SURELOCK_TRACE__"  # assets/js/export/share.js fills it in the b
 
 
 def plotly_script() -> Path:
-    """The plotly.min.js that ships inside the plotly package."""
+    """Return the path of plotly.min.js in the plotly package."""
     import plotly
 
     return Path(plotly.__file__).with_name("package_data") / "plotly.min.js"
 
 
 def embedded_json(value: Any) -> str:
-    """JSON that can stand inside a script element: "<" is escaped, so that nothing in it can end the element."""
+    """Return JSON for a script element. "<" is escaped, so that nothing in it can end the element."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def described_script() -> str:
-    """What the settings are called, where assets/js/trace/described.js looks for it."""
+    """Return the script element with the descriptions of the settings, for assets/js/trace/described.js."""
     return f'<script id="sl-settings" type="application/json">{embedded_json(describe())}</script>'
 
 
 def lessons_script() -> str:
-    """The lessons, where assets/js/lessons/lessons.js looks for them."""
+    """Return the script element with the lessons, for assets/js/lessons/lessons.js."""
     return f'<script id="sl-lessons" type="application/json">{embedded_json(read_lessons())}</script>'
 
 
 @cache
 def replay_shell() -> str:
-    """The replay page (about 5 MB) with ``TRACE_HOLE`` where the trace goes. Raises OSError if an asset is missing."""
+    """Return the replay page (about 5 MB) with `TRACE_HOLE` in place of the trace.
+
+    Raises OSError for a missing asset.
+    """
     page = TEMPLATE.read_text("utf-8")
     parts = {
         "__SURELOCK_CSS__": (ASSETS / "scripts" / "stage.css").read_text("utf-8"),
@@ -55,6 +58,6 @@ def replay_shell() -> str:
 
 
 def replay_html(document: dict[str, Any]) -> str:
-    """The replay page of one trace document."""
+    """Return the replay page of a trace document."""
     before, after = replay_shell().split(TRACE_HOLE, 1)
     return before + embedded_json(document) + after

@@ -1,4 +1,4 @@
-"""A trace in a notebook: the replay page in a frame of its own, with no server and nothing to install."""
+"""A trace in a notebook: the replay page in a frame, without a server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PACKED = Path(__file__).with_name("packed.html")  # unpacks and becomes the page
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What Jupyter and Colab show as the replay of a trace; ``_repr_html_`` is all of it."""
+    """A replay that Jupyter and Colab display through `_repr_html_`."""
 
     document: dict[str, Any] = field(repr=False)
     height: int
@@ -34,12 +34,13 @@ class Shown:
 
 
 def show(source: str | Path | dict[str, Any], height: int = 900) -> Shown:
-    """Show a trace (a path or a parsed object, of version 2 or 3) in a notebook, ``height`` CSS pixels high.
+    """Show a trace in a notebook.
 
-    Raises:
-        TraceError: not a trace of these versions, or damaged (a ValueError).
-        OSError: the file cannot be read.
-        ValueError: height is not a positive whole number.
+    source: a path, or a parsed document; of version 2 or 3.
+    height: in CSS pixels.
+
+    Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
+    ValueError for a height that is not a positive whole number.
     """
     if type(height) is not int or height < 1:
         raise ValueError(f"height must be a positive whole number, not {height!r:.40}.")

@@ -1,5 +1,5 @@
-"""What is told of times. Those of lanes that took turns in one race can be compared, no others; and a ratio of
-them is told where it is further from 1 than its spread over the steps. assets/js/trace/timing.js has the same rule.
+"""Which times may be compared. Only lanes that took turns in one race have comparable times, and a ratio is reported
+only if it is further from 1 than its spread over the steps. assets/js/trace/timing.js has the same rule.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCKS = 16  # that each lane's steps are cut into, in their order; of fewer steps nothing is told
-ERRORS = 3  # the spread, in standard errors
-LEAST = 1.05  # and at least this ratio: a machine is no closer to itself
+BLOCKS = 16  # of consecutive steps, for the jack-knife; with fewer steps no ratio is reported
+ERRORS = 3  # standard errors that a ratio must be away from 1
+LEAST = 1.05  # the smallest ratio that is reported: the same machine repeats itself no better
 
 
 def clocked(header: dict[str, Any]) -> list[str]:
-    """The ids of a checked header's lanes that have a clock: the most that were timed together. One that is
-    alone has its own; else none may have.
+    """Return the ids of the lanes whose times may be compared: the largest group that was timed together.
+
+    A single lane is a group of its own. header: of a checked document.
     """
     ids = [lane["id"] for lane in header["lanes"]]
     groups = [group["lanes"] for group in header.get("timed_together", ())]
@@ -28,10 +29,11 @@ def clocked(header: dict[str, Any]) -> list[str]:
 
 
 def speed_of(own: Sequence[float], other: Sequence[float]) -> float | None:
-    """How many times as fast ``own`` is as ``other``, both the seconds of a lane's steps; None where that is too
-    close to tell.
+    """Return how many times as fast one lane is as another; None if the ratio is too close to 1.
 
-    The standard error of the ratio's logarithm is the jack-knife's: from the ratios with a block of both left out.
+    own, other: the seconds of the steps of each.
+
+    The standard error of the ratio's logarithm is the jack-knife's: of the ratios without one block of both lanes.
     """
     if min(len(own), len(other)) < BLOCKS:
         return None
@@ -45,7 +47,7 @@ def speed_of(own: Sequence[float], other: Sequence[float]) -> float | None:
 
 
 def _without_each(seconds: Sequence[float]) -> NDArray[np.float64]:
-    """The seconds of all steps but each block's, [BLOCKS]."""
+    """The total seconds without one block of steps, for each block: [BLOCKS]."""
     edges = [len(seconds) * block // BLOCKS for block in range(BLOCKS + 1)]
     blocks = [sum(seconds[start:end]) for start, end in pairwise(edges)]
     return sum(seconds) - np.array(blocks)

@@ -1,4 +1,4 @@
-"""Traces of version 2, which called lanes contestants, as traces of version 3."""
+"""Converts traces of version 2, which called lanes contestants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
-    """The document in version 3. What is damaged stays damaged: the check of version 3 says so."""
+    """Return the document in version 3. Damage is kept, for the check of version 3 to report."""
     header, records = _renamed(document.get("header"), "contestants", "lanes"), document.get("records")
     if isinstance(header, dict) and isinstance(groups := header.get("timed_together"), list):
         header = header | {"timed_together": [{"lanes": lanes} for lanes in groups]}
@@ -16,7 +16,7 @@ def from_version_2(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(value: Any, name: str, other: str) -> Any:
-    """The same object, in the same order, with what is called `name` under another name."""
+    """The same object in the same order, with the key `name` renamed to `other`."""
     if not isinstance(value, dict) or name not in value:
         return value
     return {other if key == name else key: item for key, item in value.items()}

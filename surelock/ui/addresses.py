@@ -1,4 +1,4 @@
-"""Addresses: which are this machine's, and which belong to one client."""
+"""Network addresses: which are local, and which belong to one client."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from starlette.types import Scope
 
 
 def is_address(name: str) -> bool:
-    """Whether it is a numeric address."""
+    """Return whether a host name is a numeric address."""
     try:
         ip_address(name)
     except ValueError:
@@ -19,13 +19,15 @@ def is_address(name: str) -> bool:
 
 
 def is_local(name: str) -> bool:
-    """Whether a server of that name is out of the public's reach, so that a web page must not reach it either."""
+    """Return whether a host name is local, so that pages of other sites must not call it."""
     return not ip_address(name).is_global if is_address(name) else "." not in name or name.endswith(".local")
 
 
 def client_of(scope: Scope) -> str:
-    """Who calls, as `network_of` names it: the address of the connection; behind a Space's proxies, whose last words
-    are private addresses, the last public one that they tell of.
+    """Return the client of a request, see `network_of`.
+
+    It is the address of the connection. On a Space, whose proxies have private addresses, it is the last public address
+    of `x-forwarded-for`.
     """
     own = network_of((scope.get("client") or ("unknown",))[0])
     if "SPACE_ID" not in os.environ:
@@ -37,7 +39,7 @@ def client_of(scope: Scope) -> str:
 
 
 def network_of(address: str) -> str:
-    """What one client has of addresses: an IPv4 address, or the 2**64 of IPv6 that it can choose among."""
+    """Return the network of one client: an IPv4 address, or an IPv6 /64, within which it can choose addresses."""
     if not is_address(address):
         return address
     own = ip_address(address)
@@ -47,7 +49,7 @@ def network_of(address: str) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether it is an address of this machine to itself, where a proxy may stand."""
+    """Return whether an address is a loopback address, from which a proxy may call."""
     own = ip_address(address) if is_address(address) else None
     if isinstance(own, IPv6Address):
         own = own.ipv4_mapped or own
@@ -55,7 +57,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _without_port(address: str) -> str:
-    """`1.2.3.4:5678`, `[v6]:5678` and `[v6]` without what is not the address."""
+    """The address in `1.2.3.4:5678`, `[v6]:5678` or `[v6]`."""
     if address.startswith("["):
         return address[1:].partition("]")[0]
     return address.partition(":")[0] if address.count(":") == 1 else address

@@ -1,4 +1,4 @@
-"""What the page's Run and What if ask for, read into jobs."""
+"""Reads the requests of Run and What if into jobs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from surelock.ui.request import Job, read_branch, read_job, read_lanes, read_sha
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Reads for one server, on which a run has at most ``most`` positions."""
+    """Reads requests on one server. most: the largest number of positions of a run."""
 
     models: Models
     form: Form
     most: int
 
     def job(self, asked: Any) -> Job:
-        """A new run, from the values of the form's fields by name, or, where there are `prompt_tokens`, one that
-        continues what the page shows from one of its steps. Raises ValueError, a sentence.
+        """Return the job of a request.
+
+        asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch of a run from one of its
+        steps, see `read_branch`.
+
+        Raises ValueError, one sentence.
         """
         if not isinstance(asked, Mapping):
             raise ValueError("A run is asked for by an object of the form's values.")
@@ -35,7 +39,7 @@ class Asking:
 
 
 def key_of(read: Callable[[], Job]) -> str | None:
-    """The key of the job that is read, None where it is none: its own turn says why."""
+    """Return the key of the job that `read` returns; None if it raises. The run itself reports the error later."""
     try:
         return read().key
     except (ValueError, TypeError):

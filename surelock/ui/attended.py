@@ -1,4 +1,4 @@
-"""What a choice looked at, for the inspector: one forward of a small model, beside the queue."""
+"""The positions that a choice attended to most: one dense forward pass of a small model, outside the queue."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ from typing import Any
 
 from surelock.ui.models import Models, NotReady
 
-SMALL = 50_000_000  # parameters: a forward of more would take the device from those who wait for it
-MOST = 6
+SMALL = 50_000_000  # parameters; a larger model would delay the runs in the queue
+MOST = 6  # positions
 
 
 def most_attended(models: Models, arguments: Any, longest: int) -> list[list[float]] | None:
-    """Of [label, tokens (-1: masked), position] what the position attends to most: [[position, share], ...], the
-    largest first, its own position and masked ones left out.
+    """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
 
-    None where the model is not there or too large, or the request is none.
+    models: the models of the server.
+    arguments: [label of the model, token ids (-1 is masked), position].
+    longest: the largest number of tokens.
+
+    The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
+    other arguments.
     """
     import torch
 

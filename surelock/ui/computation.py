@@ -1,4 +1,4 @@
-"""A race that is computed once, for all who follow it: each step when the first of them has seen all that there is."""
+"""A race that is computed once for all its followers. A step is computed when the first of them needs it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from surelock.trace.race import Told
     from surelock.trace.recorder import Recorder
 
-FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # how a race ends
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
 
 
 class Follower(Protocol):
-    """Who follows a race, and whether what comes is sent on at present."""
+    """A follower of a race. streams: whether it is being streamed."""
 
     @property
     def streams(self) -> bool: ...
@@ -31,16 +31,23 @@ class Follower(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _NoMore:
-    """What comes after all that a race tells, or instead of it. problem: a sentence, where something went wrong."""
+    """The end of a race. problem: a sentence if it failed."""
 
     problem: str | None = None
 
 
 class Computation:
-    """One race. ``log`` holds what its messages say, numbered by their index; who sends one names the run before it.
+    """One race and its messages.
 
-    Steps that the page has already (``job.skip``) are computed and recorded, but not sent. The race ends when nobody
-    follows it. took: told how many seconds it was computing, once it has ended.
+    job: the request.
+    recorder: records the race.
+    told: the iterator of `race`.
+    pausable: whether the page offers a pause.
+    limits: of the server.
+    took: called at the end with the seconds of computation.
+
+    `log` holds the messages, numbered by their index, without the id of the run. Steps that the page already has
+    (`job.skip`) are recorded but not sent. The race ends when it has no followers.
     """
 
     def __init__(
@@ -54,7 +61,7 @@ class Computation:
     ) -> None:
         self.key, self.recorder = job.key, recorder
         self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
-        self.seconds, self.steps = 0.0, 0  # that it has been computing, and what came of it
+        self.seconds, self.steps = 0.0, 0  # of computation, and computed
         self._begun: float | None = None  # when the step that is on its way began
         self._took, self._skip = took, job.skip
         self.log: list[str] = []
@@ -70,21 +77,21 @@ class Computation:
 
     @property
     def bytes(self) -> float:
-        """What it takes of the server's memory, by estimate."""
+        """Its estimated memory."""
         return self._weight.kept + (0 if self.ended else self._weight.live)
 
     @property
     def running(self) -> bool:
-        """Whether it is being computed: a follower takes what comes."""
+        """Whether it is being computed: a follower is streaming."""
         return not self.ended and any(each.streams for each in tuple(self._followers))
 
     @property
     def crowd(self) -> int:
-        """How many follow it."""
+        """The number of followers."""
         return len(self._followers)
 
     def join(self, follower: Follower) -> bool:
-        """Follow it, from now on; False where it will not come to its end."""
+        """Add a follower. Returns False if the race was stopped or has failed."""
         with self._lock:
             if self._left or self.ended not in (None, FINISHED):
                 return False
@@ -92,7 +99,7 @@ class Computation:
             return True
 
     def leave(self, follower: Follower) -> None:
-        """Do not follow it any more. The last one ends it, after the present step."""
+        """Remove a follower. Without followers the race ends after the present step."""
         with self._lock:
             self._followers.discard(follower)
             if self._followers or self.ended:
@@ -103,14 +110,16 @@ class Computation:
                 self._end(STOPPED)
 
     async def more(self) -> None:
-        """Wait for the next step, which is computed once for all who wait; not where the race has ended."""
+        """Wait for the next step, which is computed once for all followers. Returns at once if the race has ended."""
         if self._coming is None or self._coming.done():  # or `_came` has yet to be called
             self._coming = asyncio.ensure_future(asyncio.to_thread(self._advance))
             self._coming.add_done_callback(self._came)
         await asyncio.shield(self._coming)
 
     def left(self) -> float | None:
-        """Seconds that the rest of it takes, by what its steps took so far; None before the first."""
+        """Return the seconds that the remaining steps will take, by the time of the steps so far; None before the
+        first.
+        """
         steps = self.steps
         return self._spent() / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
 
@@ -123,9 +132,7 @@ class Computation:
         return self.seconds + (0.0 if begun is None else time.monotonic() - begun)
 
     def _advance(self) -> None:
-        """Compute one step of each lane; after the steps the commit errors, and the last message says how the
-        race ended.
-        """
+        """Compute one step of each lane; after the last step the commit errors, then append the end of the race."""
         with self._turn:
             if self.ended:
                 return
@@ -151,7 +158,7 @@ class Computation:
         return message
 
     def _next(self) -> list[Told] | _NoMore:
-        """What the race tells next."""
+        """The next item of the race."""
         assert self._told is not None
         try:
             return next(self._told, _NoMore())
@@ -163,7 +170,7 @@ class Computation:
             return _NoMore(f"The run stopped: {reason_of(error)}.")
 
     def _end(self, how: str, problem: str | None = None) -> None:
-        """Free what the decoders hold and close the log. Of a race that was stopped each follower has its own end."""
+        """Free the decoders and close the log. In a stopped race each follower has its own last message."""
         close = getattr(self._told, "close", None)
         self._told = None
         if close is not None:
@@ -181,5 +188,5 @@ class Computation:
 
 
 def numbered(number: int, message: dict[str, Any]) -> str:
-    """A message of that number as JSON, but for its beginning: the run that it belongs to."""
+    """Return a message as JSON without its beginning, which is the id of the run."""
     return json.dumps({"seq": number, **message}, ensure_ascii=False, separators=(",", ":"))[1:]

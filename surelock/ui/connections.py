@@ -1,6 +1,6 @@
-"""Connections: how many there are, and how long each may leave its request half said or its answer unread.
+"""Limits of connections: their number, and the time for a request to arrive and for an answer to be read.
 
-What happens before a request is whole never reaches the gate.
+The gate sees a request only once its head is complete. Before that, these limits hold.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from surelock.ui.addresses import is_loopback, network_of
 
-HEAD_SECONDS = 10.0  # for the head of a request, from the connection or the answer before
-UNREAD_SECONDS = 30.0  # for a piece of an answer to be taken
-SEND_BUFFER = 2**18  # bytes of a connection that the system holds: what is unread shows by then
+HEAD_SECONDS = 10.0  # for the head of a request, after the connection or the last answer
+UNREAD_SECONDS = 30.0  # for a piece of an answer to be read
+SEND_BUFFER = 2**18  # bytes that the system holds for a connection before it reports unread data
 MOST = 2000  # connections in all
 MOST_OF_ONE = 400  # of one address; a browser opens six
 _FULL = b"The server has as many connections as it can hold; try again in a moment."
@@ -28,7 +28,7 @@ _REFUSAL = (
 
 
 class Crowd:
-    """Everyone who is connected: at most ``most``, of one address at most MOST_OF_ONE where addresses are people."""
+    """All connections: at most `most`, and at most MOST_OF_ONE of one client if the client is known."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -37,7 +37,7 @@ class Crowd:
         self._waiting: dict[Connection, None] = {}  # for their next request, the longest first
 
     def enter(self, connection: Connection) -> bool:
-        """Whether there is room. Where there is none, the connection that has said nothing for longest goes."""
+        """Add a connection. Returns whether there is room; the connection that has been silent longest makes room."""
         person = connection.person
         if person is not None and self._of[person] >= MOST_OF_ONE:
             return False
@@ -53,15 +53,15 @@ class Crowd:
         return True
 
     def wait(self, connection: Connection) -> None:
-        """It has no whole request, from now on."""
+        """Note that the connection waits for its next request."""
         self._waiting[connection] = None
 
     def served(self, connection: Connection) -> None:
-        """It has brought a whole request."""
+        """Note that the connection has sent a whole request."""
         self._waiting.pop(connection, None)
 
     def leave(self, connection: Connection) -> None:
-        """It is gone."""
+        """Remove a connection."""
         self._waiting.pop(connection, None)
         if connection in self._here:
             self._here.remove(connection)
@@ -72,9 +72,9 @@ class Crowd:
 
 
 class Connection(H11Protocol):
-    """Uvicorn's connection, which by itself waits for a request's head, and for its answer to be read, for ever."""
+    """Uvicorn's connection with timeouts for the head of a request and for reading the answer."""
 
-    person: str | None = None  # whose it is, None where the address tells nothing of who calls
+    person: str | None = None  # the client; None behind a proxy
 
     def __init__(self, *given: Any, crowd: Crowd, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -83,7 +83,7 @@ class Connection(H11Protocol):
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take the connection, or say that there is no room."""
+        """Accept the connection, or refuse it if there is no room."""
         super().connection_made(transport)
         link = transport.get_extra_info("socket")
         if link is not None:
@@ -97,7 +97,7 @@ class Connection(H11Protocol):
         self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Remove the connection and its timers."""
         super().connection_lost(exc)
         self._crowd.leave(self)
         for timer in (self._silent, self._unread):
@@ -105,29 +105,29 @@ class Connection(H11Protocol):
                 timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a request that is whole ends the wait."""
+        """Read data. A whole request ends the wait."""
         super().data_received(data)
         if self._begun() and not self.cycle.more_body:
             self._crowd.served(self)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, unless it is here."""
+        """Wait for the next request, unless it has arrived."""
         super().on_response_complete()
         self._await_request()
 
     def pause_writing(self) -> None:
-        """The answer is not read as fast as it is sent."""
+        """Start the timer of an answer that is read too slowly."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It has been read."""
+        """Stop the timer."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
 
     def _begun(self) -> bool:
-        """Whether a request's head is here and its answer is not complete; its body is the gate's business."""
+        """Whether the head of a request has arrived and its answer is not complete. The gate reads the body."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _await_request(self) -> None:
@@ -146,12 +146,12 @@ class Connection(H11Protocol):
 
 
 def person(address: str) -> str | None:
-    """Who connects: a network. None on a Space and from this machine, where a proxy speaks for everybody."""
+    """Return the client of an address; None on a Space and on this machine, where a proxy may be calling."""
     return None if "SPACE_ID" in os.environ or is_loopback(address) else network_of(address)
 
 
 def room() -> int:
-    """How many connections the process can hold: half of its files, the rest is for those at the door and for runs."""
+    """Return the number of connections that the process can hold: half of its open files, at most MOST."""
     try:
         import resource
     except ImportError:  # Windows counts no sockets

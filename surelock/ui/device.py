@@ -1,11 +1,11 @@
-"""Where the lanes run: in this process, or inside a ZeroGPU worker.
+"""Runs the lanes of a job: in this process, or in a ZeroGPU worker.
 
-There the decorated function's body runs in a forked process: arguments and yields are pickled and live objects do not
-cross. So it takes settings and yields facts, which are plain data, here as well as there.
+A ZeroGPU worker is a forked process, and arguments and results are pickled. So the function takes settings and yields
+facts, which are plain data, in both cases.
 
-Here one thread does all that computes. OpenMP keeps a team of threads for every thread that ever computed; once the
-teams outnumber the cores it no longer lets them spin at a barrier, and every step takes twice as long as soon as
-anything else (the browser of the visitor) runs on the machine.
+In this process one thread does all computation. OpenMP keeps a team of threads for every thread that has ever computed.
+With more threads than cores it stops spinning at barriers, and every step takes twice as long as soon as another
+process (such as the visitor's browser) uses the machine.
 """
 
 from __future__ import annotations
@@ -30,14 +30,12 @@ _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 
 
 def on_zero_gpu() -> bool:
-    """Whether this is a ZeroGPU Space."""
+    """Return whether this is a ZeroGPU Space."""
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
 def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
-    """The function that runs a job's lanes: (job, with likely tokens?, with commit errors?) -> see
-    ``surelock.trace.race``.
-    """
+    """Return the function that runs a job: (job, likely tokens?, commit errors?) -> what `surelock.trace.race` yields."""
 
     def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
         from surelock.trace.race import race
@@ -51,12 +49,12 @@ def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
 
 
 def computed(call: Callable[[], Value]) -> Value:
-    """What the call returns, computed by the one thread, after the step that it is at."""
+    """Run a call in the computing thread, after its present step, and return the result."""
     return _THREAD.submit(call).result()
 
 
 def _advanced(items: Generator[list[Told]]) -> Iterator[list[Told]]:
-    """The same items, each of them computed by the one thread."""
+    """Yield the items, each computed in the computing thread."""
     try:
         while (item := computed(lambda: next(items, None))) is not None:
             yield item

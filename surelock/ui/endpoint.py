@@ -1,4 +1,4 @@
-"""/decode: the public streaming endpoint, for scripts. Its parameters are the library's settings, in the flat form."""
+"""/decode: the public streaming endpoint. Its parameters are the settings of the library in the flat form."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import gradio as gr
 from gradio.context import LocalContext
 
 from surelock.decoding.choices import (
+    CHOICES,
     Decoder,
     check_owners,
     chosen_kinds,
@@ -37,7 +38,14 @@ if TYPE_CHECKING:
 def make_endpoint(
     models: Models, decoder: RunsJobs, most: int, readers: Readers | None = None, limits: Limits | None = None
 ) -> Callable[..., Iterator[dict[str, Any]]]:
-    """The function behind /decode; its signature is made from the settings' descriptions."""
+    """Return the function behind /decode. Its signature is derived from the descriptions of the settings.
+
+    models: the models of the server.
+    decoder: runs a job, see `make_decoder`.
+    most: the largest number of positions of a run.
+    readers: the open streams; a call that nobody reads ends.
+    limits: of the server.
+    """
     readers, seconds = readers or Readers(), (limits or Limits()).run_seconds
     signature = inspect.Signature(parameters(), return_annotation=Iterator[dict])
 
@@ -47,7 +55,7 @@ def make_endpoint(
         given: dict[str, Any] = bound.arguments
         try:
             lm = models.get(label := models.labels[0] if given["model"] == "" else given["model"])
-            own, longest = alone(_read(given)), min(most, lm.config.max_length)
+            own, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
             beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
             for name in ("trace", "picture"):
@@ -68,9 +76,12 @@ def make_endpoint(
     return decode
 
 
-def _read(given: Mapping[str, Any]) -> Decoder:
-    """The decoder that the parameters ask for. Raises ValueError, one sentence that begins with the setting's name."""
-    known = {"compute", "unmask", *flat_settings()}
+def read_decoder(given: Mapping[str, Any]) -> Decoder:
+    """Return the decoder of a call's parameters.
+
+    Raises ValueError, one sentence that begins with the setting's name.
+    """
+    known = CHOICES.keys() | flat_settings().keys()
     values = {name: value for name, value in given.items() if name in known}
     values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
     for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
@@ -141,8 +152,8 @@ def _steps(
 
 
 def _plain_errors(commits: CommitError) -> dict[str, Any]:
-    """Their mean (nats) and number, how many most likely tokens differ, the mean regret, and each: step, position,
-    nats, changed, regret; a regret that is not defined is None.
+    """Commit errors as JSON: mean (nats), mean regret, number of commits and of changed likely tokens, and for each
+    commit step, position, error, changed and regret. An undefined regret is None.
     """
     columns = {name: getattr(commits, name).tolist() for name in ("step", "position", "error", "changed")}
     regret = [value if math.isfinite(value) else None for value in commits.regret.tolist()]

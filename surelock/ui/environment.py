@@ -1,4 +1,4 @@
-"""Flags from the environment, where there is no command line: ``--keep-mb`` from SURELOCK_KEEP_MB, and so each."""
+"""Flags from environment variables, for a Space without a command line: `--keep-mb` is SURELOCK_KEEP_MB."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _YES, _NO = ("1", "true"), ("0", "false")
 
 
 def variable_of(action: argparse.Action) -> str:
-    """The variable of a flag, "" of what is none."""
+    """Return the variable of a flag; "" for anything but a flag."""
     flag = next((each for each in action.option_strings if each.startswith("--")), "")
     return "" if flag in ("", "--help") else f"SURELOCK{flag.upper().replace('-', '_')[1:]}"
 
 
 def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
-    """Take the defaults of the parser's flags from their variables, and name these in its help. A list is parted by
-    blanks or commas, a flag without a value is 1 or true. Returns what was taken, by the flags' destinations.
+    """Set the defaults of the parser's flags from their variables, and add the variables to its help.
 
-    Ends the process, as the parser does, with a sentence that names the variable of a value that is none.
+    Items of a list are separated by spaces or commas; a flag without a value is 1 or true. Returns the values that were
+    set, by destination. A wrong value ends the process with a sentence that names the variable.
     """
     taken = {}
     for action in parser._actions:
@@ -38,7 +38,7 @@ def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
 
 
 def named(said: str, parser: argparse.ArgumentParser, given: argparse.Namespace, taken: dict[str, Any]) -> str:
-    """A sentence about flags, with the variables of those that were not on the command line."""
+    """Return a message about flags with the names of variables instead, where the value came from the environment."""
     for action in parser._actions:
         if action.dest in taken and getattr(given, action.dest) is taken[action.dest]:
             said = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), said)

@@ -1,4 +1,4 @@
-"""The whole traces of runs, for their pages: made in a thread, one at a time for each client."""
+"""Exports of whole traces: made in a thread, one at a time for each client."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Exports:
-    """What each client is being sent."""
+    """The exports of all clients."""
 
     def __init__(self) -> None:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def of(self, recorder: Recorder, steps: int | None) -> Export:
-        """The answer that is its document, see `Recorder.document`."""
+        """Return the response with the document of a recorder, see `Recorder.document`."""
         return Export(recorder, steps, self._turns)
 
 
 class Export(Shared):
-    """A recorder's document, made when the client has taken the one before."""
+    """The response with a recorder's document. It is made once the client's previous export is sent."""
 
     def __init__(self, recorder: Recorder, steps: int | None, turns: WeakValueDictionary[str, asyncio.Lock]) -> None:
         super().__init__(media_type="application/json")
@@ -37,7 +37,7 @@ class Export(Shared):
         self._recorder, self._steps, self._turns = recorder, steps, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the document and send it; a client that has left meanwhile costs nothing."""
+        """Make the document and send it, unless the client has left meanwhile."""
         async with self._turns.setdefault(client_of(scope), asyncio.Lock()):
             if await Request(scope, receive).is_disconnected():
                 return

@@ -1,4 +1,4 @@
-"""The sidebar: what all lanes share as fields, who races as lanes, and what is said beside a field."""
+"""The sidebar: fields for the settings that all lanes share, the lanes, and notes beside the fields."""
 
 from __future__ import annotations
 
@@ -36,24 +36,29 @@ EXAMPLES = {
         "Write a Python function that returns the n-th Fibonacci number.",
     ],
 }
-#: The seed that the form starts with, where the model's own is not the one of the recorded run: the first example's
-#: story, picked among openings and seeds by its text alone.
+#: The form's first seed, that of the recorded run: its story was chosen among openings and seeds by its text alone.
 OPENING_SEEDS = {"stories": 4}
 FIRST_LANES = ("everything", "surelock")
-MAIN = ("gen_length", "steps")  # the rest is folded away
+MAIN = ("gen_length", "steps")  # the other fields are folded away
 MOST_OFFERED: dict[str, float] = {name: each.offered[1] for name, each in SHARED.items() if each.offered}
-_NUMBERED = re.compile(r"( \(\d+\))+$")  # a name that had another's
+_NUMBERED = re.compile(r"( \(\d+\))+$")  # the number of a repeated name
 CHAT_TOKENS = 64  # more than any chat template adds, for a model that is not loaded yet
 
 
 def defaults() -> dict[str, Any]:
-    """What the fields show where neither a link nor the model says anything: the library's own defaults."""
+    """Return the values of the fields without a link or a recommendation: the library's defaults."""
     plain = to_plain(DecodeSettings())
     return plain | {"steps": plain["gen_length"], "block_length": plain["gen_length"]}
 
 
 class Form:
-    """The fields, built inside a ``gr.Sidebar``. ``fields`` holds those of the shared settings by name."""
+    """The form, built inside a `gr.Sidebar`.
+
+    models: the models of the server.
+    most: the largest number of positions of a run.
+
+    fields: the components of the shared settings, by name.
+    """
 
     def __init__(self, models: Models, most: int) -> None:
         self.models, self.most = models, most
@@ -76,11 +81,11 @@ class Form:
         self._connect()
 
     def about(self, label: str) -> str:
-        """What the model is, for who reads its texts."""
+        """Return the badge of a model, as HTML."""
         return f'<p class="sl-model-badge">{escape(self.models.about(label)).replace("$", "&#36;")}</p>'
 
     def suits(self, label: str) -> dict[str, Any]:
-        """What the fields show for that model where nobody asks for anything else, in the flat form."""
+        """Return the settings that suit a model, in the flat form."""
         seed = {"seed": OPENING_SEEDS[label]} if label in OPENING_SEEDS else {}
         return {**self.models.recommended(label), **seed}
 
@@ -99,13 +104,15 @@ class Form:
 
     @property
     def inputs(self) -> list[Any]:
-        """Components whose values make a request: model, prompt, chat, who races, then the shared settings."""
+        """The components whose values make a request: model, prompt, chat, lanes, then the shared settings."""
         return [self.model, self.prompt, self.chat, self.lanes, *self.fields.values()]
 
     def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
-        """What the component of the lanes holds, as JSON: the lanes that are wanted (None: the first pair) and the
-        presets, both for that model. arrived: with what the fields hold what the page's load event, or a run that it
-        shows, brought: what is said of that, and the session of the page.
+        """Return the value of the component of the lanes, as JSON: the lanes, the presets, and `arrived`.
+
+        label: the model.
+        wanted: the wanted lanes; None is the first pair.
+        arrived: if a link or a run fills the form, its sentence and the session of the page.
         """
         presets = presets_for(self.models.recommended(label))
         by_id = {preset["id"]: preset for preset in presets}
@@ -122,7 +129,7 @@ class Form:
         return json.dumps({"lanes": lanes, "presets": presets, "arrived": arrived}, ensure_ascii=False)
 
     def lanes_lost(self, label: str, wanted: Any) -> int:
-        """How many of the wanted lanes cannot be."""
+        """Return the number of wanted lanes that cannot be read."""
         by_id = {preset["id"]: preset for preset in presets_for(self.models.recommended(label))}
         return sum(_lane(each, by_id) is None for each in wanted) if isinstance(wanted, list) else 0
 
@@ -146,17 +153,17 @@ class Form:
 
     @property
     def settled(self) -> list[Any]:
-        """What `settle` updates."""
+        """The components that `settle` updates."""
         return [*self.fields.values(), self.wants]
 
     def refit(self, name: str, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
-        """The visitor has changed the length, the steps or the blocks: what is wanted now, and what of it fits."""
+        """Return the updates after the visitor has changed length, steps or blocks, and the new wants."""
         given = dict(zip(NAMES, schedule, strict=True))
         wants = wants.with_field(name, given[name], int(given["gen_length"] or wants.gen_length))
         return [*self._schedule(label, prompt or "", chat, wants, given), wants]
 
     def refit_to_prompt(self, label: str, prompt: str | None, chat: bool, wants: Wants, *schedule: Any) -> list[Any]:
-        """The prompt has changed: what is said beside it, and the length that fits beside it."""
+        """Return the updates after the prompt has changed: its note, and the length that fits."""
         prompt = prompt or ""
         given = dict(zip(NAMES, schedule, strict=True))
         return [
@@ -167,8 +174,8 @@ class Form:
     def _schedule(
         self, label: str, prompt: str, chat: bool, wants: Wants, given: Mapping[str, Any] | None = None
     ) -> list[Any]:
-        """Updates of length, steps and blocks to what fits; values that are ``given`` already are left alone, since
-        the visitor may be changing them.
+        """The updates of length, steps and blocks to values that fit. Fields that already have their value (`given`)
+        keep it, since the visitor may be changing them.
         """
         longest = self.longest(label, prompt, chat)
         fitted = fit(wants, longest)
@@ -185,8 +192,8 @@ class Form:
         return [gr.update(**told[name]) for name in NAMES]
 
     def longest(self, label: str, prompt: str, chat: bool) -> int:
-        """The longest text that fits beside a prompt on this server. Of a model that is not loaded yet, the prompt is
-        taken to have a token for every byte.
+        """Return the longest text that fits beside a prompt. Before the model is loaded, a prompt counts one token for
+        each byte.
         """
         tokens, most = self._tokens(label, prompt, chat)
         if tokens is None:
@@ -195,7 +202,7 @@ class Form:
         return max(2 * LEAST, room - room % GRAIN)
 
     def _tokens(self, label: str, prompt: str, chat: bool) -> tuple[int | None, int]:
-        """How many tokens a prompt has, None where that is not known; how many positions there are."""
+        """The number of tokens of a prompt, None if unknown, and the number of positions."""
         lm = self.models.ready(label)
         if lm is None or len(prompt) > MOST_CHARACTERS:
             return None, self.most
@@ -206,7 +213,7 @@ class Form:
             return None, most
 
     def _measured(self, label: str, prompt: str, chat: bool) -> str:
-        """What is said beside the prompt: its length, and whether anything fits beside it."""
+        """The note beside the prompt: its length, and whether a text fits beside it."""
         if len(prompt) > MOST_CHARACTERS:
             return f"Too long: {len(prompt):,} characters; at most {MOST_CHARACTERS:,} are taken here."
         tokens, most = self._tokens(label, prompt, chat)
@@ -216,7 +223,7 @@ class Form:
         return f"{tokens} tokens of the {most} that fit here" + ("." if fits else " with the answer: shorten it.")
 
     def _change_model(self, label: str, lanes: str, chat: bool) -> list[Any]:
-        """The model's own examples and settings, and the same lanes with what it recommends for them."""
+        """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
         self.models.start_loading(label) if label in self.models.labels else None
         examples = examples_for(label)
         value = self.lanes_value(label, read_value(lanes))
@@ -224,7 +231,7 @@ class Form:
         return [gr.update(choices=examples, value=None), examples[0], value, *settled]
 
     def settle(self, wanted: Mapping[str, Any], label: str, prompt: str, chat: bool = True) -> list[Any]:
-        """Updates that put wanted settings into the fields, the defaults where nothing is wanted."""
+        """Return the updates that put wanted settings, or else the defaults, into the fields."""
         values, wants = self._fitted(wanted, self.longest(label, prompt, chat))
         updates = {name: gr.update(value=values[name]) for name in self.fields}
         updates |= dict(zip(NAMES, self._schedule(label, prompt, chat, wants), strict=True))
@@ -232,7 +239,7 @@ class Form:
 
     @staticmethod
     def _fitted(wanted: Mapping[str, Any], longest: int) -> tuple[dict[str, Any], Wants]:
-        """The wanted settings over the defaults, as they fit together; what one of them asks for may not fit alone."""
+        """The wanted settings over the defaults, changed to fit together, and the wants."""
         length = wanted.get("gen_length") or DecodeSettings().gen_length
         values = defaults() | {"gen_length": length, "steps": length, "block_length": length}
         values |= {name: value for name, value in wanted.items() if name in SHARED and value is not None}
@@ -241,7 +248,7 @@ class Form:
 
 
 def _own_component(name: str, value: str | None = None) -> Any:
-    """A component whose content is a script of ours, assets/js/load/NAME.js."""
+    """A component whose content is made by assets/js/load/NAME.js."""
     return gr.HTML(
         value,
         html_template=f'<div class="sl-{name}"></div>',
@@ -252,7 +259,7 @@ def _own_component(name: str, value: str | None = None) -> Any:
 
 
 def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """A lane of the page: name, preset (None: the visitor's own), compute, unmask. None where it cannot be."""
+    """A lane of the page: name, preset (None if it is none), compute, unmask. None if it cannot be read."""
     named = wanted if isinstance(wanted, str) else wanted.get("preset") if isinstance(wanted, Mapping) else None
     if isinstance(named, str) and named in presets:
         return {"preset": named, **{key: presets[named][key] for key in ("name", "compute", "unmask")}}
@@ -268,7 +275,7 @@ def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def read_value(lanes: Any) -> Any:
-    """The lanes in the value of their component, None where it holds none."""
+    """Return the lanes in the value of their component; None if it has none."""
     try:
         value = json.loads(lanes) if isinstance(lanes, str) else lanes
     except (json.JSONDecodeError, RecursionError):
@@ -277,12 +284,12 @@ def read_value(lanes: Any) -> Any:
 
 
 def examples_for(label: str) -> list[str]:
-    """Prompts written for that model; general instructions for one we know nothing of."""
+    """Return example prompts for a model; general instructions for an unknown one."""
     return EXAMPLES.get(label, EXAMPLES[""])
 
 
 def check_seed(seed: float | None) -> list[Any]:
-    """Explain an unusable seed beside the field and hold Run back until it is mended."""
+    """Return the updates of the seed's note and of Run, which is disabled for an invalid seed."""
     try:
         read_shared({"seed": seed})
     except ValueError as error:

@@ -1,6 +1,7 @@
-"""The one door of the server: which requests it takes, from whom, how large, and with which headers it answers.
+"""The gate of the server: which requests are accepted, from where and how large, and the headers of answers.
 
-Gradio serves many routes that this page has no use for. What is not listed here does not exist, whatever Gradio adds.
+Gradio serves many routes that this page does not use. A route that is not listed here is answered 404, also if a later
+Gradio adds it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from surelock.ui.addresses import client_of, is_address, is_local
 
 API = "/gradio_api"
-PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session or an event: of it Gradio makes keys that it keeps
-#: What the page, its documented API and a health check ask for. Private functions are reached through the queue, and
-#: by /run/predict where they wait for nothing (Gradio refuses the others there, see ``layout.build``).
+PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session or an event, which Gradio keeps as a key
+#: The routes of the page, of its documented API and of a health check. Private functions are called through the queue,
+#: or by /run/predict if they do not wait for the device (Gradio refuses the others there, see `layout.build`).
 TAKEN = {
     "GET": re.compile(
         r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/pwa_icon(/\d+)?"
@@ -35,9 +36,9 @@ TAKEN = {
     "POST": re.compile(rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"),
 }
 TAKEN["HEAD"] = TAKEN["GET"]
-#: And what an agent asks for, where the page is a tool for them: calls, and what they look like. No stream is opened.
+#: Further routes with --mcp: calls of agents, and their schema. Agents have no streams.
 AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/mcp/?")}
-UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before anything of it is read
+UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before its body is read
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
 MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that are arriving, of all clients and of one
@@ -51,8 +52,8 @@ SOCKET = "surelock.socket"  # in the scope that `admit` is given
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "same-origin",  # an address holds a prompt
-    # Why each is there: docs/security.md. No frame-ancestors: any page may embed this one, a slide on a disk too, which
-    # "*" would not mean.
+    # docs/security.md gives the reasons. There is no frame-ancestors: any page may embed this one, also a slide from a
+    # disk, which "*" would exclude.
     "content-security-policy": "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; "
     "style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self'; "
     "object-src 'none'; base-uri 'self'; form-action 'self'",
@@ -60,7 +61,7 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """A request that is not taken: a status, and one sentence."""
+    """A request is refused. status: of the answer. The message is one sentence."""
 
     def __init__(self, status: int, said: str) -> None:
         super().__init__(said)
@@ -72,10 +73,13 @@ class Refused(Exception):
 
 
 class Gate:
-    """ASGI middleware. allow_hosts: further names of this server, '*.domain' for all of a domain, '*' for any.
+    """ASGI middleware that accepts or refuses requests.
 
-    admit: called with a request's scope and the object it brings, may raise Refused; what it returns is called when the
-    request has been answered. agents: what they ask for is taken, too.
+    app: the application behind it.
+    allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
+    admit: called with the scope and the JSON body of a request; it may raise Refused. The function that it returns is
+    called when the request has been answered.
+    agents: whether the routes of agents are accepted.
     """
 
     def __init__(
@@ -92,7 +96,7 @@ class Gate:
         self._arriving: Counter[str] = Counter()  # bytes, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request if it is taken."""
+        """Serve the request, or refuse it."""
         if scope["type"] == "lifespan":
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
@@ -118,7 +122,7 @@ class Gate:
         if not (is_address(host) or self._goes_by(host, PUBLIC_NAMES)):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
         if origin is not None and is_local(host) and not self._goes_by(_name(origin), (host,)):
-            # in public anyone may call, a page or a script: no request carries a right
+            # On a public server any page or script may call: requests carry no rights.
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
         tables = (TAKEN, AGENTS) if self.agents else (TAKEN,)
         taken = [table[scope["method"]] for table in tables if scope["method"] in table]
@@ -128,7 +132,7 @@ class Gate:
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
     async def _read(self, scope: Scope, receive: Receive) -> tuple[Any, Receive]:
-        """The JSON that a request brings, and a `receive` that gives its bytes once more."""
+        """Read the JSON body. Returns it, and a `receive` that yields its bytes again. Raises Refused."""
         headers = Headers(scope=scope)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "The body must be JSON (content-type: application/json).")
@@ -173,8 +177,9 @@ class Gate:
 
 
 def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
-    """The names that the server goes by everywhere: this machine's, a Space's own, and what is allowed beside. A
-    numeric address needs none: only a name can be rebound to another machine.
+    """Return the names of this server: the machine's, a Space's, and the allowed ones.
+
+    Numeric addresses are always accepted, since DNS rebinding needs a name.
     """
     machine = socket.gethostname().lower()
     told = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
@@ -183,7 +188,7 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
 
 
 def socket_of(receive: Receive) -> Any:
-    """The connection that a request came by, None where that cannot be told: only uvicorn's own `receive` knows it."""
+    """Return the socket of a request; None if `receive` is not uvicorn's own."""
     transport = getattr(getattr(receive, "__self__", None), "transport", None)
     return transport.get_extra_info("socket") if transport is not None else None
 
@@ -211,7 +216,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _in_pieces(send: Send) -> Send:
-    """Hand a long answer over piece by piece: what nobody reads is not copied for the connection."""
+    """Send a long answer in pieces, so that unread parts are not copied into the connection's buffer."""
 
     async def answer(message: Message) -> None:
         body = message.get("body", b"")
@@ -228,8 +233,8 @@ def _too_long() -> Refused:
 
 
 def _check(body: Any) -> None:
-    """Raise Refused where Gradio would keep a name that is none, take in too much, or fetch or open something: it does
-    so for an object of its type FileData anywhere.
+    """Raise Refused for a body with a malformed session, with too many values, or with an object of Gradio's type
+    FileData anywhere, which Gradio would fetch or open.
     """
     session = body.get("session_hash") if isinstance(body, dict) else None
     if session is not None and not (isinstance(session, str) and re.fullmatch(PLAIN, session)):

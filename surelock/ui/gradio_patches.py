@@ -1,6 +1,6 @@
-"""What this page changes in Gradio itself, all of it, each with the version it was needed for and the reason.
+"""All changes that this page makes to Gradio itself, each with the version that needs it and the reason.
 
-Look at each again when Gradio is updated: what is no longer needed goes.
+Review them when Gradio is updated, and remove those that are no longer needed.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from surelock.ui.connections import Connection, Crowd, room
 
 _SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
-AGAIN_SECONDS = 1.0  # until a queue that has died is started again
-AT_THE_DOOR = 100  # connections that are taken from the system at once
+AGAIN_SECONDS = 1.0  # until a failed queue is started again
+AT_THE_DOOR = 100  # connections that wait in the system to be accepted
 _LOG = logging.getLogger("surelock")
 
 
 def poll_calmly(page: gr.Blocks) -> None:
-    """Gradio 6.31: its queue looks for work 1000 times a second, idle or not: 7 % of a core. Fifty times will do."""
+    """Gradio 6.31: the queue polls 1000 times a second, which takes 7 % of a core. Poll 50 times a second."""
     page._queue.sleep_when_free = POLL_SECONDS
     page._queue.progress_update_sleep_when_free = 10 * POLL_SECONDS  # of gr.Progress, which the page does not use
 
 
 def keep_queue(page: gr.Blocks) -> None:
-    """Gradio 6.31: where its queue's one loop dies, all it runs is cancelled, and every Run is refused from then on.
-    Here what runs goes on, the log says it, and the loop is started again.
+    """Gradio 6.31: if the queue's loop fails, all runs are cancelled and every later one is refused.
+
+    Here the runs go on, the error is logged, and the loop is started again.
     """
     queue = page._queue
     plain = queue.start_processing
@@ -61,12 +62,12 @@ def keep_queue(page: gr.Blocks) -> None:
 
 
 def keep_no_values() -> None:
-    """Gradio 6.31 keeps the latest value of every field of every session, for links that this page does not have."""
+    """Gradio 6.31 keeps the latest value of every field of every session, for a feature that this page does not use."""
     SessionState._update_value_in_config = lambda self, key, value: None
 
 
 def log_failures() -> None:
-    """Gradio 6.31 prints the traceback of each event that fails; the log leaves out what it has told."""
+    """Gradio 6.31 prints the traceback of each failed event. Write it to the log, which drops repetitions."""
 
     class Logged:
         @staticmethod
@@ -78,8 +79,8 @@ def log_failures() -> None:
 
 
 def bound_connections() -> None:
-    """Gradio 6.31 makes uvicorn's configuration itself, with no bound on connections or on what they wait for. It also
-    takes 2,048 from the system at a time, more than a process has files for.
+    """Gradio 6.31 configures uvicorn without limits on connections, and with a backlog of 2,048, more than the open
+    files of a process. Set both, see `Connection`.
     """
     most = room()
 
@@ -94,8 +95,9 @@ def bound_connections() -> None:
 
 
 def take_any_number() -> None:
-    """Gradio 6.31: a number typed beyond a slider's end fails the event before its function sees it; the form shortens
-    it and says so. Of the class, since a session makes its components anew.
+    """Gradio 6.31: a number beyond a slider's end fails the event before the form can correct it. Accept any number.
+
+    The class is changed, since each session makes its own components.
     """
 
     def number(self: gr.Slider, payload: Any) -> Any:
@@ -107,8 +109,8 @@ def take_any_number() -> None:
 
 
 def refuse_in_a_sentence(page: gr.Blocks) -> None:
-    """Gradio 6.31 writes a traceback for each request whose data its components cannot read, and repeats the data, all
-    of it. What such a request is told is a sentence, and the log says nothing.
+    """Gradio 6.31 logs a traceback, with all data, for a request that its components cannot read. Answer such a request
+    with one sentence, and log nothing.
     """
     plain, process, chosen = page.preprocess_data, page.process_api, gr.Dropdown.preprocess
 
@@ -139,8 +141,12 @@ def refuse_in_a_sentence(page: gr.Blocks) -> None:
 
 
 def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]], answer: str) -> None:
-    """Gradio 6.31 makes the schema of an endpoint's parameters of their types alone; these say what each is, too. To be
-    called while the page is built.
+    """Gradio 6.31 describes an endpoint's parameters by their types alone. Set full schemas instead.
+
+    page: while it is built.
+    endpoint: the name of the endpoint.
+    schemas: the JSON schema of each parameter.
+    answer: the description of the answer.
     """
     (made,) = (fn for fn in page.fns.values() if fn.api_name == endpoint)
     (given,) = made.outputs
@@ -151,9 +157,10 @@ def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]
 
 
 def serve_agents() -> None:
-    """Gradio 6.31 gives an agent what a tool returns as Python prints it; agents read JSON. And it computes on for one
-    that has left, in a thread that none else may have. Of the class: the page makes its one when it is launched.
-    Needs the package mcp.
+    """Gradio 6.31 sends an agent the repr of a result, and goes on computing for an agent that has left, in a thread
+    that no other call can use. Send JSON, and end such a call.
+
+    The class is changed, since the server is made when the page is launched. Needs the package mcp.
     """
     from gradio.mcp import GradioMCPServer
 
@@ -182,7 +189,7 @@ def serve_agents() -> None:
 
 
 def _end(page: gr.Blocks, job: Any) -> None:
-    """End what the page's own client has asked for and not been given."""
+    """End a job of the page's own client that is not finished."""
     if job.done():
         return
     if job.communicator.event_id is None:  # it is being asked for at this moment
@@ -192,8 +199,9 @@ def _end(page: gr.Blocks, job: Any) -> None:
 
 
 def _end_event(queue: queueing.Queue, event_id: str) -> None:
-    """Out of the queue with it, or no further step of it. Of the thread that the queue lives in. A job's own `cancel`
-    would end all that the session runs of the function: one session asks for all agents.
+    """Remove an event from the queue, or stop it after its present step. Call it in the queue's thread.
+
+    A job's own `cancel` would end all calls of the session, and all agents share one session.
     """
     event = queue.event_ids_to_events.get(event_id)
     if event is None:
@@ -208,8 +216,8 @@ def _end_event(queue: queueing.Queue, event_id: str) -> None:
 
 
 class PagesOfLessons:
-    """Gradio 6.31 takes ``page`` in the address of ``/`` for one of its own pages, and answers that there is none. Here
-    it is a lesson's page, which is the browser's business. ASGI middleware.
+    """ASGI middleware. Gradio 6.31 takes `page` in the query of `/` for a page of its own and answers 404. Here it is
+    the page of a lesson, which only the browser reads.
     """
 
     def __init__(self, app: ASGIApp) -> None:

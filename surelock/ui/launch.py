@@ -34,7 +34,7 @@ FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line of app.py."""
+    """Return the argument parser of app.py."""
     made = argparse.ArgumentParser(
         prog="app.py", description="Watch a masked diffusion language model decode with and without SureLock."
     )
@@ -43,8 +43,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def add_page_arguments(made: argparse.ArgumentParser) -> None:
-    """What app.py and `surelock page` take. What is not given follows the environment: `read_environment`'s variables,
-    then Gradio's (GRADIO_SERVER_NAME, GRADIO_SERVER_PORT, ...).
+    """Add the flags of app.py and `surelock page`.
+
+    Defaults come from the environment: the variables of `read_environment`, then Gradio's (GRADIO_SERVER_NAME,
+    GRADIO_SERVER_PORT, ...).
     """
     made.add_argument(
         "--model",
@@ -103,13 +105,13 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve the page that these words of a command line ask for."""
+    """Serve the page. arguments: of the command line; None is the process's own."""
     given = parser().parse_args(arguments)
     given.run(given)
 
 
 def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
-    """Build the page, start loading the model, serve until stopped. refuse: ends the process with what was wrong."""
+    """Build the page, start loading the model, and serve until stopped. refuse: ends the process with a message."""
     if given.max_length < 32:
         refuse("--max-length must be at least 32")
     if given.queue_size < 1:
@@ -163,14 +165,17 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
 
 
 def is_public(given: argparse.Namespace) -> bool:
-    """Whether others than this machine's visitors reach the page."""
+    """Return whether the page can be reached from other machines."""
     host = given.host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
     return given.share or "SPACE_HOST" in os.environ or host not in LOOPBACK
 
 
 def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:
-    """Where the page's runs may be computed, as --decode-in says, the one first that is chosen at first: the server on
-    one's own machine and where it has a GPU.
+    """Return where runs may be computed; the first is selected at first.
+
+    decode_in: the value of --decode-in.
+    labels: the models of the server.
+    public: whether other machines reach the page. A public server without a GPU selects the browser.
     """
     if decode_in != "both":
         return [decode_in]
@@ -188,7 +193,7 @@ def _has_gpu() -> bool:
 
 
 def _stop(*_: object) -> None:
-    """Stop at once: nothing that is being computed is kept on disk, and a step of a large model takes long."""
+    """Stop the process at once. A run leaves nothing on disk, and a step of a large model may take long."""
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
     os._exit(0)
@@ -204,8 +209,10 @@ def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
 
 
 def look(*gate: Middleware, api: bool = True) -> dict[str, Any]:
-    """How the page is launched: its own files, system fonts (nothing is fetched from elsewhere), no run history, behind
-    the gate if there is one. api: whether the page links to its description.
+    """Return the arguments of `page.launch`: theme with system fonts, own files, no run history.
+
+    gate: middleware that comes first.
+    api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
         body_text_color_subdued="*neutral_600",
@@ -229,6 +236,6 @@ def look(*gate: Middleware, api: bool = True) -> dict[str, Any]:
         "ssr_mode": False,
         "footer_links": ["api"] if api else [],
         "max_file_size": "1mb",
-        "state_session_capacity": 200,  # Gradio keeps 10,000 tabs, closed ones too, at 80 kB each
+        "state_session_capacity": 200,  # Gradio's default keeps 10,000 tabs, closed ones too, at 80 kB each
         "show_error": True,
     }

@@ -42,7 +42,7 @@ TITLE = (
     '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, words that have settled '
     "are locked and never computed again.</p>"
 )
-STATUS_SECONDS = 2.0  # between two words about the place of one that waits
+STATUS_SECONDS = 2.0  # between two messages about a place in the queue
 Batches = AsyncGenerator[str]
 
 
@@ -55,9 +55,14 @@ def build(
     limits: Limits | None = None,
     sources: Sequence[str] = ("server",),
 ) -> tuple[gr.Blocks, Sessions, Shares]:
-    """The page for these models, with at most ``most`` positions a run and ``queue_size`` waiting visitors.
+    """Build the page.
 
-    judge: scores the text of each finished run. limits: what runs may take of the server. sources: see `make_stage`.
+    models: the models that it offers.
+    most: the largest number of positions of a run.
+    queue_size: the number of visitors who may wait.
+    judge: scores the text of each finished run; None is no judge.
+    limits: of the server.
+    sources: see `make_stage`.
     """
     readers, limits = Readers(), limits or Limits()
     decoder = make_decoder(models, judge)
@@ -77,7 +82,7 @@ def build(
             **slot,
         )
         explain(page, SCRIPTS, schemas(models.labels), ANSWER)
-    page.queue(STATUS_SECONDS, api_open=False)  # what waits for the device is reached through the queue alone
+    page.queue(STATUS_SECONDS, api_open=False)  # functions that need the device are called through the queue alone
     poll_calmly(page)
     keep_queue(page)
     take_any_number()
@@ -89,12 +94,13 @@ def build(
 def _serve_runs(
     page: gr.Blocks, sessions: Sessions, readers: Readers, asking: Asking, slot: Mapping[str, Any]
 ) -> dict[int, Ask]:
-    """Runs, and more of them, as batches of messages, for the page's script (assets/js/run/server_source.js). Of what
-    asks for a job its number, and what makes the job's key of its data.
+    """Add the functions that start and continue runs, for assets/js/run/server_source.js.
+
+    Returns, for the function that requests a job, by its number, a function that returns the job's key.
     """
 
     async def start(request: gr.Request, asked: dict) -> Batches:
-        """A new run to its end or until it is paused, see `Asking.job`."""
+        """Stream a new run until it ends or is paused. asked: see `Asking.job`."""
         try:
             run = await asyncio.to_thread(begun, str(request.session_hash), asked)
         except (NotReady, ValueError) as error:
@@ -112,7 +118,7 @@ def _serve_runs(
         return sessions.open(owner, job, Recorder(header, lm.tokenizer))
 
     async def follow(request: gr.Request, run: str, after: int, steps: int | None) -> Batches:
-        """Go on with a run from the last message that the page has, by so many steps; None: to its end."""
+        """Continue a run. after: the last message that the page has. steps: how many; None is to its end."""
         async for batch in following(_continue(sessions, run, after, steps), readers.watched(request.session_hash)):
             yield batch
 
@@ -126,18 +132,16 @@ def _serve_runs(
 
 def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> None:
     def arrive(request: gr.Request) -> list[Any]:
-        """What the page's address asks for goes into the form."""
+        """Fill the form from the page's address."""
         return settled(dict(request.query_params), request.session_hash)
 
     def use(event: gr.EventData) -> list[Any]:
-        """The settings of a run that the page shows, in the form."""
+        """Fill the form from a run that the page shows."""
         asked = event._data if isinstance(event._data, dict) else {}
         return settled({name: text for name, text in asked.items() if isinstance(text, str)})
 
     def settled(query: Mapping[str, str], session: str | None = None) -> list[Any]:
-        """What a link's query asks for, for the form; what of it cannot be had is said in a sentence. session: of the
-        page that has just come.
-        """
+        """Return the updates of the form for the query of a link. session: of a page that has just loaded."""
         link = read_link(query, models.labels, form.suits)
         label = link.model or models.labels[0]
         models.start_loading(label)
@@ -169,13 +173,13 @@ def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> Non
 
 
 def _handed_to(method: str, names: list[str]) -> str:
-    """The script that hands the form's values by their names to the page's own (assets/js/run/live.js)."""
+    """A script that calls a method of the page's script (assets/js/run/live.js) with the form's values by name."""
     by_name = f"Object.fromEntries({json.dumps(names)}.map((name, i) => [name, values[i]]))"
     return f"(...values) => {{ window.surelock?.{method}({by_name}); }}"
 
 
 async def _continue(sessions: Sessions, run_id: Any, after: Any, most: Any) -> Batches:
-    """Go on with a run that the page names, from the last message it has."""
+    """Continue a run from the last message that the page has."""
     run = sessions.find(run_id)
     if run is None:
         yield refusal(sessions.why_gone(run_id))

@@ -1,4 +1,4 @@
-"""What runs may take of the server: bytes for those that are kept, seconds for each."""
+"""Limits of a server: memory for kept runs, seconds for one run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import Any, TypeVar
 
 Item = TypeVar("Item")
 FLOAT = 4  # bytes; the halves of another precision are not counted on
-HELD_BYTES = 2**26  # of logits that wait for their comparison, see ``surelock.quality.commit_error``
-CELL_BYTES = 64  # measured: a position of a step in a recorder
-MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page shows
-HELD_BESIDE = 1.15  # measured: of what runs take, what the allocator holds for them
+HELD_BYTES = 2**26  # of logits that wait for their comparison, see `surelock.quality.commit_error`
+CELL_BYTES = 64  # of one position in one step in a recorder, as measured
+MOST_SIDE, MOST_CELLS = 2**13, 2**22  # of a trace: by its schema, and by what the page can show
+HELD_BESIDE = 1.15  # memory that the allocator holds for one byte of runs, as measured
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """keep_mb: megabytes for all runs that are kept, by estimate; one run is always possible, --max-length bounds it.
-    run_seconds: that one run computes at most.
+    """The limits of a server.
+
+    keep_mb: megabytes for all kept runs, by estimate. A single run may exceed it; --max-length bounds that.
+    run_seconds: the longest computation of one run.
+
+    Raises ValueError, which names the flag.
     """
 
     keep_mb: float = 2048.0
@@ -32,15 +36,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """Bytes that a run takes at most, by estimate. live: until it ends, of its decoders. kept: of what is recorded."""
+    """The most bytes of a run, by estimate. live: of its decoders, until it ends. kept: of its record."""
 
     live: float
     kept: float
 
 
 def weigh(header: Mapping[str, Any]) -> Weight:
-    """What the run of that header takes: each decoder keys and values of all layers, the logits of two steps, and those
-    of what it commits until they are compared.
+    """Return the estimated memory of a run.
+
+    header: of its trace. Each decoder holds the keys and values of all layers, the logits of two steps, and the logits
+    of commits until they are compared.
     """
     model, positions, lanes = header["model"], header["length"], len(header["lanes"])
     cache = 2 * model["n_layers"] * model["d_model"]
@@ -52,14 +58,14 @@ def weigh(header: Mapping[str, Any]) -> Weight:
 
 
 def check_size(what: str, positions: int, steps: int) -> None:
-    """Raise ValueError unless a trace of that size can be read (`surelock/trace/schema.json`) and shown."""
+    """Raise ValueError unless a trace of this size can be read (`surelock/trace/schema.json`) and shown."""
     if max(positions, steps) > MOST_SIDE or positions * steps > MOST_CELLS:
         most = f"{MOST_CELLS:,} positions times steps, {MOST_SIDE:,} of each"
         raise ValueError(f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it")
 
 
 def within(items: Iterator[Item], seconds: float) -> Iterator[Item]:
-    """The same items, until one came too late: that one, and ValueError where others would follow."""
+    """Yield the items until `seconds` are over. Raises ValueError if more items would follow."""
     until = time.monotonic() + seconds
     late = False
     for item in items:
@@ -70,5 +76,5 @@ def within(items: Iterator[Item], seconds: float) -> Iterator[Item]:
 
 
 def too_long(seconds: float) -> str:
-    """What is said of a run that takes too long."""
+    """Return the message of a run that takes too long."""
     return f"The run was stopped after {seconds:.0f} seconds, the most that one may take here; try a shorter one."

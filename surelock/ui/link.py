@@ -1,4 +1,4 @@
-"""What a link asks for, and one sentence for what of it cannot be had here."""
+"""Reads the settings of a link, and describes in one sentence what could not be read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from surelock.trace.lanes import MOST
 from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
 
-#: What the browser alone reads of the address.
+#: Parameters that only the browser reads.
 BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "lanes"}
 _OTHERS = {"model", "prompt", "chat", "contestants"}
 MOST_TOLD = 4
@@ -20,8 +20,13 @@ MOST_TOLD = 4
 
 @dataclass(slots=True)
 class Link:
-    """model, prompt: None where the link does not say. settings: in the flat form. lanes: see `Form.lanes_value`.
-    problems: a clause for each thing that was not as it should be.
+    """The content of a link.
+
+    model, prompt: None if the link has none.
+    chat: whether the prompt goes into the chat template.
+    settings: shared settings in the flat form.
+    lanes: see `Form.lanes_value`.
+    problems: a clause for each part that could not be read.
     """
 
     model: str | None = None
@@ -32,12 +37,12 @@ class Link:
     problems: list[str] = field(default_factory=list)
 
     def over(self, suits: Mapping[str, Any]) -> dict[str, Any]:
-        """The link's settings over what suits the model; a length without steps has a step for each position."""
+        """Return the settings of the link over those of the model. A length without steps has one step per position."""
         values = {**suits, **self.settings}
         return values | {"steps": None} if "gen_length" in self.settings and "steps" not in self.settings else values
 
     def fitted(self, taken: Fitted) -> None:
-        """Note which of the link's own lengths do not fit together, and what was taken."""
+        """Add a problem for each length of the link that was changed to fit."""
         for name, value in taken.values.items():
             if self.settings.get(name) not in (None, value):
                 told = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
@@ -45,7 +50,7 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """What could not be followed, and what was taken instead; empty if nothing."""
+        """The problems in one sentence; empty if there are none."""
         if not self.problems:
             return ""
         more = len(self.problems) - MOST_TOLD
@@ -54,8 +59,10 @@ class Link:
 
 
 def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
-    """Read a link's query. labels: the models that are offered. suits(label): what is taken where the link is silent or
-    wrong.
+    """Read the query of a link.
+
+    labels: the models of the server.
+    suits: returns the settings of a model, which replace missing and wrong ones.
     """
     link = Link()
     wanted = query.get("model")
@@ -74,7 +81,7 @@ def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:
 
 
 def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any]) -> None:
-    """Each setting as its description says; what cannot be read, or is more than the page offers, is left out."""
+    """Read each setting by its description. Unreadable values, and values beyond the page's range, are left out."""
     for name, text in query.items():
         if name in SHARED:
             try:
@@ -88,7 +95,7 @@ def _read_settings(link: Link, query: Mapping[str, str], taken: Mapping[str, Any
 
 
 def read_text(name: str, text: str) -> Any:
-    """A shared setting from its text in a link. Raises ValueError for what is none or not offered."""
+    """Return the value of a shared setting from its text in a link. Raises ValueError for a value out of range."""
     setting = SHARED[name]
     if setting.kind == "flag":
         if text not in ("true", "false"):
@@ -101,7 +108,7 @@ def read_text(name: str, text: str) -> Any:
 
 
 def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
-    """The link's `contestants`, which lanes are called there."""
+    """Read the lanes of the link, under their old name `contestants`."""
     if "contestants" not in query:
         return
     try:

@@ -1,4 +1,4 @@
-"""The server's log: a line at most once a second of each kind, whoever makes it write."""
+"""The log of the server: at most one line a second of each kind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOGGERS = ("uvicorn.error", "asyncio", "py.warnings", "surelock")
 
 
 class Calm(logging.Filter):
-    """Lets a record of each kind pass once a second, shortened, with the number of those that were left out."""
+    """Passes one record of each kind a second, shortened, with the number of records that were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class Calm(logging.Filter):
         self._told: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # when, of all kinds
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is written."""
+        """Return whether the record is written."""
         now, name = time.monotonic(), _kind(record)
         kind = self._seen.pop(name, None) or _Kind()
         self._seen[name] = kind
@@ -44,7 +44,7 @@ class Calm(logging.Filter):
 
 @dataclass
 class _Kind:
-    """When its last line and its last traceback were written, and how many lines were left out since."""
+    """The times of the last line and the last traceback of a kind, and the number of lines left out since."""
 
     line: float = -SECONDS
     trace: float = -TRACE_SECONDS
@@ -52,7 +52,7 @@ class _Kind:
 
 
 def calm() -> None:
-    """Make all that the server writes by itself pass such a filter."""
+    """Add the filter to all loggers of the server."""
     logging.captureWarnings(True)
     only = Calm()
     for name in LOGGERS:
@@ -60,7 +60,7 @@ def calm() -> None:
 
 
 def _kind(record: logging.LogRecord) -> tuple[str, ...]:
-    """What a record is about, without its numbers; of an error its type and the line that it comes from."""
+    """The kind of a record: its text without numbers, and of an error its type and source line."""
     said = record.getMessage() if record.msg == "%s" else str(record.msg)
     return record.name, re.sub(r"\d+", "", said.partition("\n")[0][:100]), *_origin(record)
 

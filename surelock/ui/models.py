@@ -1,4 +1,4 @@
-"""The models this server offers: loaded in the background, one thread each, kept for good."""
+"""The models of a server: each is loaded in a thread in the background, and kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
 EMBEDDED = "stories"
-#: What a model is, for the badge above the stage; of another one its name is all that is said.
+#: A sentence about a model, for the badge on the page. Other models have their name alone.
 ABOUT = {
     EMBEDDED: "The model is very small (5.9 million parameters) and writes children's stories: clumsy text comes from "
     "the model, not from the decoder.",
@@ -26,15 +26,18 @@ _EMBEDDED_FILES = ASSETS / EMBEDDED
 
 
 class NotReady(ValueError):
-    """The model cannot be used yet, or at all; the message is one sentence for the page."""
+    """The model cannot be used, or not yet. The message is one sentence for the page."""
 
 
 class Models:
-    """Models by the label the page shows. Only what the command line named can be asked for.
+    """The models that the command line names, by their labels on the page.
 
-    A label is the name itself, or the last part of a path: the page never shows a path of this machine.
-    ``device_map``, ``engine``: as in ``surelock.load``. ``decodes``: whether any is ever loaded, else all runs are the
-    visitors' browsers'. Raises ValueError for two of the same label.
+    names: names for `surelock.load`. A label is the name, or the last part of a path, so that no path of the machine
+    is shown.
+    device_map, engine: as in `surelock.load`.
+    decodes: False loads no model: visitors' browsers compute all runs.
+
+    Raises ValueError for two models of the same label.
     """
 
     def __init__(
@@ -54,15 +57,15 @@ class Models:
 
     @property
     def labels(self) -> list[str]:
-        """What the page offers, in the order of the command line."""
+        """The labels, in the order of the command line."""
         return list(self._names)
 
     def about(self, label: str) -> str:
-        """What the model is, in a sentence."""
+        """Return a sentence about the model."""
         return ABOUT.get(self._names.get(label, ""), f"The model is {label}.")
 
     def start_loading(self, label: str) -> None:
-        """Begin to load in the background; does nothing if that has begun."""
+        """Begin to load a model in the background, unless that has begun."""
         with self._lock:
             if not self.decodes or label in self._started or label not in self._names:
                 return
@@ -70,8 +73,9 @@ class Models:
         threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
 
     def get(self, label: str) -> LanguageModel:
-        """The loaded model. Raises NotReady if it is still loading (which this call starts if need be), failed, or is
-        not offered.
+        """Return a loaded model.
+
+        Raises NotReady if it is not loaded yet (the call begins to load it), could not be loaded, or is not offered.
         """
         if not isinstance(label, str) or label not in self._names:
             raise NotReady("model must be one of those this page offers.")
@@ -88,17 +92,19 @@ class Models:
         raise NotReady(f"The model {label} is still loading ({waited:.0f} s so far); press Run again in a moment.")
 
     def ready(self, label: str) -> LanguageModel | None:
-        """The model if it is loaded; starts nothing."""
+        """Return the model if it is loaded, else None. The call does not load it."""
         return self._loaded.get(label)
 
     def state(self, label: str) -> str:
-        """'ready', 'loading', or why it cannot be used."""
+        """Return 'ready', 'loading', or why the model cannot be used."""
         if label in self._loaded:
             return "ready"
         return self._failed.get(label, "loading")
 
     def recommended(self, label: str) -> dict[str, Any]:
-        """What suits the model, as its files say; a local file is read without waiting for the weights."""
+        """Return the settings that the model's files recommend, in the flat form. Local files are read before the
+        weights are loaded.
+        """
         if label in self._loaded:
             return _usable(self._loaded[label].generation)
         name = self._names.get(label, "")
@@ -123,12 +129,12 @@ class Models:
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
         finally:
-            if label not in self._loaded:  # whatever it was: nobody waits for a thread that has ended
+            if label not in self._loaded:  # after any error: no request may wait for a thread that has ended
                 self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
 
 
 def _usable(generation: Any) -> dict[str, Any]:
-    """What a model recommends, nothing where that is no decoder."""
+    """The recommended settings; none if they make no decoder."""
     try:
         recommended(generation if isinstance(generation, dict) else {}, {})
     except (ValueError, TypeError):

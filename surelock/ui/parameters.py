@@ -1,4 +1,4 @@
-"""What /decode's parameters mean and may be: derived from the settings, for scripts and for agents."""
+"""The parameters of /decode, derived from the descriptions of the settings, for scripts and agents."""
 
 from __future__ import annotations
 
@@ -7,28 +7,23 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from surelock.decoding.choices import COMPUTE, UNMASK, FlatSetting, flat_settings
+from surelock.decoding.choices import CHOICES, UNMASK, FlatSetting, flat_settings
 from surelock.decoding.events import KINDS
 from surelock.ui.limits import MOST_CELLS
 
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
-#: What 0 stands for where the library has None.
+#: Parameters for which 0 stands for the library's None.
 _NONE_IS_ZERO = ("steps", "block_length")
-#: Defaults that are not the library's.
+#: Defaults that differ from the library's.
 DEFAULTS: dict[str, Any] = {"gen_length": 64}
-#: What is no setting: its type, its default and what it is.
+#: Parameters that are no settings: type, default and description.
 _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "prompt": (str, inspect.Parameter.empty, "The text to continue."),
     "chat": (bool, False, "Put the prompt into the model's chat template, where it has one."),
     "model": (str, "", "One of the models that this server offers; empty for its first."),
-    "compute": (
-        str,
-        "",
-        f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a choosing one as in lock+select; empty "
-        "for lock.",
-    ),
-    "unmask": (str, "", f"Which masked positions a step commits: {', '.join(UNMASK)}; empty for low_confidence."),
+    "compute": (str, "", CHOICES["compute"]),
+    "unmask": (str, "", CHOICES["unmask"]),
     "events": (
         list[dict],
         None,
@@ -63,13 +58,13 @@ ANSWER = (
 
 
 def parameters() -> list[inspect.Parameter]:
-    """Of the function behind /decode, with their types and defaults."""
+    """Return the parameters of the function behind /decode, with types and defaults."""
     late = [name for name in _OTHERS if name != "prompt"]
     return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
 
 
 def told() -> dict[str, str]:
-    """What each parameter is, in a line."""
+    """Return the description of each parameter, one line each."""
     settings = flat_settings()
     return {
         each.name: _told(each.name, settings[each.name]) if each.name in settings else _OTHERS[each.name][2]
@@ -78,18 +73,18 @@ def told() -> dict[str, str]:
 
 
 def description() -> str:
-    """What the endpoint's page says: the answer, and each parameter in a line."""
+    """Return the description of the endpoint: the answer, and one line for each parameter."""
     lines = [f"{name}{_owner(name)}: {line}" for name, line in told().items()]
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
 def docstring() -> str:
-    """The same for what reads a function's docstring, as Gradio's tools do."""
+    """Return the description as a docstring, which Gradio's tools read."""
     return "\n".join([f"{ABOUT} {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in told().items())])
 
 
 def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The JSON schema of each parameter, on a server that offers these models."""
+    """Return the JSON schema of each parameter. models: the labels that the server offers."""
     lines = told()
     found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
     found["prompt"]["minLength"] = 1
@@ -102,7 +97,7 @@ def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
-    """Its type and range; null where it may be None."""
+    """The JSON schema of a parameter's type and range."""
     each, name = flat_settings().get(parameter.name), parameter.name
     made: dict[str, Any] = {"type": _JSON.get(parameter.annotation, "array")}
     if each is None or each.setting.kind not in ("whole", "number"):

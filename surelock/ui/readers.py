@@ -1,4 +1,4 @@
-"""Who reads, and whose messages are kept: nobody computes for no reader."""
+"""Readers of streams: a run that nobody reads does not go on, and messages are kept for open sessions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-UNREAD_SECONDS = 10.0  # how long a run goes on that nobody reads
+UNREAD_SECONDS = 10.0  # a run without a reader goes on for so long
 Item = TypeVar("Item")
 
 
 class Link:
-    """A stream's connection. Whether its other end takes what is sent, Linux tells; elsewhere it is taken to."""
+    """The connection of a stream. Linux reports whether the other end reads; elsewhere it is assumed to."""
 
     _ASKED, _UNACKED_AT, _TAKEN_AT, _LEFT_AT = 148, 24, 120, 144  # in the struct tcp_info
 
@@ -26,7 +26,7 @@ class Link:
         self._taken = -1
 
     def takes(self) -> bool:
-        """Whether nothing is left to take, or something was taken since this was asked last."""
+        """Return whether everything sent has been read, or something was read since the last call."""
         if self._link is None:
             return True
         try:
@@ -41,13 +41,13 @@ class Link:
 
 
 class Readers:
-    """Who reads what, by session (of a script's call its own id)."""
+    """The open streams of each session. A script's call is a session of its own."""
 
     def __init__(self) -> None:
         self._links: dict[str, list[Link]] = {}
 
     def open(self, session: str, link: Link) -> Callable[[], None]:
-        """Note that what the session gets goes by that connection; what it returns is to be called at its end."""
+        """Register a stream of a session. Call the returned function when the stream ends."""
         self._links.setdefault(session, []).append(link)
 
         def ended() -> None:
@@ -59,15 +59,16 @@ class Readers:
 
     @property
     def sessions(self) -> set[str]:
-        """Those of which a stream is open, whether its bytes are taken or not."""
+        """The sessions with an open stream, read or not."""
         return set(self._links)
 
     def _reads(self, session: str) -> bool:
         return any(link.takes() for link in tuple(self._links.get(session, ())))
 
     def watched(self, session: str | None) -> Callable[[], bool]:
-        """What it returns, asked now and then, says whether somebody still reads what that session gets; None: whoever
-        may.
+        """Return a function that says whether a session still reads. Call it regularly.
+
+        session: None is always read.
         """
         seen = time.monotonic()
 
@@ -82,7 +83,7 @@ class Readers:
 
 
 def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]:
-    """The same items, for as long as they are wanted."""
+    """Yield the items while all `wanted` are true."""
     for item in items:
         if not all(each() for each in wanted):
             return
@@ -90,7 +91,7 @@ def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]
 
 
 async def following(items: AsyncGenerator[Item], *wanted: Callable[[], bool]) -> AsyncIterator[Item]:
-    """The same items, for as long as they are wanted; none is begun that is not."""
+    """Yield the items while all `wanted` are true. No item is begun otherwise."""
     async with aclosing(items):
         if not all(each() for each in wanted):
             return
@@ -101,10 +102,13 @@ async def following(items: AsyncGenerator[Item], *wanted: Callable[[], bool]) ->
 
 
 class Inboxes(OrderedDict[str, Any]):
-    """Gradio's messages by session. Full, the oldest makes room that `used` does not name: Gradio's own forgets whoever
-    came first, who may wait or run still. With it go the ``events`` that Gradio remembers of it.
+    """Gradio's messages by session, at most `most` of them.
 
-    Gradio's queue ends for all where it has something to tell a session that has no inbox: that is lost instead.
+    used: returns the sessions that must be kept. If the mapping is full, the oldest other session is dropped; Gradio's
+    own mapping drops the oldest session even if it still runs.
+    events: Gradio's events by session, dropped with it.
+
+    A message for an unknown session is lost. In Gradio's own mapping it ends the queue for everybody.
     """
 
     def __init__(self, most: int, used: Callable[[], set[str]], events: dict[str, set[str]]) -> None:
@@ -123,7 +127,7 @@ class Inboxes(OrderedDict[str, Any]):
         return Queue()
 
     def __delitem__(self, session: str) -> None:
-        """Also where it is gone already: of two streams of one session each closes it."""
+        """Delete a session, which may be gone already: each of two streams of a session closes it."""
         self._events.pop(session, None)
         if session in self:
             super().__delitem__(session)

@@ -22,8 +22,14 @@ MOST_EVENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A checked request. skip: of lanes whose first steps the page has already, how many it has. chat: whether
-    the prompt was put into the model's chat template; None: it has none, or this is not known.
+    """A checked request for a race.
+
+    label: the label of the model.
+    prompt: its text, None if unknown.
+    tokens: the token ids of the prompt.
+    lanes: one to four decoders.
+    skip: for lanes of a branch, the number of first steps that the page already has.
+    chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
     """
 
     label: str
@@ -39,27 +45,32 @@ class Job:
 
     @property
     def key(self) -> str:
-        """Of all of it: jobs of one key have one result. It is compared often, so it is short."""
+        """A hash of all fields: jobs with the same key have the same result."""
         return sha256(repr(self).encode()).hexdigest()
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
-    """The settings that all lanes share, from the form's values (whole numbers may come as floats or digits).
+    """Return the settings that all lanes share.
 
-    Raises ValueError: one sentence that begins with the field's name.
+    values: the values of the form's fields; whole numbers may be floats or digits.
+
+    Raises ValueError, one sentence that begins with the field's name.
     """
     return from_plain(DecodeSettings, {name: digits(value) for name, value in values.items()})
 
 
 def digits(value: Any) -> Any:
-    """A whole number written in digits, as a form or a link may give it, as a number; all else as it is."""
+    """Return a text of digits as a number, and any other value unchanged."""
     return int(value) if isinstance(value, str) and value.isdecimal() and len(value) < 10 else value
 
 
 def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
-    """Lanes from what the page holds of each: id, name, compute, unmask, and events and settings of its own.
+    """Read the lanes of a request.
 
-    Raises ValueError, one sentence, for what is none.
+    lanes: a list of objects with id, name, compute, unmask, and optionally settings, events and parent.
+    shared: settings that replace those of every lane; None keeps them.
+
+    Raises ValueError, one sentence.
     """
     if not isinstance(lanes, list) or not 1 <= len(lanes) <= MOST:
         count = len(lanes) if isinstance(lanes, list) else "something else"
@@ -84,8 +95,15 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
 
 
 def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int) -> Job:
-    """Check a request against a model and this server's limit of ``most`` positions. Raises ValueError with one
-    sentence.
+    """Return the job of a new run.
+
+    lm, label: the model and its label.
+    prompt: the text to continue.
+    chat: whether it goes into the chat template, if the model has one.
+    lanes: one to four decoders.
+    most: the largest number of positions.
+
+    Raises ValueError, one sentence.
     """
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError("prompt is empty: write a few words for the model to continue.")
@@ -102,9 +120,12 @@ def _too_long(prompt: str) -> str:
 
 
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
-    """What continues a run from one of its steps: its prompt's tokens, and lanes with settings of their own.
+    """Return the job of a branch, which continues a run from one of its steps.
 
-    Each of `lanes` has `skip`, the steps that the page has. Raises ValueError with one sentence.
+    asked: prompt_tokens, prompt, chat, and lanes. Each lane has its own settings, and `skip`, the number of its steps
+    that the page already has.
+
+    Raises ValueError, one sentence.
     """
     tokens, prompt, plain = asked.get("prompt_tokens"), asked.get("prompt"), asked.get("lanes")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
@@ -134,7 +155,7 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
-    """Token ids of a prompt; for a model without a tokenizer the prompt is the ids themselves, in decimal."""
+    """Return the token ids of a prompt. Without a tokenizer the prompt is a list of decimal ids."""
     if lm.tokenizer is not None:
         return lm.encode(prompt, chat=chat and has_chat(lm))
     words = prompt.replace(",", " ").split()
@@ -144,7 +165,7 @@ def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
 
 
 def check_length(job: Job, most: int) -> None:
-    """Raise ValueError if prompt and generated part do not fit together."""
+    """Raise ValueError if prompt and generated part together exceed `most` positions."""
     total = len(job.tokens) + job.gen_length
     if total > most:
         told = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
@@ -152,14 +173,14 @@ def check_length(job: Job, most: int) -> None:
 
 
 def has_chat(lm: LanguageModel) -> bool:
-    """Whether the model's tokenizer brings a chat template."""
+    """Return whether the tokenizer of the model has a chat template."""
     return bool(getattr(lm.tokenizer, "chat_template", None))
 
 
 def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
-    """{"id", "piece"} of the one token that a text is (with a space before it, where that is how a word begins).
+    """Return {"id", "piece"} of the single token of a text, with a leading space if the vocabulary has such a token.
 
-    Raises ValueError, one sentence, where it is none or several.
+    Raises ValueError, one sentence, for a text that is no single token.
     """
     if not isinstance(text, str) or not 0 < len(text) <= MOST_CHARACTERS:
         raise ValueError("Write a word first.")

@@ -1,4 +1,4 @@
-"""What one visitor sees of a race: their own pace, pauses and end, under an id that cannot be guessed."""
+"""The run of one visitor: a race at the visitor's own pace, with its own pauses and end, under an unguessable id."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from math import inf
 
 from surelock.ui.computation import STOPPED, Computation, numbered
 
-SEND_SECONDS = 0.08  # quicker steps are sent together: each sending costs server and page more than a step's content
-EACH_SECONDS = 0.03  # between two sendings of a computation to all who follow it, on the average
+SEND_SECONDS = 0.08  # between two messages: steps that are faster are sent together
+EACH_SECONDS = 0.03  # the same for each follower of a computation
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
 
 class Run:
-    """A follower of a computation. The latest stream has the run; ``pause`` and ``stop`` may come from any thread and
-    take effect after the present step.
+    """A follower of a computation.
+
+    owner: the session of the visitor.
+    computation: the race.
+
+    Only the latest stream of a run goes on. `pause` and `stop` may be called from any thread, and take effect after the
+    present step.
     """
 
     def __init__(self, owner: str, computation: Computation) -> None:
@@ -34,26 +39,30 @@ class Run:
 
     @property
     def streams(self) -> bool:
-        """Whether it takes what comes."""
+        """Whether it is being streamed."""
         return self.state == RUNNING
 
     @property
     def follows(self) -> bool:
-        """Whether more of it is to come."""
+        """Whether it has not ended."""
         return self.state != ENDED
 
     @property
     def steps(self) -> int | None:
-        """How many steps its page has been sent, None for all that there is, what follows them among it."""
+        """The number of steps that the page has been sent; None if it has everything, commit errors included."""
         seen = self._sent if self._stopped is None else self._stopped
         if seen == len(self.computation.log):
             return None
         return max(0, min(seen, self.computation.over or seen) - 1)
 
     async def stream(self, after: int, most: int | None = None) -> AsyncGenerator[str]:
-        """Batches of messages: what the page has missed after number ``after``, then one message per step until the run
-        pauses or ends, or ``most`` steps. The first step is sent at once, then every SEND_SECONDS what there is (more
-        seldom where many follow), the last at once again. A stream before it, given up by the page, sends no more.
+        """Yield batches of messages until the run pauses or ends.
+
+        after: the number of the last message that the page has.
+        most: the number of steps after which the run pauses; None is no limit.
+
+        Missed messages come first. The first and the last step are sent at once, the others every SEND_SECONDS or, with
+        many followers, more rarely. An earlier stream of the run ends.
         """
         own = object()
         going, cursor = self._begin(own), min(after + 1, self._sent)
@@ -68,7 +77,7 @@ class Run:
                     break
                 new = self._take(cursor, upto)
                 cursor, unsent = cursor + len(new), unsent + new
-                if unsent and (self.computation.over is not None or time.monotonic() >= due):  # the errors take a while
+                if unsent and (self.computation.over is not None or time.monotonic() >= due):  # commit errors are slow
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + max(SEND_SECONDS, EACH_SECONDS * self.computation.crowd)
             if self._stream is own and self._wanted == ENDED and self.state == RUNNING:
@@ -85,7 +94,7 @@ class Run:
         self._wanted = self._wanted or PAUSED
 
     def stop(self) -> str | None:
-        """End after the present step; a run that is not streaming ends at once and its last message is returned."""
+        """End after the present step. A paused run ends at once, and its last message is returned."""
         with self._lock:
             if self.state != PAUSED:
                 self._wanted = ENDED
@@ -95,7 +104,7 @@ class Run:
         return last
 
     def _begin(self, stream: object) -> bool:
-        """Whether there is anything to come: then the run is that stream's."""
+        """Give the run to a stream. Returns whether it has not ended."""
         with self._lock:
             self._wanted = None
             if self.state == ENDED:
@@ -107,7 +116,7 @@ class Run:
         return self._stream is stream and self.state == RUNNING and self._wanted is None
 
     def _rest(self, stream: object) -> None:
-        """After streaming, whether it ran out, was paused or its reader went away; not where another has the run."""
+        """Pause or end the run after a stream, unless another stream has it."""
         with self._lock:
             if self._stream is not stream:
                 return
@@ -118,12 +127,12 @@ class Run:
                     self._stop()
 
     def _bound(self, upto: float) -> float:
-        """The number of the message to stop before: what follows the steps belongs to the last one."""
+        """The number of the message to stop before. Messages after the last step belong to that step."""
         over = self.computation.over
         return inf if over is not None and upto > over else upto
 
     def _take(self, cursor: int, upto: float) -> list[str]:
-        """The messages from number ``cursor`` on that there are, or that there were when the run was stopped."""
+        """The messages from number `cursor` on, up to the end of a stopped run."""
         log, self.touched = self.computation.log, time.monotonic()
         there = len(log) if self._stopped is None else self._stopped
         end = int(max(cursor, min(there, self._bound(upto))))
@@ -137,7 +146,7 @@ class Run:
         return found
 
     def _stop(self) -> str:
-        """End here, whatever the others do; the last message."""
+        """End this run alone. Returns its last message."""
         self.state, self._stopped = ENDED, self._sent
         self._sent += 1
         return self._last(self._stopped)

@@ -1,6 +1,6 @@
-"""Length, steps and block length: what was wanted, and what of it fits together.
+"""Length, steps and block length: the wanted values, and the nearest ones that fit together.
 
-The fields show what fits. What was wanted stays as it is, and comes back as soon as it fits again.
+The fields show values that fit. The wanted values are kept, and come back as soon as they fit again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ LEAST, GRAIN = 8, 8  # of the lengths that are offered
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What the visitor, a link or the model asked for last. steps and block_length: None follows the length."""
+    """The values that the visitor, a link or the model wanted last.
+
+    None for steps or block_length follows the length.
+    """
 
     gen_length: int
     steps: int | None = None
@@ -28,12 +31,12 @@ class Wants:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Wants:
-        """What settings ask for; steps or a block as long as the length follow it."""
+        """Return the wants of some settings. Steps or a block equal to the length follow it."""
         length = int(values["gen_length"])
         return cls(length, *(_unless(length, values.get(name)) for name in NAMES[1:]))
 
     def with_field(self, name: str, value: Any, length: int) -> Wants:
-        """After the visitor has changed a field, at that length; what is no number changes nothing."""
+        """Return the wants after the visitor has changed a field. A value that is no number changes nothing."""
         value = digits(value)
         if not isinstance(value, int | float) or value < 1:
             return self
@@ -42,7 +45,12 @@ class Wants:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Valid together. blocks: the block lengths that are. said: beside the field that could not be what was wanted."""
+    """Values that fit together.
+
+    values: gen_length, steps and block_length.
+    blocks: the block lengths that fit.
+    said: a sentence for each field that differs from the wanted value.
+    """
 
     values: dict[str, int]
     blocks: list[int]
@@ -50,7 +58,7 @@ class Fitted:
 
 
 def fit(wants: Wants, longest: int) -> Fitted:
-    """What comes nearest to the wants within ``longest`` positions. Depends on nothing else."""
+    """Return the values nearest to the wants, with a length of at most `longest`."""
     length = wants.gen_length if wants.gen_length <= longest else max(LEAST, longest - longest % GRAIN)
     steps = min(wants.steps or length, length)
     blocks = block_choices(length, steps)

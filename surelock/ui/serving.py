@@ -1,7 +1,7 @@
-"""What the server answers beside Gradio's pages: files, refused uploads, a reason for every refusal.
+"""Routes beside Gradio's: the files of the page, the refusal of uploads, and error responses.
 
-Files are packed once for all visitors. Gradio packs each again for each of them: a third of a second's work a visit,
-taken from whoever decodes on the same cores.
+Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a third of a second of
+the cores that decode.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from surelock.places import ASSETS
 from surelock.trace.replay import described_script, lessons_script, plotly_script, replay_shell
 from surelock.ui.models import EMBEDDED
 
-SERVED = ("scripts", "runs")  # folders of assets/; beside them what a browser decodes with, nothing else
+SERVED = ("scripts", "runs")  # folders of assets/; besides them only the files of the decoder in the browser
 PREFIX = "surelock"
 ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
     '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
 )
-SHELL = "replay.txt"  # the replay without its run: as text, nothing to be opened here
+SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
 _SLICE = 2**16  # bytes
-_ASK_AGAIN = "no-cache"  # after an update, instead of mixing old modules with new
-_FOR_GOOD = "public, max-age=31536000, immutable"  # of files whose addresses change with what is in them
-#: Of the worker's script alone: it runs WebAssembly, and fetches from this server.
+_ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
+_FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
+#: The policy of the worker's script, which runs WebAssembly and fetches from this server.
 WORKER_POLICY = "default-src 'none'; script-src 'wasm-unsafe-eval'; connect-src 'self'"
 _MAKING = Lock()
 _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
@@ -49,12 +49,12 @@ _PACKED = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 @cache
 def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
-    """A file's content by gzip; changed: when, in nanoseconds."""
+    """The content of a file, compressed by gzip. changed: its time in nanoseconds, for the cache."""
     return gzip.compress(Path(path).read_bytes())
 
 
 class Shared(Response):
-    """A body that all who ask share: each gets the next slice when it has taken the one before."""
+    """A response whose body is shared by all requests: each connection gets a slice at a time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -69,8 +69,10 @@ def _takes_packed(asked: Headers) -> bool:
 
 
 class _Files(StaticFiles):
-    """Static files; caching: what a browser is told of keeping them, where the address does not name their content's
-    hash. only: the names of those that are served, None for all. What is text is packed.
+    """Static files. Text is compressed.
+
+    caching: the Cache-Control of files whose address does not hold their hash.
+    only: the names that are served; None is all.
     """
 
     def __init__(self, directory: Path, caching: str, only: Collection[str] | None = None) -> None:
@@ -100,14 +102,14 @@ def _worker(request: Request) -> Response:
     return response
 
 
-def _plotly(request: Request) -> Response:  # in a thread: packing it takes a third of a second, once
+def _plotly(request: Request) -> Response:  # in a thread: compressing it takes a third of a second, once
     script = plotly_script()
     return _Files(script.parent, "max-age=86400").file_response(script, script.stat(), request.scope)
 
 
 @cache
 def _packed_shell() -> tuple[bytes, bytes, str]:
-    """The replay without its run: its text, the same packed, and its tag."""
+    """The replay without its trace: its text, the compressed text, and its ETag."""
     text = replay_shell().encode()
     return text, gzip.compress(text), f'"{sha256(text).hexdigest()[:16]}"'
 
@@ -128,7 +130,7 @@ async def _no_upload(request: Request) -> Response:
 
 
 def routes() -> list[BaseRoute]:
-    """The stage's files under /surelock/, Gradio's modules, the refusal of uploads: all before Gradio's own routes."""
+    """Return the routes that come before Gradio's: files under /surelock/, Gradio's modules, the refusal of uploads."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
     model = ASSETS / EMBEDDED
     parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
@@ -141,9 +143,9 @@ def routes() -> list[BaseRoute]:
 
 
 def page_head() -> str:
-    """Lets the browser fetch and unpack the recorded run and the stage while the page itself is still starting."""
+    """Return the head of the page. It lets the browser fetch the recorded run and the stage while Gradio starts."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
-    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be asked for again and again
+    icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be requested again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
     return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
@@ -154,7 +156,7 @@ def _unknown(request: Request, error: Exception) -> Response:
 
 
 def _no_file(request: Request, error: OSError) -> Response:
-    """A name that no file can have; any other failure of the system is the server's own."""
+    """A name that is too long for a file is unknown. Other OSErrors are raised again."""
     if error.errno != ENAMETOOLONG:
         raise error
     return _unknown(request, error)
@@ -169,7 +171,7 @@ def _failed(request: Request, error: Exception) -> Response:
 
 
 def exception_handlers() -> dict[Any, Any]:
-    """Answers for what Gradio's routes raise at odd requests: by itself it would only say that it failed."""
+    """Return the error responses for exceptions that Gradio's routes raise at malformed requests."""
     unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
     return {
         **dict.fromkeys(unknown, _unknown),

@@ -1,4 +1,4 @@
-"""Runs on the server: kept by unguessable ids, shared by who asks for the same, freed when their visitor leaves."""
+"""The runs of the server: kept by unguessable ids, shared by visitors with the same job, freed when a visitor leaves."""
 
 from __future__ import annotations
 
@@ -21,24 +21,28 @@ from surelock.ui.run import Run
 if TYPE_CHECKING:
     from surelock.trace.recorder import Recorder
 
-IDLE_SECONDS = 600.0  # a run that is not resumed is dropped after this long
-REMEMBERED = 9  # runs whose time tells how long the next one may take
-TIDY_SECONDS = 2.0  # between looks for what nobody needs any more
-TOLD_IDS = 1000  # of dropped runs, for those who ask for them
-KEPT_RUNS = 4  # per visitor, for export and likely tokens; older ones live on in the visitor's page only
+IDLE_SECONDS = 600.0  # after which an unused run is dropped
+REMEMBERED = 9  # runs whose times estimate that of the next one
+TIDY_SECONDS = 2.0  # between two searches for idle runs
+TOLD_IDS = 1000  # of dropped runs whose reason is kept
+KEPT_RUNS = 4  # of each visitor, for export and likely tokens; the page itself keeps older ones
 
 
 class Sessions:
-    """All runs of this server, by id and by visitor (Gradio's session hash), within one budget of memory.
+    """The runs of a server, by id and by visitor (Gradio's session hash), within one memory budget.
 
-    Runs of one job follow one computation. pausable: not on ZeroGPU, where it is not shared before it has ended: one
-    visitor's quota pays for it, and its refusal is for that visitor.
+    decoder: runs a job, see `make_decoder`.
+    pausable: whether runs can pause. On ZeroGPU they cannot, and a computation is shared only once it has ended, since
+    the quota of one visitor pays for it.
+    limits: of the server.
+
+    Runs with the same job share one computation.
     """
 
     def __init__(self, decoder: Decoder, *, pausable: bool = True, limits: Limits | None = None) -> None:
         self._decoder = decoder
         self._limits = limits or Limits()
-        self._gone: dict[str, str] = {}  # why runs are no longer kept, the latest of them
+        self._gone: dict[str, str] = {}  # why runs were dropped, of the latest TOLD_IDS
         self._pausable = pausable
         self._runs: dict[str, Run] = {}
         self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest computations
@@ -50,8 +54,11 @@ class Sessions:
         return len(self._runs)
 
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
-        """A new run for a visitor; their older ones stop, and only the latest few are kept. It follows the computation
-        of the same job, if there is one; else it has one of its own, with that recorder.
+        """Return a new run for a visitor. It stops the visitor's older runs, of which the latest few are kept.
+
+        owner: the session of the visitor.
+        job: the request.
+        recorder: records a new computation, if there is none of the same job to follow.
         """
         with self._opening:
             run = self._joined(owner, job.key) or self._begun(owner, job, recorder)
@@ -65,11 +72,11 @@ class Sessions:
         return run
 
     def follows(self, owner: str, key: str) -> bool:
-        """Whether a run of that job, opened now, needs nothing computed for it alone."""
+        """Return whether a new run of a job would follow a computation that is running or finished."""
         return any(each.running or each.ended for each in self._to_follow(owner, key))
 
     def goes_on(self, run_id: Any) -> bool:
-        """Whether that run, resumed now, needs nothing computed for it alone."""
+        """Return whether a resumed run would follow a computation that is running or finished."""
         run = self._runs.get(run_id) if isinstance(run_id, str) else None
         return run is not None and bool(run.computation.running or run.computation.ended)
 
@@ -79,15 +86,17 @@ class Sessions:
         return any(each.running for each in self._computations())
 
     def _computations(self) -> dict[Computation, list[Run]]:
-        """What is kept, and whose runs follow it or have followed it."""
+        """The kept computations, each with the runs that follow or followed it."""
         found: dict[Computation, list[Run]] = {}
         for run in tuple(self._runs.values()):
             found.setdefault(run.computation, []).append(run)
         return found
 
     def _to_follow(self, owner: str, key: str) -> list[Computation]:
-        """The computations of that job that a new run of that visitor may follow: one that others follow already, or a
-        finished one, unless they were given it. Who presses Run again wants another.
+        """The computations of a job that a new run of a visitor may follow.
+
+        That is one which other visitors follow, or a finished one, unless this visitor has had it: pressing Run again
+        computes it again.
         """
         runs = [run for run in tuple(self._runs.values()) if run.computation.key == key]
         given = {run.computation for run in runs if run.owner == owner}
@@ -103,7 +112,7 @@ class Sessions:
         return None
 
     def _begun(self, owner: str, job: Job, recorder: Recorder) -> Run:
-        """Where the budget has no room for it, the computations go that have been idle longest, whoever's they are."""
+        """A run with a new computation. Computations that have been idle longest are dropped to make room."""
         told = self._decoder(job, True, True)
         computation = Computation(job, recorder, told, self._pausable, self._limits, self._took.append)
         self._make_room(computation.bytes)
@@ -112,15 +121,17 @@ class Sessions:
         return run
 
     def find(self, run_id: Any) -> Run | None:
-        """The run of that id, or None."""
+        """Return the run of an id, or None. It counts as used."""
         run = self._runs.get(run_id) if isinstance(run_id, str) else None
         if run is not None:
             run.touched = time.monotonic()
         return run
 
     def wait(self, place: int) -> float | None:
-        """Seconds until the run at that place of the queue (1 is the next) begins: what is left of the present one, and
-        as long as the latest runs took for each between. None before anything was measured.
+        """Return the seconds until the run at a place of the queue begins; None before anything was measured.
+
+        place: 1 is next. The estimate is the rest of the present run, and the median time of the latest runs for each
+        run in between.
         """
         present = next((each for each in self._computations() if each.running), None)
         left = present.left() if present is not None else 0.0
@@ -130,14 +141,14 @@ class Sessions:
         return (typical if left is None else left) + max(0, place - 1) * typical
 
     def leave(self, owner: str) -> None:
-        """Free everything a visitor has."""
+        """Drop all runs of a visitor."""
         with self._lock:
             gone = [run for run in self._runs.values() if run.owner == owner]
         for run in gone:
             self._drop(run)
 
     def sweep(self, now: float | None = None) -> None:
-        """Drop the runs that nobody has touched for IDLE_SECONDS."""
+        """Drop the runs that were not used for IDLE_SECONDS. now: in seconds of `time.monotonic`."""
         now = time.monotonic() if now is None else now
         with self._lock:
             stale = [run for run in self._runs.values() if now - run.touched > IDLE_SECONDS]
@@ -145,7 +156,7 @@ class Sessions:
             self._drop(run, "which nobody had touched for ten minutes")
 
     def tidy(self) -> None:
-        """Drop what is idle, and give the memory of what was dropped back to the system."""
+        """Drop idle runs, and return freed memory to the system."""
         self.sweep()
         self._trim()
 
@@ -155,7 +166,7 @@ class Sessions:
             trim_memory()
 
     def why_gone(self, run_id: Any) -> str:
-        """What its owner is told who asks for a run that is not kept."""
+        """Return the message for a request of a run that is not kept."""
         why = self._gone.get(run_id, "") if isinstance(run_id, str) else ""
         if not why:
             return "This run is no longer kept on the server; press Run to start a new one."
@@ -185,7 +196,7 @@ class Sessions:
 
 
 def keep_tidy(sessions: Sessions, stop: threading.Event | None = None) -> None:
-    """Tidy up every few seconds, for as long as the server lives: one thread that outlives what goes wrong."""
+    """Tidy up every TIDY_SECONDS until `stop` is set. Errors are printed, and the loop goes on."""
     stop = stop or threading.Event()
     while not stop.wait(TIDY_SECONDS):
         try:
@@ -195,8 +206,10 @@ def keep_tidy(sessions: Sessions, stop: threading.Event | None = None) -> None:
 
 
 def trim_memory() -> None:
-    """Give freed memory back to the system. glibc by itself keeps what many threads have allocated and freed: a server
-    that has had fifty visitors would look, and count, a third larger for good. Elsewhere nothing is done.
+    """Return freed memory to the system on Linux.
+
+    glibc keeps memory that many threads have allocated and freed: after fifty visitors a server would stay a third
+    larger.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
@@ -204,5 +217,5 @@ def trim_memory() -> None:
 
 
 def refusal(problem: str) -> str:
-    """A message that belongs to no run: why there is none."""
+    """Return the message that says why there is no run."""
     return json.dumps([{"run": None, "seq": 0, "refused": problem}], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Fair shares of the one queue: visitors of the page before scripts, clients in turn, those who ask alike together."""
+"""Fair shares of the queue: visitors come before scripts, clients take turns, and equal jobs are computed once."""
 
 from __future__ import annotations
 
@@ -18,22 +18,26 @@ from surelock.ui.readers import Inboxes, Link, Readers
 from surelock.ui.session import Sessions
 
 SCRIPTS = "decode"  # the name of the public endpoint
-DEVICE_SLOT = "device"  # all that decodes shares this queue, one at a time
-MOST_FOLLOWERS = 200  # who wait or are served beside those that have a place
-MOST_STREAMS = 400  # open at once by one client; a page has two
-MOST_INBOXES = 200  # sessions that neither wait nor run nor read, whose last messages are kept
+DEVICE_SLOT = "device"  # the queue of everything that decodes, one at a time
+MOST_FOLLOWERS = 200  # requests that wait or are served without a place of their own
+MOST_STREAMS = 400  # open streams of one client; a page has two
+MOST_INBOXES = 200  # idle sessions whose last messages are kept
 _CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
-_KEY = "surelock.key"  # in the scope of a request: of the job that it asks for, None where it asks for none
-Ask = Callable[[list[Any]], str | None]  # from its data to a job's key
+_KEY = "surelock.key"  # in the scope of a request: the key of its job, None if it has none
+Ask = Callable[[list[Any]], str | None]  # returns the key of a job from the data of a request
 
 
 class Shares:
-    """What each client may have of the queue of ``page``, which holds ``size`` visitors.
+    """The shares of each client in the queue of a page.
 
-    One client's visitors take at most three quarters of it. Scripts wait in as many places again, and one client's in
-    a quarter of those. A client is an address: a class behind one counts as one. Who asks for what another asks for
-    takes no place: they have their turn together, or at once where it is computed already.
-    keys: of the page's functions that ask for a job, by number, what makes its key of their data.
+    page: Gradio's page.
+    size: the number of places for visitors, and again for scripts.
+    readers, sessions: the streams and runs of the server.
+    keys: for each function of the page that requests a job, by its number, a function that returns the job's key.
+
+    One client may have three quarters of the places for visitors and a quarter of those for scripts. A client is an
+    address, so a class behind one address is one client. A request for the same job as another takes no place: both are
+    served together, or at once if the job is computed already.
     """
 
     def __init__(
@@ -54,7 +58,7 @@ class Shares:
         self._queue.broadcast_estimations = self._tell_places
 
     def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
-        """Let a request in, or raise Refused; what it returns is to be called when the request has been answered."""
+        """Admit a request. Call the returned function when it has been answered. Raises Refused."""
         path, client = scope["path"], client_of(scope)
         if scope["method"] == "POST":
             called = _CALL.fullmatch(path)
@@ -131,7 +135,7 @@ class Shares:
         return [event for events in self._queue.active_jobs if events for event in events]
 
     def _busy(self) -> set[str]:
-        """The sessions that wait, run or read."""
+        """The sessions that wait, run or read a stream."""
         return {event.session_hash for event in (*self._waiting(), *self._running())} | self._readers.sessions
 
     def _session_of(self, event_id: str) -> str:
@@ -144,7 +148,7 @@ class Shares:
         raise Refused(404, "There is no such call, or its answer has been read.")
 
     def _free(self, event: Any) -> bool:
-        """Whether nothing is computed for that event alone: what it asks for is under way, or there already."""
+        """Whether an event needs no computation of its own: its job is being computed, or is finished."""
         key = event.request.scope.get(_KEY)
         if key is not None:
             return self._sessions.follows(event.session_hash, key)
@@ -152,8 +156,8 @@ class Shares:
         return bool(more) and self._sessions.goes_on(more[0])
 
     def _in_turn(self) -> Any:
-        """The next event: one that needs no device, else Gradio's choice, after what waits was put in order."""
-        if self._queue.active_jobs.count(None) < 2:  # Gradio's forty are for threads; who follows takes none
+        """The next event: one that needs no device, else Gradio's choice from the ordered queue."""
+        if self._queue.active_jobs.count(None) < 2:  # Gradio's limit of forty is for threads; a follower has none
             self._queue.active_jobs.append(None)
         for each in self._queue.event_queue_per_concurrency_id.values():
             before: Counter[tuple[bool, str]] = Counter()
@@ -179,8 +183,9 @@ class Shares:
         return found
 
     def _tell_places(self, concurrency_id: str, after: int | None = None) -> None:
-        """Tell each event that waits its place, those that ask for the same one of them. after: those before it in the
-        queue know theirs.
+        """Send each waiting event its place. Events of the same job have one place.
+
+        concurrency_id: the queue. after: only events from this index on are notified; None is all.
         """
         places: dict[object, int] = {}
         waiting: list[Any] = []
@@ -203,7 +208,7 @@ def _client(event: Any) -> str:
 
 
 def _group(event: Any) -> object:
-    """What all that ask for the same share: the job's key, else the event itself."""
+    """The group of an event: the key of its job, else the event itself."""
     return event.request.scope.get(_KEY) or event
 
 
@@ -216,7 +221,7 @@ def _nothing() -> None:
 
 
 def _counted(counter: Counter[Any], key: Any) -> Callable[[], None]:
-    """Count one more; what it returns takes it back."""
+    """Add one to a count. The returned function subtracts it."""
     counter[key] += 1
 
     def back() -> None:

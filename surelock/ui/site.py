@@ -1,6 +1,4 @@
-"""`python -m surelock site`: the page without a server, as a folder of files or as one file. The visitor's browser
-decodes.
-"""
+"""`surelock site`: writes the page without a server, as a folder or as one file. The visitor's browser decodes."""
 
 from __future__ import annotations
 
@@ -24,15 +22,15 @@ from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import ICON, SHELL
 
 TEMPLATE = Path(__file__).with_name("site.html")
-MARK = '<meta name="generator" content="surelock site">'  # of a folder that may be written over
+MARK = '<meta name="generator" content="surelock site">'  # marks a folder that may be overwritten
 MOST = 512  # positions of a run, as on a server
 STYLES = ("stage", "page", "site")
-#: Why each directive is there: docs/security.md.
+#: docs/security.md gives the reason for each directive.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'"
 )
-#: Of the one file, whose scripts are the page's own, known by its hash, and those that it unpacks.
+#: The policy of the one file. It allows its own script, by hash, and the scripts that this one unpacks.
 FILE_POLICY = (
     "default-src 'none'; script-src 'sha256-{}' blob: 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; worker-src blob:; base-uri 'none'; form-action 'none'"
@@ -59,7 +57,7 @@ this folder: any file server can serve it, under any path. Its head is a Hugging
 
 
 def site_files() -> dict[str, bytes]:
-    """What the page's scripts ask for, by its name there."""
+    """Return the files that the page's scripts fetch, by name."""
     model = ASSETS / EMBEDDED
     parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
     names = [
@@ -72,7 +70,10 @@ def site_files() -> dict[str, bytes]:
 
 
 def write_site(directory: Path) -> dict[str, int]:
-    """Write the folder: {name: bytes} of its files. Raises ValueError for one that holds something else, OSError."""
+    """Write the folder. Returns {name: bytes} of its files.
+
+    Raises ValueError for a folder that holds anything but a site, OSError if it cannot be written.
+    """
     index = directory / "index.html"
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"DIR must be a folder, and {str(directory)!r} is a file")
@@ -97,7 +98,7 @@ def write_site(directory: Path) -> dict[str, int]:
 
 
 def one_file() -> str:
-    """The same as one HTML file, which holds what its scripts ask for."""
+    """Return the page as one HTML file that contains all other files."""
     script = (ASSETS / "scripts" / "site.js").read_text("utf-8")
     style = "\n".join((ASSETS / "scripts" / f"{name}.css").read_text("utf-8") for name in STYLES)
     files = "\n".join(
@@ -123,7 +124,7 @@ def _page(policy: str, style: str, data: str, script: str) -> str:
 
 
 def _data() -> str:
-    """What the page's scripts read from the page itself: settings, lessons, and what the form holds at first."""
+    """The script elements with settings, lessons and the first values of the form."""
     models = Models([EMBEDDED], decodes=False)
     with gr.Blocks(analytics_enabled=False):
         form = Form(models, MOST)

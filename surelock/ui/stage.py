@@ -1,4 +1,4 @@
-"""The stage's component: static markup, and the few functions that the page may call without queueing."""
+"""The component of the stage: static markup, and the functions that the page may call outside the queue."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ from surelock.ui.session import Sessions
 
 
 def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[str] = ("server",)) -> gr.HTML:
-    """The component that owns the stage. What it exposes is public: everything about a run needs the run's unguessable
-    id. sources: where its runs may be computed, "server" and "browser", the one first that is chosen at first.
+    """Return the component of the stage.
+
+    models, sessions: the models and runs of the server.
+    most: the largest number of positions of a run.
+    sources: where runs may be computed, "server" and "browser"; the first is selected at first.
+
+    Its functions are public. A run is reached by its unguessable id alone.
     """
 
     def pause(arguments: list[Any]) -> bool:
@@ -33,13 +38,14 @@ def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[
         return run.stop() if run is not None else None
 
     def state(arguments: list[Any]) -> str | None:
-        """Whether a run is running, paused or ended; None if it is not kept."""
+        """Return whether a run is running, paused or ended; None if it is not kept."""
         run = sessions.find(_first(arguments))
         return run.state if run is not None else None
 
     def wait(arguments: list[Any]) -> float | None:
-        """Seconds until the run at a place of the queue begins, see `Sessions.wait`. A paused run that waits for its
-        turn to go on may be named, too: it is not idle.
+        """Return the seconds until the run at a place of the queue begins, see `Sessions.wait`.
+
+        arguments: the place, and the id of a paused run that waits for its turn, so that it does not count as idle.
         """
         place = _first(arguments)
         sessions.find(arguments[-1] if isinstance(arguments, list) and arguments else None)
@@ -71,7 +77,7 @@ def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[
     looking = Lock()
 
     def attended(arguments: list[Any]) -> list[list[float]] | None:
-        """See `most_attended`; one at a time, None for who comes meanwhile: the runs of others wait for it."""
+        """See `most_attended`. One call at a time, since runs wait for it; None while another call is computed."""
         if not looking.acquire(blocking=False):
             return None
         try:
@@ -80,7 +86,7 @@ def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[
             looking.release()
 
     def token(arguments: list[Any]) -> dict[str, Any]:
-        """The one token that a text is for a model, or why it is none."""
+        """Return the single token of a text for a model, or a problem."""
         label, text = arguments if isinstance(arguments, list) and len(arguments) == 2 else ("", None)
         try:
             return one_token(models.get(label), text)
@@ -97,7 +103,7 @@ def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[
 
 
 def _first(arguments: Any) -> Any:
-    """`server.f(x)` hands over [x] or x, and a caller of the bare address anything at all."""
+    """The first argument: `server.f(x)` sends [x] or x, and other callers may send any JSON."""
     if isinstance(arguments, list):
         return arguments[0] if arguments else None
     return arguments if isinstance(arguments, str | int) else None

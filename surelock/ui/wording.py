@@ -1,4 +1,4 @@
-"""Refusals in the words of the page: the settings' labels instead of their names in the library."""
+"""Error messages in the words of the page: labels of settings instead of their names in the library."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NONE = re.compile(r", or None for [^,;]*|, or one per sequence")
 
 
 def labels() -> dict[str, str]:
-    """The label of every name that a refusal can begin with; the shared settings come before those of a rule."""
+    """Return the label of every name that a message can begin with. Shared settings come before those of a rule."""
     found = dict(_LABELS)
     for flat, each in flat_settings().items():
         found.setdefault(flat, each.setting.label)
@@ -20,8 +20,10 @@ def labels() -> dict[str, str]:
 
 
 def in_words(problem: str) -> str:
-    """A refusal as the page says it. Names with an underscore are replaced wherever they stand, others, which are also
-    plain words, at its beginning only.
+    """Return a message in the words of the page.
+
+    Names with an underscore are replaced everywhere. Other names are also plain words, so they are replaced only at the
+    beginning.
     """
     known = labels()
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)

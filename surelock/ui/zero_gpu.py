@@ -1,7 +1,7 @@
-"""A ZeroGPU Space's terms: how long a run asks for the GPU, and its refusals in a sentence.
+"""ZeroGPU: the seconds that a run requests, and refusals in one sentence.
 
-Every second asked for counts against what a visitor has a day, two minutes without an account, and nothing that takes
-longer than it asked for is let to its end. So a run asks for what it will take, by an estimate with room to spare.
+Every requested second counts against the daily quota of a visitor, two minutes without an account. A run that takes
+longer than it requested is aborted. So a run requests its estimated time with some margin.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from surelock.model.network import Network
 
 Item = TypeVar("Item")
-MOST_SECONDS = 120  # all that a visitor without an account has in a day
-#: Rough figures of a shared H200, not measured there: to start a worker, of a step and of each of its layers (launching
-#: kernels), and how fast weights arrive and matrices are multiplied.
+MOST_SECONDS = 120  # the daily quota of a visitor without an account
+#: Rough figures of a shared H200, not measured there: seconds to start a worker, of a step and of each layer (launching
+#: kernels); bytes of weights and FLOPs per second.
 START, STEP, LAYER = 10.0, 0.005, 0.0005  # seconds
 BYTES, FLOPS = 2e9, 1e14  # a second
 ROOM = 1.5
@@ -34,8 +34,9 @@ _SENTENCES = re.compile(r"(?<!vs)\.\s+")
 
 
 def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
-    """What to ask for: by the model's size, the job's length, and each lane's steps. errors: commit errors are
-    measured, for which every row is computed once more.
+    """Return the seconds to request, from the size of the model, the length of the job and the steps of its lanes.
+
+    errors: whether commit errors are measured, which computes every row once more.
     """
     config, length, seconds = network.config, len(job.tokens) + job.gen_length, START
     seconds += sum(each.numel() * each.element_size() for each in network.parameters()) / BYTES
@@ -51,8 +52,10 @@ def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
 def on_gpu(
     task: Callable[[Job, bool, bool], Generator[Item]], models: Models
 ) -> Callable[[Job, bool, bool], Iterator[Item]]:
-    """The same generator, run by a worker of ZeroGPU. What goes wrong there, and what is refused, is a ValueError here:
-    of a worker's error only a Gradio one comes back whole.
+    """Return the generator function, run by a worker of ZeroGPU.
+
+    Errors and refusals of the worker are ValueErrors here. Inside the worker they are Gradio errors, the only ones that
+    keep their message.
     """
     import spaces  # pyright: ignore[reportMissingImports]
 
@@ -78,7 +81,7 @@ def on_gpu(
 
 
 def _refusal(error: gr.Error) -> str:
-    """What ZeroGPU says, without its links, as one sentence's end."""
+    """The message of ZeroGPU without links, as the end of a sentence."""
     said = _LINK.sub(lambda link: link[1] or "", str(error.message))
     if "aborted" in said:
         return "its time on the GPU was over before it ended; try a shorter run, or fewer lanes"
