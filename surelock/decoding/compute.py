@@ -111,7 +111,7 @@ class SelectRule(ComputeRule):
 
     kind: ClassVar[str] = "select"
     label: ClassVar[str] = "Selection"
-    sentence: ClassVar[str] = "Computes a share of the positions in a step, those left out the longest."
+    sentence: ClassVar[str] = "Computes a share of the positions in every step: those that were left out the longest."
 
     fraction: float = setting(
         "number",
@@ -150,7 +150,7 @@ class BlockCache(ComputeRule):
 
     kind: ClassVar[str] = "block_cache"
     label: ClassVar[str] = "Block cache"
-    sentence: ClassVar[str] = "Computes everything when a block begins, then only the block."
+    sentence: ClassVar[str] = "Computes every position when a block begins, then only the block."
 
     dual: bool = setting(
         "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
@@ -176,10 +176,10 @@ class DelayedCache(ComputeRule):
 
     kind: ClassVar[str] = "delayed_cache"
     label: ClassVar[str] = "Delayed cache"
-    sentence: ClassVar[str] = "Computes what is masked or was just written, and everything now and then."
+    sentence: ClassVar[str] = "Computes masked and just written positions, and every position now and then."
 
     refresh: int = setting(
-        "whole", 8, "Refresh every", "Steps after which everything is computed again.", low=1, offered=(1, 64, 1)
+        "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
@@ -211,7 +211,7 @@ class BudgetRule(ComputeRule):
     kind: ClassVar[str] = "budget"
     label: ClassVar[str] = "Fixed budget"
     sentence: ClassVar[str] = (
-        "Computes the same share of the positions in every step: what has changed most near what may be written next."
+        "Computes the same share of the positions in every step: near the next words, where most has changed."
     )
 
     share: float = setting(
@@ -230,7 +230,7 @@ class BudgetRule(ComputeRule):
         "number",
         4.0,
         "Nearness",
-        "Positions over which a change counts less the farther it is from what may be written next.",
+        "Distance from the next words, in positions, at which a change has lost most of its weight.",
         low=0.1,
         none="wherever it is",
         offered=(1, 64, 1),
@@ -241,7 +241,7 @@ class BudgetRule(ComputeRule):
         "number",
         0.1,
         "Far away",
-        "What a change counts however far it is, beside 1 where it is near.",
+        "Weight of a change far from the next words; next to them it is 1 more.",
         low=0,
         high=1,
         offered=(0, 1, 0.05),
@@ -252,7 +252,7 @@ class BudgetRule(ComputeRule):
         "whole",
         4,
         "Written next",
-        "So many of the most confident masked positions of the block are what may be written next.",
+        "So many of the most confident masked positions of the block count as the next words.",
         low=1,
         offered=(1, 32, 1),
         flat="budget_candidates",

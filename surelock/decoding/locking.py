@@ -48,16 +48,27 @@ class UnlockRule(Described):
     """
 
     period: int = setting("whole", 8, "Probe every", "Steps between probes.", low=1, flat="unlock_period")
-    budget: int = setting("whole", 8, "Probes", "Locked positions looked at.", low=1, flat="unlock_budget")
+    budget: int = setting("whole", 8, "Probes", "Locked positions in a probe.", low=1, flat="unlock_budget")
     epsilon_unlock: float = setting(
-        "number", 5e-2, "ε to unlock", "KL from the posterior at the lock that unlocks, in nats.", low=0
+        "number",
+        5e-2,
+        "ε to unlock",
+        "KL (nats) from its posterior at the lock above which a position unlocks.",
+        low=0,
     )
     min_interval: int = setting(
         "whole", 4, "Stay locked for", "Steps that a lock lasts at least.", low=0, flat="unlock_min_interval"
     )
-    cooldown: int = setting("whole", 4, "Stay unlocked for", "Steps without a new lock.", low=0, flat="unlock_cooldown")
+    cooldown: int = setting(
+        "whole",
+        4,
+        "Stay unlocked for",
+        "Steps before an unlocked position may lock again.",
+        low=0,
+        flat="unlock_cooldown",
+    )
     rho: float = setting(
-        "number", 0.5, "ρ", "What was unlocked locks again at this share of ε.", low=0, high=1, flat="unlock_rho"
+        "number", 0.5, "ρ", "An unlocked position locks again at this share of ε.", low=0, high=1, flat="unlock_rho"
     )
 
 
@@ -111,7 +122,7 @@ class LockRule(LockingRule):
 
     kind: ClassVar[str] = "lock"
     label: ClassVar[str] = "Lock what has converged"
-    sentence: ClassVar[str] = "Stops computing what has converged."
+    sentence: ClassVar[str] = "Stops computing positions that have converged."
 
     epsilon: float = setting(
         "number",
@@ -135,7 +146,7 @@ class LockRule(LockingRule):
         "whole",
         1,
         "Wait until seen",
-        "Passes that must have seen the real token before its position locks; 0 is Algorithm 1 literally.",
+        "Steps that must have seen the real token before its position locks; 0 is Algorithm 1 to the letter.",
         low=0,
         offered=(0, 8, 1),
     )
@@ -143,7 +154,7 @@ class LockRule(LockingRule):
         "number",
         0.0,
         "Smoothing",
-        "Share of the steps before in the KL that ε is compared with; 0 is the paper's.",
+        "Share of earlier steps in the KL that ε is compared with; 0 is the paper's rule.",
         low=0,
         high=0.99,
         offered=(0, 0.95, 0.05),
@@ -153,7 +164,7 @@ class LockRule(LockingRule):
         "group",
         None,
         "Unlock again",
-        "Look at locked positions now and then, and unlock those that have moved.",
+        "Probe locked positions now and then, and unlock those whose posterior has moved.",
         none="never",
         group=UnlockRule,
         advanced=True,
@@ -260,13 +271,13 @@ class LockByAge(LockingRule):
 
     kind: ClassVar[str] = "age"
     label: ClassVar[str] = "Lock by age"
-    sentence: ClassVar[str] = "Stops computing what has been seen for some steps."
+    sentence: ClassVar[str] = "Stops computing a position a fixed number of steps after it was written."
 
     steps: int = setting(
         "whole",
         12,
         "Age",
-        "Passes that have seen the token when its position locks.",
+        "A position locks once so many steps have seen its token.",
         low=0,
         offered=(0, 64, 1),
         flat="age",

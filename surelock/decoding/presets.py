@@ -57,25 +57,25 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "selection",
             "Selection",
-            "Computes the four fifths of the positions that were left out the longest.",
+            "Computes four fifths of the positions in every step: those that were left out the longest.",
             {"compute": "select"},
         ),
         Preset(
             "surelock-selection",
             "SureLock and selection",
-            "Locks what has converged, and selects from the rest: the paper's hybrid.",
+            "Locks positions that have converged, and selects from the rest: the paper's hybrid.",
             {"compute": "lock+select"},
         ),
         Preset(
             "age",
             "Lock by age",
-            "Locks a position once it was seen for some steps, whatever it looks like: a control.",
+            "Locks a position a fixed number of steps after it was written, whatever its posterior: a control.",
             {"compute": "age"},
         ),
         Preset(
             "budget",
             "Fixed budget",
-            "Computes three tenths of the positions in every step: what changed most near what is written next.",
+            "Computes three tenths of the positions in every step: near the next words, where most has changed.",
             {"compute": "budget"},
         ),
         Preset(
@@ -87,19 +87,19 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "surelock-threshold",
             "SureLock and parallel threshold",
-            "Fewer steps and fewer rows: writes what is certain, locks what has converged.",
+            "Fewer steps and fewer rows: writes all certain positions at once, and locks those that have converged.",
             {"compute": "lock", "unmask": "threshold"},
         ),
         Preset(
             "dual-cache",
             "Dual cache",
-            "Computes everything when a block begins, then only the block (Fast-dLLM).",
+            "Computes every position when a block begins, then only the block (Fast-dLLM).",
             {"compute": "block_cache"},
         ),
         Preset(
             "delayed-cache",
             "Delayed cache",
-            "Computes what is masked or was just written, and everything now and then (dKV-Cache).",
+            "Computes masked and just written positions, and every position now and then (dKV-Cache).",
             {"compute": "delayed_cache"},
         ),
         Preset(

@@ -190,7 +190,7 @@ class DecodeSettings:
         "whole",
         None,
         "Steps",
-        "Equal to the length unmasks one token per step.",
+        "As many as the length: one token is written in each step.",
         low=1,
         none="one per position",
         offered=(1, 512, 1),
@@ -233,15 +233,15 @@ class DecodeSettings:
     suppress_eos_confidence: bool = setting(
         "flag",
         False,
-        "Unmask end of text last",
-        "Positions that would end the text or the turn are unmasked last.",
+        "Write end of text last",
+        "Positions that would end the text or the turn are written last.",
         advanced=True,
     )
     no_repeat_ngram_size: int = setting(
         "whole",
         0,
-        "Phrase not said again",
-        "No phrase of this many tokens comes twice; 0 allows it.",
+        "Phrase not repeated",
+        "No phrase of this many tokens comes twice; 0 allows repetition.",
         low=0,
         offered=(0, 12, 1),
         advanced=True,

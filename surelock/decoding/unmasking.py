@@ -123,7 +123,7 @@ class Entropy(UnmaskPolicy):
 
     kind: ClassVar[str] = "entropy"
     label: ClassVar[str] = "Least entropy first"
-    sentence: ClassVar[str] = "Writes where the fewest words are likely first."
+    sentence: ClassVar[str] = "Writes first where the fewest words are likely."
     scores: ClassVar[str | None] = "entropy"
 
 
@@ -136,7 +136,7 @@ class Margin(UnmaskPolicy):
 
     kind: ClassVar[str] = "margin"
     label: ClassVar[str] = "Largest margin first"
-    sentence: ClassVar[str] = "Writes where one word is far ahead of the next first."
+    sentence: ClassVar[str] = "Writes first where one word is far ahead of the next."
     scores: ClassVar[str | None] = "margin"
 
 
@@ -192,7 +192,7 @@ class Klass(UnmaskPolicy):
         "number",
         0.9,
         "Confidence",
-        "Least probability of a token that is ready.",
+        "A position is certain if its token is more probable than this.",
         low=0,
         high=1,
         offered=(0.05, 1, 0.01),
@@ -212,7 +212,7 @@ class Klass(UnmaskPolicy):
         "whole",
         2,
         "Still for",
-        "Passes in a row that must have found it still.",
+        "Steps in a row in which a position must have stood still.",
         low=1,
         offered=(1, 8, 1),
         flat="klass_history",
@@ -257,7 +257,7 @@ class EntropyBound(UnmaskPolicy):
         "number",
         0.1,
         "γ",
-        "Most joint entropy (nats) that unmasking together may ignore.",
+        "Largest joint entropy (nats) of positions that are written together.",
         low=0,
         offered=(1e-4, 10, 0),
         log=True,

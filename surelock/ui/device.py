@@ -35,7 +35,7 @@ def on_zero_gpu() -> bool:
 
 
 def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
-    """Return the function that runs a job: (job, likely tokens?, commit errors?) -> what `surelock.trace.race` yields."""
+    """Return the function that runs a job, see `race`: its arguments are job, likely tokens?, commit errors?"""
 
     def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
         from surelock.trace.race import race

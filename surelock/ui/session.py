@@ -1,4 +1,4 @@
-"""The runs of the server: kept by unguessable ids, shared by visitors with the same job, freed when a visitor leaves."""
+"""The runs of the server: kept by unguessable ids, shared by visitors with one job, freed when a visitor leaves."""
 
 from __future__ import annotations
 

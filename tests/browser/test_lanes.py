@@ -100,7 +100,7 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
         alone.locator(".sl-side-more header p")
         .nth(3)
         .inner_text()
-        .startswith("Computes everything when a block begins")
+        .startswith("Computes every position when a block begins")
     )
     offline.close()
 
