@@ -149,7 +149,7 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     rows = [text.split("\t") for text in page.locator(".sl-unequal").all_inner_texts()]
     unequal = {row[0]: row[1:] for row in rows}
     assert unequal["ε"] == ["0.05", "5e-7"]
-    page.click("text=Show them beside each other")
+    page.click("text=Show them side by side")
     names = ["SureLock, ε 0.05, Percentile m 60, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
     assert page.locator(".sl-side h2").all_inner_texts() == names
     assert "Computes every position" not in page.inner_text(".sl-grids")

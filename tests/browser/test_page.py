@@ -376,7 +376,7 @@ def test_a_run_that_the_server_dropped_is_exported_as_it_was_streamed(page: Page
     page.evaluate("for (const lane of surelock.stage.trace.lanes) lane.source.run = 'gone'")
     rough = read_trace(exported(page, tmp_path)).positions
     assert rough.equals(exact)
-    assert "nothing keeps this run any more" in page.inner_text(".sl-share [role=status]")
+    assert "no longer kept where it was computed" in page.inner_text(".sl-share [role=status]")
 
 
 def test_steps_as_csv(page: Page, app: App, tmp_path: Path) -> None:

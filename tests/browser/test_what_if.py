@@ -98,7 +98,7 @@ def test_a_step_that_waits_comes_before_play(stage: Page) -> None:
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
     stage.evaluate("surelock.live.step(); surelock.live.resume()")
     assert stage.evaluate("asked.at(-1)") == ["step", "mine"]
-    assert status(stage) == "A step is on its way: let it come first."
+    assert status(stage) == "A step is being computed: wait for it first."
     stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
     stage.evaluate("surelock.live.resume()")
     assert stage.evaluate("asked.at(-1)") == ["resume", "mine"]

@@ -112,7 +112,7 @@ test("a link says what was done by hand, which it leaves out", () => {
   assert.equal(leftOut(Trace.parse(document)), "");
   document.header.lanes[1].events = [{ step: 1, kind: "lock", position: 0 }];
   const trace = Trace.parse(document);
-  const without = "What was done by hand is not in this link, but in an exported trace: “=Locks”.";
+  const without = "Events are not in this link, but in an exported trace: “=Locks”.";
   assert.equal(leftOut(trace), without);
   const alone = trace.withLanes([trace.lanes[1]]);
   assert.ok(!new URLSearchParams(settingsOf(alone)).has("contestants")); // an empty list would be damage

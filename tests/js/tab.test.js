@@ -49,7 +49,7 @@ test("what another edition kept is dropped with a sentence, and the page goes on
         "surelock:theme": "{}",
       });
       assert.deepEqual(found, [[], {}, 1], `${name} ${text.slice(0, 40)}`);
-      assert.equal(tab.problem, `This tab kept what this page cannot read, so it was dropped: ${told}.`);
+      assert.equal(tab.problem, `This tab kept a run that this page cannot read; it was dropped: ${told}.`);
       assert.notEqual(storage[`surelock:${name}`], text);
       assert.deepEqual(["surelock:run-1" in storage, "surelock:theme" in storage], [name !== "runs", true]);
     }

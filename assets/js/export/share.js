@@ -82,7 +82,7 @@ export function traceOf(document) {
     return Trace.parse(document);
   } catch (error) {
     if (error instanceof TraceError) throw error;
-    throw new TraceError("The trace is damaged: a record has not the parts it should have.");
+    throw new TraceError("The trace is damaged: a record lacks some of its parts.");
   }
 }
 
@@ -211,7 +211,7 @@ export class Share {
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
     this.rough = missing.length
-      ? `Where it was computed, nothing keeps this run any more: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
       : "";
     return this.trace.toDocument(exact, pieces, this.view());
   }

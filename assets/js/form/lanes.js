@@ -193,7 +193,7 @@ const pick = ({ id, name, compute, unmask }) => ({
 function nameField(value, set) {
   const control = h("input", { type: "text", value, maxlength: 80 });
   control.addEventListener("change", () => set(control.value));
-  return row({ label: "Name", help: "Left empty, it is made of the rule and its settings." }, control);
+  return row({ label: "Name", help: "If empty, it is made of the rule and its settings." }, control);
 }
 
 export function connect(component) {

@@ -11,12 +11,12 @@ export const GLOSSARY = {
   posterior:
     "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
   regret:
-    "The regret is how much less, with every position computed, the positions that were written score than the best that could have been: by entropy in nats, by confidence in probability.",
+    "The regret is how much less, with every position computed, the positions that were written score than the best possible ones: by entropy in nats, by confidence in probability.",
   "commit error":
     "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
   "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",
   locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
-  reference: "The reference is the lane that all others are shown beside; any of them can be it.",
+  reference: "The reference is the lane that all others are compared with; you can choose it.",
 };
 
 const LINGER_MS = 160; // time to move the pointer from a term onto its sentence

@@ -214,7 +214,7 @@ export class Runs {
     const together = h(
       "button",
       { type: "button", class: "sl-small", onclick: () => this.onCompare(sides) },
-      "Show them beside each other",
+      "Show them side by side",
     );
     const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
     const box = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Comparison" });

@@ -111,7 +111,7 @@ export function settingsOf({ header: { model, prompt, chat, lanes }, reference }
 export function leftOut({ header: { lanes } }) {
   const names = lanes.filter(byHand).map(({ name }) => `“${name}”`);
   return names.length
-    ? `What was done by hand is not in this link, but in an exported trace: ${names.join(", ")}.`
+    ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.`
     : "";
 }
 

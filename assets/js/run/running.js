@@ -231,7 +231,7 @@ export class Running {
       run.again = !run.again; // once it has paused
       return;
     }
-    if (run.steps !== undefined) return this.stage.say("A step is on its way: let it come first.");
+    if (run.steps !== undefined) return this.stage.say("A step is being computed: wait for it first.");
     this.stage.say("");
     page.set({ phase: "running" });
     this.stage.timeline.followLive();

@@ -84,6 +84,6 @@ export class Tab {
   /** What was dropped, in a sentence, or "". */
   get problem() {
     const lost = [...this.dropped].join(", ");
-    return lost && `This tab kept what this page cannot read, so it was dropped: ${lost}.`;
+    return lost && `This tab kept a run that this page cannot read; it was dropped: ${lost}.`;
   }
 }
