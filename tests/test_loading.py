@@ -24,9 +24,10 @@ import surelock
 from surelock import CheckpointError
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
-from surelock.model.checkpoint import TensorFiles, save_checkpoint
+from surelock.model.checkpoint import TensorFiles
 from surelock.model.tokenizer import check_patterns
 from surelock.quality.judge import Judge
+from surelock.research.training.checkpoint import save_checkpoint
 
 ROOT = "model.transformer."
 QWEN3 = {

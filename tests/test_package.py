@@ -30,7 +30,7 @@ from tests.test_dockerfile import run_once
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-MOST_BYTES = 20e6
+MOST_BYTES = 15e6
 UNUSED = ("assets/pictures/", "assets/results/", "assets/notebooks/", "assets/css/")  # by the page and the library
 BUILT = re.compile(r"assets/js/(?!load/)")  # into assets/scripts
 

@@ -1,24 +1,22 @@
-"""Checkpoints on disk: safetensors in the layout of a family, read into a Network and written from one."""
+"""Checkpoints on disk: safetensors in the layout of a family, read into a Network."""
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from accelerate.utils import set_module_tensor_to_device
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.config import NetworkConfig
-from surelock.model.families import LLADA, CheckpointError, Family, Stored, Tensors
+from surelock.model.families import CheckpointError, Family, Stored, Tensors
 from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
@@ -146,7 +144,7 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
         found = {name: tuple((source, files.stored(source)) for source in sources) for name, sources in wanted.items()}
     for name, parameter in network.named_parameters():
         rows, *columns = parameter.shape
-        counts = _row_counts(network.config, wanted[name], rows)
+        counts = row_counts(network.config, wanted[name], rows)
         for (source, stored), count in zip(found[name], counts, strict=True):
             if not stored.dtype.startswith(("F", "BF")):
                 raise CheckpointError(f"tensor {source} holds {stored.dtype}: quantised checkpoints are not supported")
@@ -206,102 +204,7 @@ def _some(names: list[str]) -> str:
     return f"tensor{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{more}"
 
 
-def _row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> list[int]:
-    """The numbers of rows of the tensors that are stacked into a parameter of `rows` rows."""
+def row_counts(config: NetworkConfig, sources: tuple[str, ...], rows: int) -> list[int]:
+    """Return the numbers of rows of the tensors that are stacked into a parameter of `rows` rows."""
     q, kv = config.n_heads * config.head_size, config.n_kv_heads * config.head_size
     return {1: [rows], 2: [config.d_ff, config.d_ff], 3: [q, kv, kv]}[len(sources)]
-
-
-def save_checkpoint(
-    network: Network,
-    directory: Path,
-    *,
-    mask_id: int,
-    eos_id: int,
-    pad_id: int,
-    dtype: torch.dtype = torch.bfloat16,
-    max_shard_bytes: int = 9 * 2**20,
-    extra: Mapping[str, Any] | None = None,
-) -> None:
-    """Write config.json and safetensors shards in the LLaDA layout, which `load` reads.
-
-    mask_id, eos_id, pad_id: the ids of special tokens, for config.json.
-    dtype: of the tensors.
-    max_shard_bytes: the largest shard; a larger tensor has a shard of its own.
-    extra: further keys for config.json.
-
-    Raises CheckpointError for a network that the layout cannot describe.
-    """
-    config = network.config
-    if config.qk_norm or config.shifted or config.n_heads * config.head_size != config.d_model:
-        raise CheckpointError(
-            "the LLaDA layout has no query/key norms and no shifted logits, and needs n_heads * head_size == d_model"
-        )
-    shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
-    described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
-    directory.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=directory) as made:  # what is there stays until all of the new is written
-        weight_map = {}
-        for number, shard in enumerate(shards, 1):
-            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else SINGLE
-            save_file(shard, Path(made) / file, metadata={"format": "pt"})
-            weight_map |= dict.fromkeys(shard, file)
-        if len(shards) > 1:
-            index = {"metadata": {"total_size": sum(map(_bytes, shards))}, "weight_map": weight_map}
-            _write_json(Path(made) / INDEX, index)
-        _write_json(Path(made) / "config.json", described | dict(extra or {}))
-        for old in directory.glob("model*.safetensors*"):
-            old.unlink()
-        for new in Path(made).iterdir():
-            new.replace(directory / new.name)
-
-
-def _shards(tensors: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
-    shards: list[dict[str, Tensor]] = [{}]
-    for name, value in tensors.items():
-        if shards[-1] and _bytes(shards[-1]) + value.nbytes > max_bytes:
-            shards.append({})
-        shards[-1][name] = value
-    return shards
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(value.nbytes for value in tensors.values())
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _describe(config: NetworkConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """The config.json of the LLaDA layout, without the special tokens."""
-    return {
-        "architectures": ["LLaDAModelLM"],
-        "model_type": "llada",
-        "d_model": config.d_model,
-        "n_layers": config.n_layers,
-        "n_heads": config.n_heads,
-        "n_kv_heads": config.n_kv_heads,
-        "mlp_hidden_size": config.d_ff,
-        "vocab_size": config.vocab_size,
-        "embedding_size": config.vocab_size,
-        "max_sequence_length": config.max_length,
-        "rope": True,
-        "rope_theta": config.rope_theta,
-        "rms_norm_eps": config.norm_eps,
-        "layer_norm_type": "rms",
-        "activation_type": "silu",
-        "block_type": "llama",
-        "include_bias": False,
-        "include_qkv_bias": config.qkv_bias,
-        "weight_tying": config.tied,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-    }
-
-
-def _unstack(network: Network) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of the LLaDA layout by name, with stacked parameters split."""
-    for name, parameter in network.named_parameters():
-        sources = LLADA.tensor_names(name)
-        counts = _row_counts(network.config, sources, len(parameter))
-        yield from zip(sources, parameter.detach().split(counts), strict=True)

@@ -15,13 +15,13 @@ from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.bound import draw_masks, stratified_counts
-from surelock.model.checkpoint import save_checkpoint
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import first_line
 from surelock.model.flags import set_threads
 from surelock.model.loading import find_device, load
 from surelock.model.network import Network
 from surelock.model.tokenizer import read_tokenizer
+from surelock.research.training.checkpoint import save_checkpoint
 from surelock.research.training.data import (
     EOS_ID,
     MASK_ID,
