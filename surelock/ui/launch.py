@@ -80,20 +80,20 @@ def add_page_arguments(made: argparse.ArgumentParser) -> None:
         "--keep-mb",
         type=float,
         default=Limits().keep_mb,
-        help="memory for all runs that are kept; the oldest idle one goes first (default: %(default).0f)",
+        help="megabytes for all kept runs; the one idle longest is dropped first (default: %(default).0f)",
     )
     made.add_argument(
         "--run-seconds",
         type=float,
         default=Limits().run_seconds,
-        help="that one run computes at most (default: %(default).0f)",
+        help="longest computation of one run (default: %(default).0f)",
     )
     made.add_argument(
         "--allow-host",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="further names that the server goes by ('*' for any)",
+        help="further host names of the server ('*' for any)",
     )
     made.add_argument(
         "--mcp",

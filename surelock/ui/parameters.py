@@ -27,25 +27,25 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
     "events": (
         list[dict],
         None,
-        'What a person does to the run, as in [{"step": 5, "kind": "lock", "position": 12}]: before that step, to that '
-        f"position (from 0, prompt included). The kinds are {', '.join(KINDS)}; write needs a token, rule a compute "
-        "instead of a position.",
+        'Interventions, such as [{"step": 5, "kind": "lock", "position": 12}]. Each is applied before its step, at its '
+        f"position (from 0, prompt included). The kinds are {', '.join(KINDS)}; write also needs a token, rule needs a "
+        "compute instead of a position.",
     ),
     "commit_error": (
         bool,
         False,
-        "Measure, when the run is over, what skipping rows changed; the last object then has it, position by position.",
+        "Measure the commit error when the run is over; the last object then holds it, position by position.",
     ),
     "trace": (
         bool,
         False,
-        f"Give the run's trace in the last object, up to {MOST_CELLS:,} positions times steps: a file of it opens on "
-        "the page and in replays.",
+        f"Return the trace of the run in the last object, up to {MOST_CELLS:,} positions times steps. Saved as a file, "
+        "it opens on the page.",
     ),
     "picture": (
         bool,
         False,
-        "Draw the run in the last object: the text of an SVG file that stands alone, with what every position was in "
+        "Return a picture of the run in the last object: the text of an SVG file, with the state of every position in "
         "every step, the totals and the text.",
     ),
 }
@@ -53,7 +53,8 @@ ABOUT = "Decode one prompt, step by step. An epsilon below 0 never locks."
 ANSWER = (
     "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
-    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and what was asked for beside."
+    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and commit_error, trace and "
+    "picture if asked for."
 )
 
 
