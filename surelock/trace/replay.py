@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,13 +52,17 @@ def replay_shell() -> str:
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
         "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # has a hole's name in it, too
     }
-    for hole, text in parts.items():
-        before, after = page.split(hole)
+    return filled(page, parts)
+
+
+def filled(page: str, holes: Mapping[str, str]) -> str:
+    """Return a page with the first occurrence of each hole replaced by its text, in order."""
+    for hole, text in holes.items():
+        before, after = page.split(hole, 1)
         page = before + text + after
     return page
 
 
 def replay_html(document: dict[str, Any]) -> str:
     """Return the replay page of a trace document."""
-    before, after = replay_shell().split(TRACE_HOLE, 1)
-    return before + embedded_json(document) + after
+    return filled(replay_shell(), {TRACE_HOLE: embedded_json(document)})

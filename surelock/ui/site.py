@@ -15,7 +15,7 @@ import gradio as gr
 
 from surelock.places import ASSETS
 from surelock.trace.cli import target_file
-from surelock.trace.replay import described_script, embedded_json, lessons_script, plotly_script, replay_shell
+from surelock.trace.replay import described_script, embedded_json, filled, lessons_script, plotly_script, replay_shell
 from surelock.ui.form import Form, examples_for
 from surelock.ui.layout import TITLE
 from surelock.ui.models import EMBEDDED, Models
@@ -114,13 +114,9 @@ def _packed(content: bytes) -> str:
 
 
 def _page(policy: str, style: str, data: str, script: str) -> str:
-    page = TEMPLATE.read_text("utf-8")
     icon = f"data:image/svg+xml,{quote(ICON)}"
     holes = {"POLICY": policy, "ICON": icon, "STYLE": style, "TITLE": TITLE, "DATA": data, "SCRIPT": script}
-    for hole, text in holes.items():
-        before, after = page.split(f"__{hole}__", 1)
-        page = before + text + after
-    return page
+    return filled(TEMPLATE.read_text("utf-8"), {f"__{hole}__": text for hole, text in holes.items()})
 
 
 def _data() -> str:
