@@ -1,4 +1,4 @@
-"""Where the assets lie: inside the package once it is installed, beside it in a checkout."""
+"""The folder of the assets: inside an installed package, next to it in a clone."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ ASSETS = _PACKAGE / "assets" if (_PACKAGE / "assets").is_dir() else _PACKAGE.par
 
 
 def label_of(model: str) -> str:
-    """What a model is called where others read it: its name, or the last part of its directory's path."""
+    """Return the public name of a model: its name, or the last part of its directory's path."""
     return Path(abspath(model)).name if Path(model).is_dir() else model

@@ -122,7 +122,7 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
     Outputs: hidden [K, d_model], after the last norm; present_keys.i, present_values.i, in which the rows are written.
     Those may be the memory of the past ones: then nothing is copied. queries.i [1, R, n_heads * head_size], after
-    rotary embedding, of the last layer [1, K, ...]: with the keys they tell what a row attends to.
+    rotary embedding, of the last layer [1, K, ...]: with the keys they give the attention of a row.
     """
     g = _Graph(tensors)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
@@ -208,15 +208,15 @@ def head_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
 
 
 def posterior_graph() -> ModelProto:
-    """What a run needs of posteriors, the softmax of logits [K, V]. Lists of rows, int64, may be empty.
+    """The posteriors of logits [K, V]: what a run reads of them. Lists of rows are int64 and may be empty.
 
-    Outputs of each row, [K, 1]: confidence, the largest probability; total, finite where all logits of the row are.
+    Outputs of each row, [K, 1]: confidence, the largest probability; total, finite if all logits of the row are.
     watched [M]: rows whose log_p [M, V] are given.
     compared [D]: rows whose kl [D] is given, from rows `last` [D] of `kept` [N, V], log posteriors of an earlier step.
     chosen [C]: rows that get a token [C], of the largest sum of logit and bias ([C, V], or [1, V] for all of them), and
     `own` [C], its probability.
     scored [S]: rows that get `entropy`, which is negative, and `margin`, the lead of the likeliest token.
-    shown [T]: rows whose likeliest tokens top_ids, top_probs [T, top_k] are told.
+    shown [T]: rows whose most likely tokens top_ids, top_probs [T, top_k] are computed.
     """
     g = _Graph()
     width, first, second = g.constant([1]), g.constant(0), g.constant(1)

@@ -1,6 +1,6 @@
-"""`python -m surelock.harness run --model surelock ...`: lm-eval's own command line, which knows our model.
+"""`python -m surelock.harness run --model surelock ...`: the command line of lm-eval with the model `surelock`.
 
-lm-eval finds the model of an installed package by itself (entry point `lm_eval.models`) in releases after 0.4.13.
+Releases of lm-eval after 0.4.13 find the model of an installed package by its entry point `lm_eval.models`.
 """
 
 from __future__ import annotations

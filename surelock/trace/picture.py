@@ -134,7 +134,7 @@ def _count(n: int, noun: str) -> str:
 
 
 def _seconds(x: float) -> str:
-    """As the page says it."""
+    """Seconds with the digits that the page shows."""
     return f"{x:.{2 if x < 9.95 else 1 if x < 99.5 else 0}f} s"
 
 

@@ -232,9 +232,11 @@ class PagesOfLessons:
 
 
 class CalmFrames:
-    """Gradio 6.31: its loading screen leaves a frame loop running (see ``load/frames.js``), and what it is given as
-    ``head`` comes too late, its own scripts have run by then: also for what keeps an early press of Run until the page
-    is ready (``load/hold.js``). ASGI middleware that puts both scripts at the head of the page itself.
+    """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio 6.31
+    puts its argument `head` behind them.
+
+    `load/frames.js` ends a frame loop of Gradio's loading screen. `load/hold.js` keeps an early press of Run until the
+    page is ready.
     """
 
     def __init__(self, app: ASGIApp) -> None:
