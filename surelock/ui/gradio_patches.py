@@ -232,8 +232,8 @@ class PagesOfLessons:
 
 
 class CalmFrames:
-    """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio 6.31
-    puts its argument `head` behind them.
+    """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio
+    6.31 puts its argument `head` behind them.
 
     `load/frames.js` ends a frame loop of Gradio's loading screen. `load/hold.js` keeps an early press of Run until the
     page is ready.
