@@ -307,10 +307,10 @@ def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: py
     helped = " ".join(capsys.readouterr().out.split())
     for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
         assert CHOICES[name] in helped and CHOICES[name] == told()[name]
-        assert CHOICES[name].endswith(f" Default: {kind}.")
+        assert CHOICES[name].endswith(f" (default: {kind}).")
         sentence = CHOICES[name].partition(":")[0].lower()
         for function in (decode, generate, custom_generate):
-            assert f"{name}: {sentence}. Default: `{type(named[name]).__name__}()`." in " ".join(
+            assert f"{name}: {sentence} (default: `{type(named[name]).__name__}()`)." in " ".join(
                 str(function.__doc__).split()
             )
 

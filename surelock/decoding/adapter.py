@@ -151,8 +151,8 @@ def custom_generate(
     """Return a callable for `model.generate(..., custom_generate=...)` of transformers' GenerationMixin.
 
     lm: the model that computes. The weights of the model whose `generate` is called are not used.
-    compute: which rows a step computes. Default: `LockRule()`.
-    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    compute: which rows a step computes (default: `LockRule()`).
+    unmask: which masked positions a step commits (default: `LowConfidence()`).
     settings: None is `DecodeSettings(gen_length=max_new_tokens)`.
 
     The callable returns prompts and generated tokens [B, N] int64, on the device of the prompts. It raises what

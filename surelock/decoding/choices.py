@@ -46,8 +46,8 @@ UNMASK: dict[str, type[UnmaskPolicy]] = {
 #: The two choices of a flat form: what flags, `/decode` and agents say of them.
 CHOICES: dict[str, str] = {
     "compute": f"Which rows a step computes: {', '.join(COMPUTE)}, or a locking and a selecting rule together as in "
-    f"lock+select. Default: {LockRule.kind}.",
-    "unmask": f"Which masked positions a step commits: {', '.join(UNMASK)}. Default: {LowConfidence.kind}.",
+    f"lock+select (default: {LockRule.kind}).",
+    "unmask": f"Which masked positions a step commits: {', '.join(UNMASK)} (default: {LowConfidence.kind}).",
 }
 
 

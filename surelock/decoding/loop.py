@@ -44,8 +44,8 @@ def decode(
 
     prompts: texts or lists of token ids.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
-    compute: which rows a step computes. Default: `LockRule()`. `Everything()` is LLaDA's sampler.
-    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    compute: which rows a step computes (default: `LockRule()`). `Everything()` is LLaDA's sampler.
+    unmask: which masked positions a step commits (default: `LowConfidence()`).
     events: interventions, each applied before the step that it names.
     observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
     only the posteriors that a rule watches or a candidate token is chosen from; of the other rows the last layer
@@ -116,8 +116,8 @@ def generate(
 
     prompts: texts or lists of token ids.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
-    compute: which rows a step computes. Default: `LockRule()`.
-    unmask: which masked positions a step commits. Default: `LowConfidence()`.
+    compute: which rows a step computes (default: `LockRule()`).
+    unmask: which masked positions a step commits (default: `LowConfidence()`).
     events: interventions, each applied before the step that it names.
 
     Raises what `decode` raises, and ValueError for a model without a tokenizer.
