@@ -110,9 +110,7 @@ export function settingsOf({ header: { model, prompt, chat, lanes }, reference }
 /** What a link to this trace's run leaves out, in a sentence, or "". */
 export function leftOut({ header: { lanes } }) {
   const names = lanes.filter(byHand).map(({ name }) => `“${name}”`);
-  return names.length
-    ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.`
-    : "";
+  return names.length ? `Events are not in this link, but in an exported trace: ${names.join(", ")}.` : "";
 }
 
 /** The same query from the form's values: {model, prompt, lanes (the component's JSON), setting: value, ...}. */
