@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import surelock
-from surelock import DecodeSettings, Entropy, LanguageModel, LockRule
+from surelock import ComputeRule, DecodeSettings, Entropy, Everything, LanguageModel, LockRule
 from surelock.engines.torch import TorchEngine
 from surelock.model.config import NetworkConfig
 from surelock.model.network import Network
@@ -53,7 +53,7 @@ def wide() -> LanguageModel:
     return LanguageModel("wide", TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
 
 
-def peak(lm: LanguageModel, rule: LockRule | None, unmask: Entropy | None = None, **changes) -> int:
+def peak(lm: LanguageModel, rule: ComputeRule, unmask: Entropy | None = None, **changes) -> int:
     settings = DecodeSettings(gen_length=LENGTH - 8, steps=2, **changes)
     with LiveStorages() as live:
         steps = list(surelock.decode(lm, [list(range(2, 10))], settings, compute=rule, unmask=unmask))
@@ -77,4 +77,4 @@ def test_a_locked_run_keeps_one_table_in_the_networks_dtype(wide: LanguageModel,
 
 
 def test_a_baseline_keeps_no_table(wide: LanguageModel) -> None:
-    assert peak(wide, None) < 0.75 * TABLE
+    assert peak(wide, Everything()) < 0.75 * TABLE
