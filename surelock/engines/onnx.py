@@ -7,6 +7,7 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.graph import graphs
-from surelock.engines.stopwatch import Stopwatch
 from surelock.model.config import NetworkConfig
 from surelock.model.families import Tensors
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**19  # of one table of logits: what is made of it then stays in a core's cache
+_CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
@@ -85,20 +85,12 @@ class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     def __init__(self, session: Session, config: NetworkConfig, layout: Layout, tell: bool) -> None:
-        self.watch = Stopwatch()
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
-        self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
+        self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
         self.has = np.zeros(layout.slots, dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
-
-    def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
-        """Keep the log posteriors [M, V] of slots [M]."""
-        if not len(self.log_p):
-            self.log_p = np.empty((len(self.has), self.log_p.shape[1]), np.float32)
-        self.log_p[slots] = log_p
-        self.has[slots] = True
 
 
 @dataclass(slots=True)
@@ -163,22 +155,24 @@ class OnnxEngine:
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
-        memory.watch.start()
+        begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
         rows = plan.read()
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        for start in range(0, len(rows), self._rows):
-            part = slice(start, start + self._rows)
+        chunks = -(-len(rows) // self._rows)
+        for number in range(chunks):  # of about one size: a few rows alone are dear
+            part = slice(len(rows) * number // chunks, len(rows) * (number + 1) // chunks)
             chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
             if memory.told is not None:
                 memory.told[plan.slots[rows[part]]] = chunk.logits
             if plan.observe:  # before what is kept becomes another
-                with memory.watch.excluded():
-                    self._observe(chunk)
+                paused = time.perf_counter()
+                self._observe(chunk)
+                beside += time.perf_counter() - paused
             self._choose(chunk)
-        reading.seconds = memory.watch.seconds()
+        reading.seconds = time.perf_counter() - begun - beside
         return reading
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -267,7 +261,8 @@ class OnnxEngine:
         kl, log_p, *asked = found
         chunk.reading.kl[chunk.own[compared]] = np.where(known, kl, np.inf)
         if len(watched):
-            memory.keep(slots[watched], log_p)
+            memory.log_p[slots[watched]] = log_p
+            memory.has[slots[watched]] = True
         return asked
 
 
