@@ -76,7 +76,7 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
     return bool(ties)
 
 
-@pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [60, pytest.param(1000, marks=pytest.mark.long)])
 def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
     """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding."""
     seen = parted = 0
