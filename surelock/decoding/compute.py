@@ -191,7 +191,8 @@ class DelayedCache(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRule(ComputeRule):
-    """Compute the same number of rows in every step: those with most changes around them, near the next commits. Ours.
+    """Compute the same number of rows in every step but the first: those with most changes around them, near the next
+    commits. Ours.
 
     share: a step computes ceil(share * N) rows of a sequence of N positions, 0 < share <= 1.
     near: the distance, in positions, over which the weight of a row falls by a factor e; None weights all rows alike.

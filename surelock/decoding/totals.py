@@ -79,7 +79,10 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        """Add the next step."""
+        """Add the next step.
+
+        step: the one that follows the step added last.
+        """
         if self._last is None:  # the first step computes every position
             self._present = step.computed
             self._computed, self._probed = (np.zeros(step.computed.shape, dtype=np.int64) for _ in range(2))

@@ -46,7 +46,7 @@ class _Graph:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
 
     def top(self, x: str, count: str) -> tuple[str, str]:
-        """Add TopK: the names of the largest values of each row and of their places; ties go to the lower place."""
+        """Add a TopK node: return the names of its values and of their indices; ties go to the lower index."""
         values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
         return values, places
 

@@ -66,7 +66,10 @@ class Memory:
 
 
 class TorchEngine:
-    """Computes rows in torch, on the devices and in the dtype of the network."""
+    """Computes rows in torch, on the devices and in the dtype of the network.
+
+    network: the network with its weights; its blocks may lie on several devices.
+    """
 
     name = f"torch {torch.__version__}"
 
