@@ -241,7 +241,7 @@ class LockRule(LockingRule):
 
     def _probes(self, state: State, budget: int) -> Slots:
         """The locked slots to probe in this step: the least recently probed first; ties go to the lower position."""
-        locked = np.flatnonzero(state.locked & state.alive)
+        locked = np.flatnonzero(state.locked & state.alive & ~state.rests)
         chosen = []
         for part in state.split(locked):
             slots = locked[part]

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from surelock.model.config import NetworkConfig
+from surelock.model.network import sight
 
 Pair = tuple[Tensor, Tensor]
 
@@ -47,6 +48,7 @@ class Rows:
         self.read_counts = self.counts if read_counts is None else list(read_counts)
         self.even = len(set(self.lengths)) == 1
         self._targets: dict[torch.device, tuple[Tensor | None, Tensor]] = {}
+        self._sights: dict[tuple[torch.device, bool], Tensor | None] = {}
 
     def targets(self, device: torch.device) -> tuple[Tensor | None, Tensor]:
         """Return `written` and the slots of these rows, on `device`. They are copied there once a step."""
@@ -55,6 +57,16 @@ class Rows:
             slots = self.slots.to(device)
             self._targets[device] = written, slots if written is None else slots[written]
         return self._targets[device]
+
+    def sight(self, config: NetworkConfig, device: torch.device, read: bool) -> Tensor | None:
+        """Return which positions the rows see, or the `read` ones alone: [R, max(lengths)] bool; None for all.
+
+        It is made once a step for each device.
+        """
+        if (device, read) not in self._sights:
+            positions = self.positions[self.read] if read and self.read is not None else self.positions
+            self._sights[device, read] = sight(config, positions.to(device), max(self.lengths))
+        return self._sights[device, read]
 
 
 class KVCache:
@@ -67,9 +79,9 @@ class KVCache:
     def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
         shape = (slots, config.n_kv_heads, config.head_size)
         self.keys, self.values = (
-            [torch.empty(shape, dtype=dtype, device=device) for device in devices] for _ in range(2)
-        )
-        self._gqa = config.n_heads != config.n_kv_heads
+            [torch.zeros(shape, dtype=dtype, device=device) for device in devices] for _ in range(2)
+        )  # not empty: what a block-causal row does not see has weight 0, and must be finite
+        self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
         self._batches: dict[int, list[Pair]] = {}
 
@@ -79,7 +91,7 @@ class KVCache:
         q: [Q, n_heads, head_size], the queries of all rows or of the read ones.
         k, v: [R, n_kv_heads, head_size], of all rows.
 
-        A row attends to all slots of its sequence.
+        A row attends to all slots of its sequence, in a block-causal network to those up to the end of its block.
         """
         keys, values = self.keys[layer], self.values[layer]
         written, slots = rows.targets(keys.device)
@@ -87,11 +99,16 @@ class KVCache:
             k, v = k[written], v[written]
         keys.index_copy_(0, slots, k)
         values.index_copy_(0, slots, v)
-        counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
+        whole = len(q) == len(rows.slots)
+        counts = rows.counts if whole else rows.read_counts
+        mask = rows.sight(self._config, keys.device, not whole)
         if rows.even and len(set(counts)) == 1:
-            return _attention(q, *self._batch(len(counts))[layer], self._gqa)
-        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
-        return torch.cat([_attention(q, _by_head(k, 1), _by_head(v, 1), self._gqa) for q, k, v in parts if len(q)])
+            return _attention(q, *self._batch(len(counts))[layer], self._gqa, mask)
+        masks = [None] * len(counts) if mask is None else mask.split(counts)
+        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
+        return torch.cat(
+            [_attention(q, _by_head(k, 1), _by_head(v, 1), self._gqa, seen) for q, k, v, seen in parts if len(q)]
+        )
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.
@@ -113,12 +130,15 @@ class KVCache:
         return self._batches[size]
 
 
-def _attention(q: Tensor, keys: Tensor, values: Tensor, gqa: bool) -> Tensor:
+def _attention(q: Tensor, keys: Tensor, values: Tensor, gqa: bool, mask: Tensor | None) -> Tensor:
     """Attend: q [batch * Q, n_heads, head_size], keys and values [batch, n_kv_heads, N, head_size] -> the shape of q.
 
     gqa: whether n_kv_heads is less than n_heads.
+    mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
     """
-    out = F.scaled_dot_product_attention(_by_head(q, keys.shape[0]), keys, values, enable_gqa=gqa)
+    batch, length = keys.shape[0], keys.shape[2]
+    seen = None if mask is None else mask[:, :length].view(batch, 1, -1, length)
+    out = F.scaled_dot_product_attention(_by_head(q, batch), keys, values, seen, enable_gqa=gqa)
     return out.transpose(1, 2).flatten(0, 1)
 
 

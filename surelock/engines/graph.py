@@ -143,20 +143,24 @@ class _Layers:
         self._batch = g.constant([0])  # attention wants a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
-        self._rotary_read = self._angles(g("Gather", "positions", "read"))
+        positions_read = g("Gather", "positions", "read")
+        self._rotary_read = self._angles(positions_read)
+        self._sights = self._sight("positions"), self._sight(positions_read)
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
         g, config, block = self._g, self._config, f"blocks.{layer}"
-        h, rotary = self.norm(x, f"{block}.attn_norm.weight"), self._rotary
+        h, rotary, sight = self.norm(x, f"{block}.attn_norm.weight"), self._rotary, self._sights[0]
         keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
         keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
         values = self._present("values", layer, self._product(h, block, 2))
         if layer == config.n_layers - 1:
             h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
+            sight = self._sights[1]
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
-        attended = g("Attention", q, keys, values, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        seen = () if sight is None else (sight,)
+        attended = g("Attention", q, keys, values, *seen, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
         attended = g("Squeeze", attended, self._batch)
         x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))
         h = self.norm(x, f"{block}.ff_norm.weight")
@@ -174,6 +178,17 @@ class _Layers:
         column = g("Unsqueeze", g("Cast", positions, to=FLOAT), g.constant([0, 2]))
         angles = g("Mul", column, frequencies)
         return g("Cos", angles), g("Sin", angles)
+
+    def _sight(self, positions: str) -> str | None:
+        """Which positions rows at `positions` [R] see, [R, N] bool; None if they see all."""
+        g, size = self._g, self._config.block_size
+        if size is None:
+            return None
+        number = g("Div", positions, g.constant(size))
+        seen = g("Mul", g("Add", number, g.constant(1)), g.constant(size))
+        length = g("Gather", g("Shape", "past_keys.0"), g.constant(0))
+        every = g("Range", g.constant(0), length, g.constant(1))
+        return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
     def _product(self, h: str, block: str, part: int) -> str:
         """Queries, keys or values: [R, heads * head_size]."""
