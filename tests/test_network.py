@@ -98,7 +98,7 @@ class Packed:
         )
         tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
         logits = self.network.logits(self.forward(tokens, rows))
-        return list(logits.split(rows.read_counts))
+        return list(logits.split(rows.read_counts or rows.counts))
 
     @staticmethod
     def _read(positions: Sequence[Sequence[int]], read: Sequence[Sequence[int]] | None) -> tuple:
