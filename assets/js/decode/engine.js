@@ -61,8 +61,8 @@ class Cache {
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
     if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
     const names = Object.keys(this.#tables);
-    const found = await this.#run(rows, ["hidden", ...names.map((name) => `present_${name}`)]);
-    for (const name of names) this.#tables[name] = found[`present_${name}`];
+    const found = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
+    for (const name of names) setRows(this.#tables[name].data, rows.targets, found[`new_${name}`].data);
     const hidden = found.hidden.data;
     const width = this.#width;
     if (!this.#states) return hidden.subarray(0, read.length * width);
@@ -79,7 +79,7 @@ class Cache {
   async queriesAndKeys(tokens) {
     const every = tokens.map((_, i) => i);
     const rows = { tokens, positions: every, written: every, targets: every, read: every };
-    const kinds = ["queries.", "present_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
+    const kinds = ["queries.", "new_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
     const found = await this.#run(rows, kinds.flat());
     return kinds.map((names) => names.map((name) => found[name].data));
   }
@@ -354,6 +354,14 @@ function biasOf(runtime, plan, candidates, width) {
   for (let at = 0; at < bias.length; at += width)
     for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;
   return runtime.table(bias, width);
+}
+
+/** Writes rows into a flat table. */
+function setRows(table, rows, values) {
+  const width = values.length / rows.length;
+  rows.forEach((row, i) => {
+    table.set(values.subarray(i * width, (i + 1) * width), row * width);
+  });
 }
 
 /** Some rows of a flat table of `width` columns. */
