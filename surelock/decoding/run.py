@@ -223,6 +223,7 @@ class Run:
             observe=self.observe,
             forgets=forgets,
             scores=self.policy.scores,
+            quotas=self._quotas() if drawn and self.policy.by_posterior and not self._late else None,
             banned=self._banned,
             repeats=self._repeats(choosers) if settings.no_repeat_ngram_size else _NO_PAIRS,
             temperature=settings.temperature,
@@ -230,6 +231,11 @@ class Run:
             cfg_scale=settings.cfg_scale,
             top_k=self.top_k,
         )
+
+    def _quotas(self) -> list[int]:
+        """How many candidates each sequence commits."""
+        schedule, every = self.schedule, self.canvas.total
+        return [every if closing else schedule.quota(b) for b, closing in enumerate(schedule.closing)]
 
     def _repeats(self, choosers: Slots) -> Whole:
         """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""

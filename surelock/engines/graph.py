@@ -120,8 +120,9 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     written [W]: which of the R rows write their keys and values; targets [W]: at which positions.
     read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
     Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
-    Outputs: hidden [K, d_model], after the last norm; present_keys.i, present_values.i, in which the rows are written.
-    Those may be the memory of the past ones: then nothing is copied. queries.i [1, R, n_heads * head_size], after
+    Outputs: hidden [K, d_model], after the last norm; new_keys.i, new_values.i [W, ...], those of the written rows;
+    present_keys.i, present_values.i, the past ones with them. An engine needs either: the present ones may be the memory
+    of the past ones, then nothing is copied; the new ones are few, if each output is copied. queries.i [1, R, n_heads * head_size], after
     rotary embedding, of the last layer [1, K, ...]: with the keys they give the attention of a row.
     """
     g = _Graph(tensors)
@@ -208,7 +209,8 @@ class _Layers:
         """The layer's keys or values with the written rows in them, [1, N, n_kv_heads * head_size]."""
         g, shape = self._g, ("N", self._config.n_kv_heads * self._config.head_size)
         past = g.input(f"past_{kind}.{layer}", FLOAT, *shape)
-        present = g("ScatterND", past, self._targets, g("Gather", new, "written"))
+        new = g.output(f"new_{kind}.{layer}", g("Gather", new, "written"), FLOAT, "W", shape[1])
+        present = g("ScatterND", past, self._targets, new)
         present = g.output(f"present_{kind}.{layer}", present, FLOAT, *shape)
         return g("Unsqueeze", present, self._batch)
 

@@ -247,6 +247,7 @@ class Shadow:
             observe=False,
             forgets=nothing,
             scores=self._scores,
+            quotas=None,
             banned=[lm.mask_id, *([lm.eos_id] if self._settings.suppress_eos and lm.eos_id is not None else [])],
             repeats=nothing.reshape(2, 0),
             temperature=0.0,
