@@ -566,8 +566,9 @@ class Run:
         order = sorted(active, key=lambda i: (ranks[i], -worth[i], i))
         if rule.near is not None and 0 < count < len(order):
             a, b = order[count - 1], order[count]
-            if ranks[a] == ranks[b] == 2 and (self.owing[a], away[a]) != (self.owing[b], away[b]):
-                # equal products of other factors are a near-tie, too
+            owed = self.owing[a] > 0 or self.owing[b] > 0
+            if ranks[a] == ranks[b] == 2 and owed and (self.owing[a], away[a]) != (self.owing[b], away[b]):
+                # equal products of other factors are a near-tie, too, unless nothing is owed
                 self.trace.gaps["worth"] = min(self.trace.gaps.get("worth", math.inf), abs(worth[a] - worth[b]))
         return set(order[:count])
 
