@@ -27,8 +27,8 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     """Return the content of browser.json.
 
     shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
-    weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web, and of QuickJS, which runs typed
-    rules.
+    weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
+    typed rules.
 
     Raises ValueError for a model that ONNX Runtime does not compute.
     """

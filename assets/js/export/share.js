@@ -133,7 +133,7 @@ export class Share {
           button(
             "Replay that decodes (HTML)",
             () => this.#replay(true),
-            "The same with the decoder inside, about 25 MB: What if works in it, with no network either.",
+            "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
           ),
         button(
           "Race (video)",
