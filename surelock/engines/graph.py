@@ -121,9 +121,10 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
     Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
     Outputs: hidden [K, d_model], after the last norm; new_keys.i, new_values.i [W, ...], those of the written rows;
-    present_keys.i, present_values.i, the past ones with them. An engine needs either: the present ones may be the memory
-    of the past ones, then nothing is copied; the new ones are few, if each output is copied. queries.i [1, R, n_heads * head_size], after
-    rotary embedding, of the last layer [1, K, ...]: with the keys they give the attention of a row.
+    present_keys.i, present_values.i, the past ones with them. An engine asks for either: the present ones may be the
+    memory of the past ones, then nothing is copied; the new ones are few, if outputs are copied. queries.i
+    [1, R, n_heads * head_size], after rotary embedding, of the last layer [1, K, ...]: with the keys they give the
+    attention of a row.
     """
     g = _Graph(tensors)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):

@@ -19,6 +19,7 @@ from surelock.places import ASSETS
 
 FILE = "browser.json"
 RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
+INTERPRETER = ASSETS / "scripts" / "quickjs.wasm.gz"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -26,7 +27,8 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     """Return the content of browser.json.
 
     shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
-    weights and the tokenizer. runtime: {"bytes", "sha256"} of ONNX Runtime Web.
+    weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
+    typed rules.
 
     Raises ValueError for a model that ONNX Runtime does not compute, and for a block-causal one.
     """
@@ -49,6 +51,7 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         "weights": weights,
         "files": {name: _told(directory / name) for name in (*weights, *TOKENIZER)},
         "runtime": _told(RUNTIME),
+        "interpreter": _told(INTERPRETER),
     }
 
 

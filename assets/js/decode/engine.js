@@ -124,13 +124,14 @@ export class OnnxEngine {
   #sessions;
   #rows;
 
-  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files:
-   * those where the weights lie, bytes by name. */
+  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files():
+   * those where the weights lie, bytes by name; they may come while the code of ONNX Runtime is compiled. */
   static async load(ort, { config, graphs, files }) {
     const runtime = new Runtime(ort);
-    const step = await runtime.session(graphs.step, files);
-    const head = await runtime.session(graphs.head, files);
     const posterior = await runtime.session(graphs.posterior, {});
+    const weights = await files();
+    const step = await runtime.session(graphs.step, weights);
+    const head = await runtime.session(graphs.head, weights);
     return new OnnxEngine(runtime, config, { step, head, posterior });
   }
 
