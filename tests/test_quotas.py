@@ -32,7 +32,7 @@ LIMITS: dict[Any, dict[str, float]] = {
     connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
     gate: {"MOST_BODY": 2**20, "MOST_VALUES": 2**15, "BODY_SECONDS": 30},
     log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
-    readers: {"UNREAD_SECONDS": 10},
+    readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
     session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},

@@ -202,6 +202,7 @@ def test_the_flat_form_chooses_kinds_by_name() -> None:
         ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
         ({"compute": "select+block_cache"}, "compute cannot be 'select' and 'block_cache' together"),
         ({"compute": "lock+select+block_cache"}, "compute can be one rule or two together, not 3"),
+        ({"compute": "+".join(["lock"] * 10**6)}, "compute can be one rule or two together, not 1000000"),
         ({"unmask": "replay"}, "unmask 'replay' needs the tokens themselves"),
         ({"unmask": "<b>"}, "unmask must be one of low_confidence"),
         ({"compute": "age", "age": -1}, "age must be a whole number of at least 0"),

@@ -35,10 +35,18 @@ def packed(value: Any) -> Any:
         kind = _KINDS[value.dtype.kind]
         return {"kind": kind[-2:], "bytes": b64encode(value.astype(kind).tobytes()).decode()}
     if isinstance(value, Draws):
-        numbers = {"scores": value.scores() if value.scored else None, "gumbel": value.gumbel(0, len(value.row), 5)}
+        numbers = {
+            "scores": value.scores() if value.scored else None,
+            "gumbel": value.gumbel(np.arange(len(value.row)), 5),
+        }
         keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
         return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
     return value
+
+
+def _ranks(count: int) -> np.ndarray:
+    """Scores of candidates, with ties."""
+    return (np.arange(count) * 5 % 7).astype(float)
 
 
 def packed_fields(value: Any, *names: str) -> dict[str, Any]:
@@ -47,6 +55,7 @@ def packed_fields(value: Any, *names: str) -> dict[str, Any]:
 
 def packed_plan(plan: Plan) -> dict[str, Any]:
     called = {"read": packed(plan.read()), "outdated": packed(plan.outdated())}
+    called["best"] = packed(plan.best(_ranks(int(plan.chooses.sum()))))
     return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats]} | called
 
 

@@ -1,11 +1,15 @@
 """Compute rules: which rows does a step compute? Every rule runs on the same packed forward and the same cache.
 
 A rule is a small frozen dataclass with two methods. `rows(state, active)` is called before the forward pass. It chooses
-from the active slots: those that are not locked, in sequences that have not ended. `after(state, reading)` is called
+from the active slots: those that are neither locked nor resting, in sequences that have not ended. `after(state, reading)` is called
 once the step has committed its tokens. It names the slots that lock or unlock. The rules that lock are in `locking.py`.
 
 The run overrides a rule twice. The first step computes every row, since nothing is cached yet. The last step of a block
 also computes the positions of the block that are still masked, since it must commit them.
+
+In a block-causal network the run decides alone about finished and later blocks, under every rule. When a block begins,
+all its rows are computed. When it is finished (it and all blocks before it are written), the next step computes all its
+rows once more, locked ones too: keys and values are then exact, no later token changes them, and the rows rest.
 
 Not here: the adaptive update of dLLM-Cache. It compares the values of all rows in every layer with the cached values,
 so it cannot choose rows before the forward pass.
@@ -191,9 +195,10 @@ class DelayedCache(ComputeRule):
 
 @dataclass(frozen=True, slots=True)
 class BudgetRule(ComputeRule):
-    """Compute the same number of rows in every step: those with most changes around them, near the next commits. Ours.
+    """Compute the same number of rows in every step but the first: those with most changes around them, near the next
+    commits. Ours.
 
-    share: a step computes ceil(share * N) rows of a sequence of N positions, 0 < share <= 1.
+    share: a step computes ceil(share * N) rows of a sequence of N positions that do not rest, 0 < share <= 1.
     near: the distance, in positions, over which the weight of a row falls by a factor e; None weights all rows alike.
     floor: the weight of a row far from all candidates, where a candidate has 1 + floor.
     candidates: the masked rows of the block that count as the next commits: so many of the most confident.
@@ -281,7 +286,7 @@ class BudgetRule(ComputeRule):
 
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
-        count = math.ceil(self.share * int(state.canvas.lengths[b]) - 1e-9)
+        count = math.ceil(self.share * int((~state.rests[state.canvas.slots_of(b)]).sum()) - 1e-9)
         masks, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
         masks = masks[np.lexsort((masks, -confidence[masks]))]
         rank = np.full(len(slots), 2)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from surelock.model.config import NetworkConfig
+from surelock.model.network import sight
 
 
 @dataclass(slots=True)
@@ -55,9 +56,9 @@ class KVCache:
     def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
         shape = (slots, config.n_kv_heads, config.head_size)
         self.keys, self.values = (
-            [torch.empty(shape, dtype=dtype, device=device) for device in devices] for _ in range(2)
-        )
-        self._gqa = config.n_heads != config.n_kv_heads
+            [torch.zeros(shape, dtype=dtype, device=device) for device in devices] for _ in range(2)
+        )  # not empty: what a block-causal row does not see has weight 0, and must be finite
+        self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
 
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -66,16 +67,19 @@ class KVCache:
         q: [Q, n_heads, head_size], the queries of all rows or of the read ones.
         k, v: [R, n_kv_heads, head_size], of all rows.
 
-        A row attends to all slots of its sequence.
+        A row attends to all slots of its sequence, in a block-causal network to those up to the end of its block.
         """
         keys, values = self.keys[layer], self.values[layer]
         rows.write(k, keys)
         rows.write(v, values)
-        counts = rows.counts if len(q) == len(rows.slots) else rows.read_counts
+        read = None if len(q) == len(rows.slots) else rows.read
+        counts, positions = (rows.counts, rows.positions) if read is None else (rows.read_counts, rows.positions[read])
+        mask = sight(self._config, positions.to(keys.device), max(rows.lengths))
         if len(set(counts)) == len(set(rows.lengths)) == 1:
-            return _attention(q, keys, values, len(counts), self._gqa)
-        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), strict=True)
-        return torch.cat([_attention(q, k, v, 1, self._gqa) for q, k, v in parts if len(q)])
+            return _attention(q, keys, values, len(counts), self._gqa, mask)
+        masks = [None] * len(counts) if mask is None else mask.split(counts)
+        parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
+        return torch.cat([_attention(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.
@@ -89,11 +93,13 @@ class KVCache:
         return self._hidden[own - (positions > 0).long()]
 
 
-def _attention(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool) -> Tensor:
+def _attention(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:
     """Attend within each of `batch` sequences of one length, which lie behind one another. Returns the shape of q.
 
     q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
     gqa: whether n_kv_heads is less than n_heads.
+    mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
     """
+    seen = None if mask is None else mask[:, : len(keys) // batch].view(batch, 1, -1, len(keys) // batch)
     q, keys, values = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
-    return F.scaled_dot_product_attention(q, keys, values, enable_gqa=gqa).transpose(1, 2).flatten(0, 1)
+    return F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=gqa).transpose(1, 2).flatten(0, 1)

@@ -172,6 +172,8 @@ class OnnxEngine:
                 self._observe(chunk)
                 beside += time.perf_counter() - paused
             self._choose(chunk)
+        if plan.quotas is not None:
+            self._draw(memory, plan, reading)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
 
@@ -213,7 +215,7 @@ class OnnxEngine:
         return self._head.run(["logits"], {"hidden": hidden})[0]
 
     def _choose(self, chunk: Chunk) -> None:
-        """Read confidences, candidates, and the KLs that rules need."""
+        """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
@@ -222,14 +224,29 @@ class OnnxEngine:
             inputs["scored"], score = chosen, plan.scores
         if len(chosen):
             first = int(plan.chooses[: own[chosen[0]]].sum())
-            inputs["bias"] = _bias(plan, first, first + len(chosen), chunk.logits.shape[1])
+        candidates = np.arange(first, first + len(chosen))
+        if plan.quotas is not None:
+            inputs["chosen"] = _NO_ROWS
+        elif len(chosen):
+            inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score]
         followed = plan.compares[own], plan.watches[own] & ~plan.probed[own]
         confidence, total, tokens, scores = self._follow(chunk, *followed, outputs, inputs)
         reading.confidence[own] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
-        candidates = slice(first, first + len(chosen))
-        reading.tokens[candidates], reading.score[candidates] = tokens, scores
+        reading.score[candidates] = scores
+        if plan.quotas is None:
+            reading.tokens[candidates] = tokens
+
+    def _draw(self, memory: Memory, plan: Plan, reading: Reading) -> None:
+        """Draw the tokens of the candidates that `Plan.quotas` lets be committed."""
+        best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
+        for start in range(0, len(best), self._rows):
+            some = best[start : start + self._rows]
+            logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
+            inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
+            inputs["bias"] = _bias(plan, some, logits.shape[1])
+            (reading.tokens[some],) = self._posterior.run(["token"], inputs)
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
@@ -266,21 +283,20 @@ class OnnxEngine:
         return asked
 
 
-def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
-    """What is added to the logits of candidates `start` to `stop`: noise, and -inf for a banned token.
+def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+    """What is added to the logits of some candidates [K]: noise, and -inf for a banned token.
 
-    The shape is [stop - start, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
+    The shape is [K, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
     exp(logit) / (-log u)^T.
     """
-    first, last = np.searchsorted(plan.repeats[0], (start, stop))
-    at, forbidden = plan.repeats[:, first:last]
+    at, forbidden = plan.repeats[:, np.isin(plan.repeats[0], candidates)]
     if plan.draws is not None and plan.temperature > 0:
         with np.errstate(divide="ignore"):
-            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(start, stop, size)))
+            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(candidates, size)))
         bias = noise.astype(np.float32)
     else:
-        bias = np.zeros((stop - start if len(at) else 1, size), np.float32)
-    bias[at - start, forbidden] = -np.inf
+        bias = np.zeros((len(candidates) if len(at) else 1, size), np.float32)
+    bias[np.searchsorted(candidates, at), forbidden] = -np.inf
     bias[:, plan.banned] = -np.inf
     return bias
 

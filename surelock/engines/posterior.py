@@ -159,7 +159,7 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
         logits[places, tokens] = -torch.inf
     uniform = None
     if plan.temperature > 0 and plan.draws is not None:
-        uniform = _uniform(plan.draws, int(which[0]), int(which[-1]) + 1, logits)
+        uniform = _uniform(plan.draws, which, logits)
     chosen = choose_tokens(logits, plan.banned, plan.temperature, uniform)
     del uniform  # before the scores' own copy of the posteriors is made
     own = p[index]
@@ -167,20 +167,20 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
     return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
 
 
-def _uniform(draws: Draws, start: int, stop: int, like: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) of candidates `start` to `stop`, [stop - start, V] float64.
+def _uniform(draws: Draws, candidates: NDArray[np.int64], like: Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) of some candidates, [c, V] float64.
 
     On a CPU they are numpy's. On another device its own generator draws them row by row; rows between candidates are
     drawn and dropped.
     """
     if like.is_cpu:
-        return torch.from_numpy(draws.gumbel(start, stop, like.shape[1]))
-    out = torch.empty(stop - start, like.shape[1], dtype=torch.float64, device=like.device)
-    for stream in np.unique(draws.stream[start:stop]).tolist():
+        return torch.from_numpy(draws.gumbel(candidates, like.shape[1]))
+    out, streams = torch.empty(like.shape, dtype=torch.float64, device=like.device), draws.stream[candidates]
+    for stream in np.unique(streams).tolist():
         state = int(np.random.SeedSequence(draws.keys[stream]).generate_state(1, np.uint64)[0])
         generator, at = torch.Generator(like.device).manual_seed(state >> 1), 0
-        for c in np.flatnonzero(draws.stream[start:stop] == stream).tolist():
-            row = int(draws.row[start + c])
+        for c in np.flatnonzero(streams == stream).tolist():
+            row = int(draws.row[candidates[c]])
             for _ in range(row - at + 1):
                 out[c].uniform_(generator=generator)
             at = row + 1

@@ -63,7 +63,10 @@ class Memory:
 
 
 class TorchEngine:
-    """Computes rows in torch, on the devices and in the dtype of the network."""
+    """Computes rows in torch, on the devices and in the dtype of the network.
+
+    network: the network with its weights; its blocks may lie on several devices.
+    """
 
     name = f"torch {torch.__version__}"
 
@@ -140,14 +143,7 @@ class TorchEngine:
             read_counts=read_counts,
         )
         both = memory.packed(tokens, rows).unflatten(0, (passes, -1))
-        memory.hidden = both[0] if passes == 1 else _guided(both[0], both[1], plan.cfg_scale)
-
-
-def _guided(hidden: Tensor, blind: Tensor, scale: float) -> Tensor:
-    """Classifier-free guidance on hidden states [K, d_model]: blind + (scale + 1) (hidden - blind).
-
-    hidden: of the pass with the prompt. blind: of the pass with every prompt token masked. The head is linear, so the
-    logits are guided in the same way. Computed in float32 at least, returned in the dtype of `hidden`.
-    """
-    wide = torch.promote_types(hidden.dtype, torch.float32)
-    return torch.add(blind, hidden.to(wide) - blind, alpha=scale + 1).to(hidden.dtype)
+        memory.hidden = both[0]
+        if passes == 2:  # the head is linear, so guided states make guided logits
+            wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
+            memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)

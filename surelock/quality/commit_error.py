@@ -159,7 +159,7 @@ class Shadow:
         if self._present is None:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
-            self._present = step.computed  # the first step computes every position
+            self._present = step.computed | step.resting  # the first step computes every position but these
             self._is_prompt = self._present & ~(step.masked | step.newly_unmasked | step.written)
             self._scores = step.scores if self._told else None
         unmasked, computed = step.newly_unmasked, step.computed
@@ -175,7 +175,8 @@ class Shadow:
             self._error += [0.0] * len(where)
             self._changed += [False] * len(where)
             self._regret += [np.nan if self._scores is None else 0.0] * len(where)
-            if self._always or not computed[b, first:].all():
+            exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
+            if self._always or not exact:
                 asked = where if self._scores is None else np.flatnonzero(step.open[b])
                 waiting = _Waiting(before[b, first:], where - first, asked - first, own, places)
                 self._waiting.setdefault(b, []).append(waiting)
@@ -246,6 +247,7 @@ class Shadow:
             observe=False,
             forgets=nothing,
             scores=self._scores,
+            quotas=None,
             banned=[lm.mask_id, *([lm.eos_id] if self._settings.suppress_eos and lm.eos_id is not None else [])],
             repeats=nothing.reshape(2, 0),
             temperature=0.0,
