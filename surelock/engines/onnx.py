@@ -179,8 +179,10 @@ class OnnxEngine:
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the logits [K, V] of rows of the last plan, see `Engine.logits`."""
-        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         known = np.isin(rows, memory.rows)
+        if len(rows) and known.all():
+            return self._logits(memory.hidden[np.searchsorted(memory.rows, rows)])
+        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
             found[known] = self._logits(memory.hidden[np.searchsorted(memory.rows, rows[known])])
         return found

@@ -216,10 +216,9 @@ def speeds() -> str:
         days = sorted({date.fromisoformat(record["result"]["measured"]) for record in own})
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
-        told = (
-            "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, torch {torch}, "
-        )
-        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
+        told = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
+        named = {"engine": "torch {torch}".format(**setup), **setup}  # the oldest cells do not name it
+        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
         parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in own]))
     return "\n\n".join(parts)
 
