@@ -129,7 +129,7 @@ const HUGE = {
   "const rows = () => { throw 10n ** 9n; };": /failed in step 1: 1000000000$/,
   "const rows = () => { throw { message: 5n }; };": /failed in step 1: "?.object Object."?$/,
   "const rows = () => { throw undefined; };": /failed in step 1: $/,
-  "const rows = () => { throw Symbol("s"); };": /failed in step 1: /,
+  "const rows = () => { throw Symbol('s'); };": /failed in step 1: /,
   "JSON.stringify = () => ({}); const rows = () => [];": /must return a list/,
 };
 
