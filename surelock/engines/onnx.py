@@ -248,7 +248,8 @@ class OnnxEngine:
             logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
             inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
             inputs["bias"] = _bias(plan, some, logits.shape[1])
-            (reading.tokens[some],) = self._posterior.run(["token"], inputs)
+            found: Any = self._posterior.run(["token"], inputs)
+            reading.tokens[some] = found[0]
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
