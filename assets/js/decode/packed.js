@@ -12,8 +12,8 @@ export async function packedText({ body }) {
   return reader.result.slice(reader.result.indexOf(",") + 1);
 }
 
-/** The content of gzip, bytes. Throws a TypeError for one that is damaged. It goes without a Blob, which no worker of a file
- * from a disk can read in WebKit. */
+/** The content of gzip, bytes. Throws a TypeError for one that is damaged. It goes without a Blob, which no worker of a
+ * file from a disk can read in WebKit. */
 export async function gunzipped(bytes) {
   const { readable, writable } = new DecompressionStream("gzip");
   const written = new Response(bytes).body.pipeTo(writable);

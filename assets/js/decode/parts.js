@@ -89,9 +89,10 @@ class Files {
 }
 
 /** {engine, tokenizer, shape, note, interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
- * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or {packed: the
- * text of a packed file}, those of the model by their names. hear(got, all) is told of bytes. note: a sentence, where the browser keeps nothing, or "".
- * interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come whole. */
+ * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or {packed: the text of a
+ * packed file}, those of the model by their names. hear(got, all) is told of bytes. note: a sentence, where the browser
+ * keeps nothing, or "". interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come
+ * whole. */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
   const { shape, graphs, weights, ...told } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));

@@ -18,8 +18,8 @@ export class BrowserSource {
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. name: of that model. machine: what a
-   * trace calls this computer. Nothing is fetched before a run is asked for. */
+  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. name: of
+   * that model. machine: what a trace calls this computer. Nothing is fetched before a run is asked for. */
   constructor({ worker, where, name, machine = "a browser" }) {
     Object.assign(this, { url: worker, where, name, machine, ready: false });
   }
