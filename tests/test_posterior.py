@@ -34,9 +34,10 @@ class Reads:
         watched: Sequence[int] | None = None,
         compared: Sequence[int] | None = None,
         observing: bool = False,
+        forgets: Sequence[int] = (),
     ) -> Reading:
         slots = np.arange(self.rows) if slots is None else np.array(slots)
-        count, none = len(slots), np.empty(0, dtype=np.int64)
+        count = len(slots)
         watches = np.isin(slots, slots if watched is None else watched)
         compares = watches & np.isin(slots, slots if compared is None else compared)
         chooses = (slots > 0) & ~np.isin(slots, probed)
@@ -45,8 +46,8 @@ class Reads:
         plan = Plan(
             step=self.steps, slots=slots, counts=[count], tokens=slots, blind=None, positions=slots,
             probed=np.isin(slots, probed), watches=watches, compares=compares, chooses=chooses, observe=observing,
-            forgets=none, banned=[1], repeats=np.empty((2, 0), dtype=int), draws=draws, cfg_scale=0.0, top_k=3,
-            **self.changes,
+            forgets=np.array(forgets, dtype=int), quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int),
+            draws=draws, cfg_scale=0.0, top_k=3, **self.changes,
         )  # fmt: skip
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
@@ -113,8 +114,7 @@ def test_the_last_posterior_is_that_of_the_last_computation() -> None:
     reads = Reads(4)
     reads.read(a)
     reads.read(b[[0, 1, 2]], [0, 1, 2], probed=[2])
-    reads.reader.forget(np.array([1]))
-    kl = reads.read(c).kl
+    kl = reads.read(c, forgets=[1]).kl
     expected = [*true_kl(c[:1], b[:1]).tolist(), np.inf, *true_kl(c[2:], a[2:]).tolist()]
     np.testing.assert_allclose(kl, expected, rtol=1e-5)
 
@@ -197,16 +197,16 @@ def draws(key: tuple[int, ...], rows: Sequence[int], scored: bool = False, lengt
 @pytest.mark.parametrize("rows", [[0], [5], [0, 1, 2], [1, 4, 5], list(range(6))])
 def test_rows_drawn_alone_are_those_of_the_block(rows: list[int], scored: bool) -> None:
     whole, some, half = draws((3, 9), range(6), scored), draws((3, 9), rows, scored), len(rows) // 2
-    noise = whole.gumbel(0, 6, 17)
-    parts = some.gumbel(0, half, 17), some.gumbel(half, len(rows), 17)
+    noise = whole.gumbel(np.arange(6), 17)
+    parts = some.gumbel(np.arange(half), 17), some.gumbel(np.arange(half, len(rows)), 17)
     np.testing.assert_array_equal(np.concatenate(parts), noise[rows])
     np.testing.assert_array_equal(some.scores(), whole.scores()[rows])
 
 
 def test_noise_depends_on_its_key_alone() -> None:
     keys = [(seed, step, *before) for seed in (0, 1) for step in (0, 1) for before in ((), (1,))]
-    drawn = [draws(key, range(4)).gumbel(0, 4, 9) for key in keys]
-    np.testing.assert_array_equal(drawn[0], draws((0, 0), range(4)).gumbel(0, 4, 9))
+    drawn = [draws(key, range(4)).gumbel(np.arange(4), 9) for key in keys]
+    np.testing.assert_array_equal(drawn[0], draws((0, 0), range(4)).gumbel(np.arange(4), 9))
     assert len({float(noise[0, 0]) for noise in drawn}) == 8
     assert all(noise.dtype == np.float64 and ((noise >= 0) & (noise < 1)).all() for noise in drawn)
 
@@ -215,4 +215,4 @@ def test_noise_is_numpys() -> None:
     """The layout that a run is reproduced from: scores first where there are any, then a row per position."""
     generator, own = np.random.default_rng(np.random.SeedSequence((5, 2))), draws((5, 2), range(4), True, 4)
     np.testing.assert_array_equal(own.scores(), generator.random(4))
-    np.testing.assert_array_equal(own.gumbel(0, 4, 9), generator.random((4, 9)))
+    np.testing.assert_array_equal(own.gumbel(np.arange(4), 9), generator.random((4, 9)))

@@ -111,8 +111,13 @@ def test_other_shapes_and_batches(write: Any, tmp_path: Path) -> None:
 
 def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
     """`npm run runtime` and `python -m surelock.engines.web stories` write them: stale ones would be served."""
-    wasm = ROOT / "node_modules" / "onnxruntime-web" / "dist" / "ort-wasm-simd-threaded.wasm"
-    assert gzip.decompress((ASSETS / "scripts" / "ort.wasm.gz").read_bytes()) == wasm.read_bytes(), "npm run runtime"
+    modules = {
+        "ort": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
+        "quickjs": "@jitl/quickjs-wasmfile-release-sync/dist/emscripten-module.wasm",
+    }
+    for name, path in modules.items():
+        packed, wasm = (ASSETS / "scripts" / f"{name}.wasm.gz").read_bytes(), ROOT / "node_modules" / path
+        assert gzip.decompress(packed) == wasm.read_bytes(), "npm run runtime"
     told = json.loads((ASSETS / "stories" / FILE).read_text("utf-8"))
     assert told == browser_parts(stories, ASSETS / "stories")
     assert told["weights"] == [file.name for file in WEIGHTS]

@@ -25,7 +25,8 @@ from surelock.decoding.step import Plan, Reading, Step
 from surelock.decoding.unmasking import Replay
 from surelock.model.config import NetworkConfig, Shape
 
-STEP = [each.name for each in fields(Step) if each.name != "commit_logits"]
+# Browsers decode no block-causal network, whose rows alone rest.
+STEP = [each.name for each in fields(Step) if each.name not in ("commit_logits", "resting")]
 _KINDS = {"b": "u1", "i": "<i4", "f": "<f8"}
 
 
@@ -35,10 +36,18 @@ def packed(value: Any) -> Any:
         kind = _KINDS[value.dtype.kind]
         return {"kind": kind[-2:], "bytes": b64encode(value.astype(kind).tobytes()).decode()}
     if isinstance(value, Draws):
-        numbers = {"scores": value.scores() if value.scored else None, "gumbel": value.gumbel(0, len(value.row), 5)}
+        numbers = {
+            "scores": value.scores() if value.scored else None,
+            "gumbel": value.gumbel(np.arange(len(value.row)), 5),
+        }
         keys = [[str(part) for part in key] for key in value.keys]  # a seed may be more than JavaScript's numbers hold
         return packed_fields(value) | {"keys": keys} | {name: packed(each) for name, each in numbers.items()}
     return value
+
+
+def _ranks(count: int) -> np.ndarray:
+    """Scores of candidates, with ties."""
+    return (np.arange(count) * 5 % 7).astype(float)
 
 
 def packed_fields(value: Any, *names: str) -> dict[str, Any]:
@@ -47,6 +56,7 @@ def packed_fields(value: Any, *names: str) -> dict[str, Any]:
 
 def packed_plan(plan: Plan) -> dict[str, Any]:
     called = {"read": packed(plan.read()), "outdated": packed(plan.outdated())}
+    called["best"] = packed(plan.best(_ranks(int(plan.chooses.sum()))))
     return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats]} | called
 
 
@@ -162,9 +172,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
         run = Run(shape, case.prompts, decoder, observe=case.observe, top_k=top_k)
         while (plan := run.plan()) is not None:
             plain_plan, reading = packed_plan(plan), reading_of(plan, seed, shape.network.vocab_size)
-            step = packed_fields(
-                run.take(reading), *(each.name for each in fields(Step) if each.name != "commit_logits")
-            )
+            step = packed_fields(run.take(reading), *STEP)
             turn = {"plan": plain_plan, "reading": packed_fields(reading), "step": step}
             told["turns"].append(turn)
     except ValueError as error:

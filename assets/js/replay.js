@@ -1,17 +1,40 @@
-// The exported page: one trace, read from the document itself.
+// The exported page: one trace, read from the document itself. What if works where the page holds a decoder, too.
 
 import { reducedMotion } from "./dom.js";
 import { readAddress } from "./run/address.js";
+import { asking } from "./run/asking.js";
+import { BrowserSource } from "./run/browser_source.js";
 import { embed, embeddedLanes } from "./run/embed.js";
+import { decoderHere, partsOf, workerAddress } from "./run/files.js";
+import { Running } from "./run/running.js";
+import { Starting } from "./run/starting.js";
+import { page } from "./run/state.js";
 import { Stage } from "./stage/stage.js";
 import { followScheme } from "./stage/theme.js";
 import { Trace, TraceError } from "./trace/trace.js";
 
-const stage = new Stage(document.getElementById("sl-stage"));
+/** The stage, and who decodes for it, if the page can. */
+async function begin(root) {
+  const told = await decoderHere();
+  if (!told) return { stage: new Stage(root) };
+  const { model, presets } = told;
+  page.set({ sources: ["browser"], source: "browser", presets });
+  const source = new BrowserSource({ worker: await workerAddress(), where: partsOf(model), name: model });
+  const parts = { source };
+  const race = (trace, lanes) => parts.starting.raceLike(trace, lanes);
+  const document = (run) => source.document(run);
+  parts.stage = new Stage(root, { ...asking({ source, parts: () => parts }), source: { document }, lessons: { race } });
+  parts.live = new Running({ stage: parts.stage, source, seconds: async () => null });
+  parts.starting = new Starting(parts);
+  return parts;
+}
+
+const parts = await begin(document.getElementById("sl-stage"));
+const { stage } = parts;
 embed(stage.root);
 stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
 followScheme();
-window.surelock = { stage };
+window.surelock = parts;
 
 try {
   const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));

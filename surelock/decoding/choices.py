@@ -257,8 +257,8 @@ def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) ->
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole plain form of a chosen kind, its settings gathered from the flat form and checked under their names
-    there.
+    """Return the whole plain form of a chosen kind: its settings are taken from the flat form and checked by their flat
+    names.
     """
     plain: dict[str, Any] = {"kind": kind} | (to_plain(table[kind]()) if kind in table else {})
     for flat, each in flat_names(table[kind]) if kind in table else ():

@@ -40,17 +40,19 @@ class Draws:
         drawn = [_generator(key).random(length) for key, length in zip(self.keys, self.lengths, strict=True)]
         return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
-    def gumbel(self, start: int, stop: int, width: int) -> NDArray:
-        """Return one uniform number in [0, 1) per token for candidates `start` to `stop`: [stop - start, width]
-        float64.
+    def gumbel(self, candidates: NDArray[np.int64], width: int) -> NDArray:
+        """Return one uniform number in [0, 1) per token for each of some candidates: [K, width] float64.
+
+        candidates: [K] int64, ascending, their numbers.
         """
-        out = np.empty((stop - start, width))
-        for stream in np.unique(self.stream[start:stop]).tolist():
+        out = np.empty((len(candidates), width))
+        streams = self.stream[candidates]
+        for stream in np.unique(streams).tolist():
             at, bits = 0, np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
             bits.advance(self.lengths[stream] if self.scored else 0)
             generator = np.random.Generator(bits)
-            for c in np.flatnonzero(self.stream[start:stop] == stream).tolist():
-                row = int(self.row[start + c])
+            for c in np.flatnonzero(streams == stream).tolist():
+                row = int(self.row[candidates[c]])
                 bits.advance((row - at) * width)
                 generator.random(out=out[c])
                 at = row + 1

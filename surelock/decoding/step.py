@@ -7,6 +7,7 @@ step, C the number of those that may be committed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +53,8 @@ class Plan:
     observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
     forgets: [F] int64, slots whose kept posteriors the engine drops before the step.
     scores: the score of candidates, "confidence", "entropy" or "margin"; None if no candidates are chosen.
+    quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
+    tokens of the others, see `best`. None if other candidates may be committed.
     banned: tokens that are never chosen.
     repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
     temperature: of the Gumbel-max choice.
@@ -73,6 +76,7 @@ class Plan:
     observe: bool
     forgets: Whole
     scores: str | None
+    quotas: list[int] | None
     banned: list[int]
     repeats: Whole
     temperature: float
@@ -83,6 +87,16 @@ class Plan:
     def read(self) -> Whole:
         """Return the rows whose posteriors are read, [K] int64, ascending."""
         return np.arange(len(self.slots)) if self.observe else np.flatnonzero(self.watches | self.chooses)
+
+    def best(self, score: NDArray) -> Whole:
+        """Return the numbers of the candidates that `quotas` lets be committed, ascending. score: [C], of each."""
+        counts = [int(part.sum()) for part in np.split(self.chooses, np.cumsum(self.counts)[:-1])]
+        edges = pairwise(np.cumsum([0, *counts]))
+        found = [
+            start + np.argsort(-score[start:stop], kind="stable")[:quota]
+            for (start, stop), quota in zip(edges, self.quotas or counts, strict=True)
+        ]
+        return np.sort(np.concatenate(found))
 
     def outdated(self) -> Whole:
         """Return the slots whose kept posteriors are dropped: `forgets`, and computed rows that no rule watches."""
@@ -98,7 +112,7 @@ class Reading:
     slots, probed: [R], those of the plan.
     confidence: [R] float64, the largest probability of the row's posterior; NaN if the row was not read.
     kl: [R] float64, nats; infinite if no earlier posterior was kept, NaN if the row was neither compared nor observed.
-    tokens: [C] int64, candidate tokens.
+    tokens: [C] int64, candidate tokens; any, where `Plan.quotas` rules a candidate out.
     score: [C] float64, their scores.
     top_ids: [R, top_k] int64, the most likely tokens; top_probs: [R, top_k] float64, their probabilities.
     finite: whether all logits that were read are finite.
@@ -148,6 +162,8 @@ class Step:
     newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
     computed: bool, active rows that the step computed.
     probed: bool, locked rows that it computed for a probe.
+    resting: bool, rows of a block-causal network that the step did not need, whatever the rule: of finished blocks, whose
+    keys and values are exact, and of later ones, which no row sees.
     kl: float64, the step-wise KL of computed rows in nats; infinite if no earlier posterior was kept. NaN at all other
     places and, unless observed, where no rule needs it.
     confidence: float64, the largest probability of computed rows. NaN at all other places and, unless observed, where
@@ -157,7 +173,7 @@ class Step:
     commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
     in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
     flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
-    baseline_flops: [B] float64, those of a step that computes every row.
+    baseline_flops: [B] float64, those of a step that computes every row that does not rest.
     seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
     """
 
@@ -174,6 +190,7 @@ class Step:
     newly_unlocked: Flags
     computed: Flags
     probed: Flags
+    resting: Flags
     kl: NDArray
     confidence: NDArray
     top_ids: Whole | None

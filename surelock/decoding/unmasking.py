@@ -62,6 +62,7 @@ class UnmaskPolicy(Described):
     candidate token), "entropy" (negative, in nats) or "margin" (p1 - p2); or "noise", a uniform random number; or None,
     for a policy that needs neither scores nor candidate tokens.
     early: whether a block ends once none of its positions is masked, before its steps are over.
+    by_posterior: whether it commits the best by posterior, as many as the schedule asks for, whatever their tokens.
     """
 
     __slots__ = ()
@@ -70,6 +71,7 @@ class UnmaskPolicy(Described):
     sentence: ClassVar[str]
     scores: ClassVar[str | None] = "confidence"
     early: ClassVar[bool] = False
+    by_posterior: ClassVar[bool] = False
 
     def chooses(self, state: State, slots: Slots) -> Flags:
         """Return which of the computed slots [R] the step may commit, [R] bool."""
@@ -125,6 +127,7 @@ class Entropy(UnmaskPolicy):
     label: ClassVar[str] = "Least entropy first"
     sentence: ClassVar[str] = "Writes first where the fewest words are likely."
     scores: ClassVar[str | None] = "entropy"
+    by_posterior: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +141,7 @@ class Margin(UnmaskPolicy):
     label: ClassVar[str] = "Largest margin first"
     sentence: ClassVar[str] = "Writes first where one word is far ahead of the next."
     scores: ClassVar[str | None] = "margin"
+    by_posterior: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True)

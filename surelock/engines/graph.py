@@ -46,7 +46,7 @@ class _Graph:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
 
     def top(self, x: str, count: str) -> tuple[str, str]:
-        """Add TopK: the names of the largest values of each row and of their places; ties go to the lower place."""
+        """Add a TopK node: return the names of its values and of their indices; ties go to the lower index."""
         values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
         return values, places
 
@@ -120,9 +120,11 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     written [W]: which of the R rows write their keys and values; targets [W]: at which positions.
     read [K]: which of the R rows go through the last layer. Of the others it computes keys and values only.
     Inputs, float32: past_keys.i, past_values.i [N, n_kv_heads * head_size] of each layer.
-    Outputs: hidden [K, d_model], after the last norm; present_keys.i, present_values.i, in which the rows are written.
-    Those may be the memory of the past ones: then nothing is copied. queries.i [1, R, n_heads * head_size], after
-    rotary embedding, of the last layer [1, K, ...]: with the keys they give the attention of a row.
+    Outputs: hidden [K, d_model], after the last norm; new_keys.i, new_values.i [W, ...], those of the written rows;
+    present_keys.i, present_values.i, the past ones with them. An engine asks for either: the present ones may be the
+    memory of the past ones, then nothing is copied; the new ones are few, if outputs are copied. queries.i
+    [1, R, n_heads * head_size], after rotary embedding, of the last layer [1, K, ...]: with the keys they give the
+    attention of a row.
     """
     g = _Graph(tensors)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
@@ -143,20 +145,24 @@ class _Layers:
         self._batch = g.constant([0])  # attention wants a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
-        self._rotary_read = self._angles(g("Gather", "positions", "read"))
+        positions_read = g("Gather", "positions", "read")
+        self._rotary_read = self._angles(positions_read)
+        self._sights = self._sight("positions"), self._sight(positions_read)
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
         g, config, block = self._g, self._config, f"blocks.{layer}"
-        h, rotary = self.norm(x, f"{block}.attn_norm.weight"), self._rotary
+        h, rotary, sight = self.norm(x, f"{block}.attn_norm.weight"), self._rotary, self._sights[0]
         keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
         keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
         values = self._present("values", layer, self._product(h, block, 2))
         if layer == config.n_layers - 1:
             h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
+            sight = self._sights[1]
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
-        attended = g("Attention", q, keys, values, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        seen = () if sight is None else (sight,)
+        attended = g("Attention", q, keys, values, *seen, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
         attended = g("Squeeze", attended, self._batch)
         x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))
         h = self.norm(x, f"{block}.ff_norm.weight")
@@ -174,6 +180,17 @@ class _Layers:
         column = g("Unsqueeze", g("Cast", positions, to=FLOAT), g.constant([0, 2]))
         angles = g("Mul", column, frequencies)
         return g("Cos", angles), g("Sin", angles)
+
+    def _sight(self, positions: str) -> str | None:
+        """Which positions rows at `positions` [R] see, [R, N] bool; None if they see all."""
+        g, size = self._g, self._config.block_size
+        if size is None:
+            return None
+        number = g("Div", positions, g.constant(size))
+        seen = g("Mul", g("Add", number, g.constant(1)), g.constant(size))
+        length = g("Gather", g("Shape", "past_keys.0"), g.constant(0))
+        every = g("Range", g.constant(0), length, g.constant(1))
+        return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
     def _product(self, h: str, block: str, part: int) -> str:
         """Queries, keys or values: [R, heads * head_size]."""
@@ -193,7 +210,8 @@ class _Layers:
         """The layer's keys or values with the written rows in them, [1, N, n_kv_heads * head_size]."""
         g, shape = self._g, ("N", self._config.n_kv_heads * self._config.head_size)
         past = g.input(f"past_{kind}.{layer}", FLOAT, *shape)
-        present = g("ScatterND", past, self._targets, g("Gather", new, "written"))
+        new = g.output(f"new_{kind}.{layer}", g("Gather", new, "written"), FLOAT, "W", shape[1])
+        present = g("ScatterND", past, self._targets, new)
         present = g.output(f"present_{kind}.{layer}", present, FLOAT, *shape)
         return g("Unsqueeze", present, self._batch)
 

@@ -7,6 +7,7 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.graph import graphs
-from surelock.engines.stopwatch import Stopwatch
 from surelock.model.config import NetworkConfig
 from surelock.model.families import Tensors
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**19  # of one table of logits: what is made of it then stays in a core's cache
+_CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
@@ -85,20 +85,12 @@ class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     def __init__(self, session: Session, config: NetworkConfig, layout: Layout, tell: bool) -> None:
-        self.watch = Stopwatch()
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
-        self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
+        self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
         self.has = np.zeros(layout.slots, dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
-
-    def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
-        """Keep the log posteriors [M, V] of slots [M]."""
-        if not len(self.log_p):
-            self.log_p = np.empty((len(self.has), self.log_p.shape[1]), np.float32)
-        self.log_p[slots] = log_p
-        self.has[slots] = True
 
 
 @dataclass(slots=True)
@@ -163,22 +155,26 @@ class OnnxEngine:
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
-        memory.watch.start()
+        begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
         rows = plan.read()
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        for start in range(0, len(rows), self._rows):
-            part = slice(start, start + self._rows)
+        chunks = -(-len(rows) // self._rows)
+        for number in range(chunks):  # of about one size: a few rows alone are dear
+            part = slice(len(rows) * number // chunks, len(rows) * (number + 1) // chunks)
             chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
             if memory.told is not None:
                 memory.told[plan.slots[rows[part]]] = chunk.logits
             if plan.observe:  # before what is kept becomes another
-                with memory.watch.excluded():
-                    self._observe(chunk)
+                paused = time.perf_counter()
+                self._observe(chunk)
+                beside += time.perf_counter() - paused
             self._choose(chunk)
-        reading.seconds = memory.watch.seconds()
+        if plan.quotas is not None:
+            self._draw(memory, plan, reading)
+        reading.seconds = time.perf_counter() - begun - beside
         return reading
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -219,7 +215,7 @@ class OnnxEngine:
         return self._head.run(["logits"], {"hidden": hidden})[0]
 
     def _choose(self, chunk: Chunk) -> None:
-        """Read confidences, candidates, and the KLs that rules need."""
+        """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
         chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
@@ -228,14 +224,29 @@ class OnnxEngine:
             inputs["scored"], score = chosen, plan.scores
         if len(chosen):
             first = int(plan.chooses[: own[chosen[0]]].sum())
-            inputs["bias"] = _bias(plan, first, first + len(chosen), chunk.logits.shape[1])
+        candidates = np.arange(first, first + len(chosen))
+        if plan.quotas is not None:
+            inputs["chosen"] = _NO_ROWS
+        elif len(chosen):
+            inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score]
         followed = plan.compares[own], plan.watches[own] & ~plan.probed[own]
         confidence, total, tokens, scores = self._follow(chunk, *followed, outputs, inputs)
         reading.confidence[own] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
-        candidates = slice(first, first + len(chosen))
-        reading.tokens[candidates], reading.score[candidates] = tokens, scores
+        reading.score[candidates] = scores
+        if plan.quotas is None:
+            reading.tokens[candidates] = tokens
+
+    def _draw(self, memory: Memory, plan: Plan, reading: Reading) -> None:
+        """Draw the tokens of the candidates that `Plan.quotas` lets be committed."""
+        best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
+        for start in range(0, len(best), self._rows):
+            some = best[start : start + self._rows]
+            logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
+            inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
+            inputs["bias"] = _bias(plan, some, logits.shape[1])
+            (reading.tokens[some],) = self._posterior.run(["token"], inputs)
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
@@ -267,25 +278,25 @@ class OnnxEngine:
         kl, log_p, *asked = found
         chunk.reading.kl[chunk.own[compared]] = np.where(known, kl, np.inf)
         if len(watched):
-            memory.keep(slots[watched], log_p)
+            memory.log_p[slots[watched]] = log_p
+            memory.has[slots[watched]] = True
         return asked
 
 
-def _bias(plan: Plan, start: int, stop: int, size: int) -> NDArray[np.float32]:
-    """What is added to the logits of candidates `start` to `stop`: noise, and -inf for a banned token.
+def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.float32]:
+    """What is added to the logits of some candidates [K]: noise, and -inf for a banned token.
 
-    The shape is [stop - start, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
+    The shape is [K, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
     exp(logit) / (-log u)^T.
     """
-    first, last = np.searchsorted(plan.repeats[0], (start, stop))
-    at, forbidden = plan.repeats[:, first:last]
+    at, forbidden = plan.repeats[:, np.isin(plan.repeats[0], candidates)]
     if plan.draws is not None and plan.temperature > 0:
         with np.errstate(divide="ignore"):
-            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(start, stop, size)))
+            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(candidates, size)))
         bias = noise.astype(np.float32)
     else:
-        bias = np.zeros((stop - start if len(at) else 1, size), np.float32)
-    bias[at - start, forbidden] = -np.inf
+        bias = np.zeros((len(candidates) if len(at) else 1, size), np.float32)
+    bias[np.searchsorted(candidates, at), forbidden] = -np.inf
     bias[:, plan.banned] = -np.inf
     return bias
 

@@ -18,9 +18,6 @@ from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.stopwatch import Stopwatch
 
-#: (start, stop, out): computes the logits of read rows `start` to `stop` into a table [rows, V].
-Logits = Callable[[int, int, Tensor], Tensor]
-
 # Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
@@ -87,12 +84,15 @@ class Reader:
         self._has = np.zeros(slots, dtype=bool)
         self._watch = watch
 
-    def read(self, logits: Logits, rows: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
+    def read(
+        self, logits: Callable[[int, int, Tensor], Tensor], rows: NDArray[np.int64], plan: Plan, reading: Reading
+    ) -> None:
         """Fill `reading` with confidences, candidates, KLs and likely tokens.
 
-        logits: computes the logits of a range of `rows`.
+        logits: (start, stop, out) -> the logits of `rows[start:stop]`, written to `out` [stop - start, V].
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
+        self._has[plan.outdated()] = False
         count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
         chunks = -(-count // self._chunk)
         edges = [count * chunk // chunks for chunk in range(chunks + 1)] if chunks else []  # a few rows alone are dear
@@ -116,10 +116,6 @@ class Reader:
                 with self._watch.excluded():
                     self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
             self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
-
-    def forget(self, slots: NDArray[np.int64]) -> None:
-        """Drop the kept posteriors of `slots`, so that their next KL is infinite."""
-        self._has[slots] = False
 
     def _follow(
         self,
@@ -163,7 +159,7 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
         logits[places, tokens] = -torch.inf
     uniform = None
     if plan.temperature > 0 and plan.draws is not None:
-        uniform = _uniform(plan.draws, int(which[0]), int(which[-1]) + 1, logits)
+        uniform = _uniform(plan.draws, which, logits)
     chosen = choose_tokens(logits, plan.banned, plan.temperature, uniform)
     del uniform  # before the scores' own copy of the posteriors is made
     own = p[index]
@@ -171,20 +167,20 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
     return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
 
 
-def _uniform(draws: Draws, start: int, stop: int, like: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) of candidates `start` to `stop`, [stop - start, V] float64.
+def _uniform(draws: Draws, candidates: NDArray[np.int64], like: Tensor) -> Tensor:
+    """Uniform numbers in [0, 1) of some candidates, [c, V] float64.
 
     On a CPU they are numpy's. On another device its own generator draws them row by row; rows between candidates are
     drawn and dropped.
     """
     if like.is_cpu:
-        return torch.from_numpy(draws.gumbel(start, stop, like.shape[1]))
-    out = torch.empty(stop - start, like.shape[1], dtype=torch.float64, device=like.device)
-    for stream in np.unique(draws.stream[start:stop]).tolist():
+        return torch.from_numpy(draws.gumbel(candidates, like.shape[1]))
+    out, streams = torch.empty(like.shape, dtype=torch.float64, device=like.device), draws.stream[candidates]
+    for stream in np.unique(streams).tolist():
         state = int(np.random.SeedSequence(draws.keys[stream]).generate_state(1, np.uint64)[0])
         generator, at = torch.Generator(like.device).manual_seed(state >> 1), 0
-        for c in np.flatnonzero(draws.stream[start:stop] == stream).tolist():
-            row = int(draws.row[start + c])
+        for c in np.flatnonzero(streams == stream).tolist():
+            row = int(draws.row[candidates[c]])
             for _ in range(row - at + 1):
                 out[c].uniform_(generator=generator)
             at = row + 1

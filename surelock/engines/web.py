@@ -19,6 +19,7 @@ from surelock.places import ASSETS
 
 FILE = "browser.json"
 RUNTIME = ASSETS / "scripts" / "ort.wasm.gz"
+INTERPRETER = ASSETS / "scripts" / "quickjs.wasm.gz"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 
@@ -26,12 +27,15 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     """Return the content of browser.json.
 
     shape: the fields of `Shape`. graphs: {name: base64}. weights: file names. files: {name: {"bytes", "sha256"}} of the
-    weights and the tokenizer. runtime: {"bytes", "sha256"} of ONNX Runtime Web.
+    weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
+    typed rules.
 
-    Raises ValueError for a model that ONNX Runtime does not compute.
+    Raises ValueError for a model that ONNX Runtime does not compute, and for a block-causal one.
     """
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
+    if lm.config.block_size is not None:
+        raise ValueError(f"{lm.name} is block-causal, and the runs of a browser have no such blocks")
     graphs = lm.engine.graphs()
     entries = (
         entry.value
@@ -47,6 +51,7 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         "weights": weights,
         "files": {name: _told(directory / name) for name in (*weights, *TOKENIZER)},
         "runtime": _told(RUNTIME),
+        "interpreter": _told(INTERPRETER),
     }
 
 

@@ -23,7 +23,7 @@ from surelock.model.checkpoint import (
 )
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
-from surelock.model.families import CheckpointError, Family, family_of, generation_of
+from surelock.model.families import CheckpointError, Family, family_of, generation_of, shape_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.model.tokenizer import SLOW, load_tokenizer
@@ -74,7 +74,7 @@ def load(
     states = file_states(directory, _FILES)
     config = read_json(directory / "config.json")
     family = family_of(config)
-    shape = family.read_config(config)
+    shape = shape_of(family, config, str(name))
     tokenizer = load_tokenizer(directory)
     ids = _special_ids(config, shape, tokenizer, family, directory)
     check_layers(shape, directory)
@@ -91,7 +91,7 @@ def load(
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
     made = made or TorchEngine(network())
     file = directory / "generation_config.json"
-    generation = generation_of(family, read_json(file) if file.is_file() else {})
+    generation = generation_of(family, shape, read_json(file) if file.is_file() else {})
     check()
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 

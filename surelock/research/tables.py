@@ -26,6 +26,9 @@ from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
+FORMER = {
+    "contestant": {"Fixed budget": "Former budget"}
+}  # what its cells decoded is no longer the preset of that name
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -39,7 +42,7 @@ class Table:
 
     def __call__(self) -> str:
         frame = read(self.folder)
-        rows = (frame.query(self.query) if self.query else frame).to_dict("records")
+        rows = (frame.query(self.query) if self.query else frame).replace(FORMER).to_dict("records")
         return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
 
 
@@ -269,9 +272,10 @@ def laptop() -> str:
     return markdown(names, rows)
 
 
-def in_browser() -> list[dict[str, Any]]:
-    """What `python -m tests.browser.measure_here` printed, a line a time."""
-    return [json.loads(line) for line in (RESULTS / "browser.jsonl").read_text("utf-8").splitlines()]
+def in_browser(benchmark: str) -> list[dict[str, Any]]:
+    """What `python -m tests.browser.measure_here` or `measure_engines` printed, a line a time."""
+    lines = map(json.loads, (RESULTS / "browser.jsonl").read_text("utf-8").splitlines())
+    return [told for told in lines if told["benchmark"] == benchmark]
 
 
 def browser() -> str:
@@ -284,7 +288,7 @@ def browser() -> str:
             f"{found['flops'] / found['baseline_flops']:.2f}",
             "{efficiency:.2f}".format(**found),
         ]
-        for told in in_browser()
+        for told in in_browser("browser")
         for length, lanes in told["alone"].items()
         for preset, found in lanes.items()
     ]
@@ -301,9 +305,20 @@ def browser_page() -> str:
             f"{told['tab_mb']:.0f} MB",
             "{per_second:.0f} a second, {p95_ms:.0f} ms".format(**told["frames"]),
         ]
-        for told in in_browser()
+        for told in in_browser("browser")
     ]
     return markdown(["browser", "first step, first visit", "second visit", "memory", "frames, 95 % within"], rows)
+
+
+def browser_engines() -> str:
+    """Of each way to compute in a browser, the seconds of 128 tokens."""
+    rows = []
+    for told in in_browser("browser-engines"):
+        for engine, seconds in told["seconds"].items():
+            cells = ["absent"] * 3 if seconds is None else [f"{value:.1f} s" for value in seconds.values()]
+            rows.append([f"{told['browser']}, {told['processor']}", engine, *cells])
+    decoders = [PRESETS[name].name for name in ("everything", "surelock", "budget")]
+    return markdown(["browser", "engine", *decoders], rows)
 
 
 def change(name: str, digits: int = 3) -> str:
@@ -408,6 +423,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "laptop": laptop,
     "browser": browser,
     "browser-page": browser_page,
+    "browser-engines": browser_engines,
 }
 
 

@@ -61,7 +61,7 @@ def site_files() -> dict[str, bytes]:
     model = ASSETS / EMBEDDED
     parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
     names = [
-        *("scripts/worker.js", "scripts/ort.wasm.gz"),
+        *("scripts/worker.js", "scripts/ort.wasm.gz", "scripts/quickjs.wasm.gz"),
         *sorted(f"runs/{path.name}" for path in (ASSETS / "runs").glob("*.json")),
         *(f"{EMBEDDED}/{name}" for name in parts),
     ]

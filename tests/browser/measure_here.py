@@ -1,8 +1,8 @@
 """Measure decoding in Chromium: ``python -m tests.browser.measure_here`` prints one JSON line last.
 
-Each decoder runs alone in the page's worker, one thread, at the page's settings, in turn with the others; the medians
-of their steps' seconds are compared. Before that come the first steps of a first and of a second visit, and after it
-the frames of the page while it races.
+Each decoder runs alone in the page's worker, one thread, at the settings of the page's form, in turn with the others;
+the medians of their steps' seconds are compared. Before that come the first steps of a first and of a second visit, and
+after it the frames of the page while it races.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+import surelock
+from surelock.decoding.presets import PRESETS
 from surelock.model.machine import processor
 from tests.browser.server import App, launch, serve
 
-PRESETS = ("everything", "surelock", "budget")
+DECODERS = ("everything", "surelock", "budget")
 PROMPT = "Once upon a time, there was a little girl named Lily. She"
 ALONE = Path(__file__).with_name("alone.js").read_text("utf-8")
 FRAMES = """(ms) => new Promise((then) => {
@@ -75,10 +77,13 @@ def alone(page: Page, gen_length: int, repeats: int) -> dict[str, dict[str, Any]
     """Of each decoder the medians, and beside the one that computes every position the ratio of times, and the
     efficiency: the speed-up times the ratio of FLOPs.
     """
-    found: dict[str, list[dict[str, float]]] = {preset: [] for preset in PRESETS}
+    found: dict[str, list[dict[str, float]]] = {preset: [] for preset in DECODERS}
+    generation = surelock.load("stories", device="cpu").generation  # the form begins with it
+    shared = PRESETS["everything"].decoder(generation, {"gen_length": gen_length, "steps": gen_length})
+    settings = shared.to_plain()["settings"]
     for turn in range(repeats + 1):  # the first warms up
-        for preset in PRESETS[:: 1 if turn % 2 else -1]:
-            told = page.evaluate(ALONE, [preset, gen_length, PROMPT])
+        for preset in DECODERS[:: 1 if turn % 2 else -1]:
+            told = page.evaluate(ALONE, [preset, settings, PROMPT])
             if turn:
                 found[preset].append(told)
     medians = {preset: {name: median(run[name] for run in runs) for name in runs[0]} for preset, runs in found.items()}

@@ -59,12 +59,8 @@ def run(page: Page) -> None:
     until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)} && surelock.live.run.over", 90)
 
 
-def all_that_it_can(page: Page, url: str) -> None:
-    """A run, a what-if, an export, and a lesson to its end."""
-    page.goto(f"{url}?{QUERY}")
-    until(page, "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
-    assert serious(page) == []
-    run(page)
+def what_if(page: Page) -> int:
+    """Another word in the second lane of the run on show. Returns the number of lanes."""
     lanes = page.evaluate("surelock.stage.trace.lanes.length")
     seek(page, 6)
     cell = page.evaluate("surelock.stage.trace.lanes[1].steps[6].unmasked[0]")
@@ -75,17 +71,28 @@ def all_that_it_can(page: Page, url: str) -> None:
     until(page, f"surelock.live.run?.trace?.lanes.length === {lanes + 1} && surelock.live.run.over", 60)
     assert "dog" in page.evaluate("surelock.stage.trace.lanes.at(-1).name")
     page.keyboard.press("Escape")
+    return lanes + 1
+
+
+def all_that_it_can(page: Page, url: str) -> None:
+    """A run, a what-if, an export, and a lesson to its end."""
+    page.goto(f"{url}?{QUERY}")
+    until(page, "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    assert serious(page) == []
+    run(page)
+    lanes = what_if(page)
     page.click("role=tab[name='Export']")
     with page.expect_download() as download:
         page.click("text=Trace (JSON)")
     frames = read_trace(json.loads(Path(download.value.path()).read_text("utf-8")))
-    assert frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes + 1
+    assert frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes
     lesson = LESSONS_THERE[0]
     opened(page, url, lesson["name"])
     page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
+@pytest.mark.long
 def test_under_a_path_of_a_plain_file_server(page: Page, folder: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -96,6 +103,25 @@ def test_under_a_path_of_a_plain_file_server(page: Page, folder: str) -> None:
 def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path) -> None:
     page.context.set_offline(True)
     all_that_it_can(page, file.as_uri())
+
+
+def test_a_replay_with_the_decoder_inside_answers_what_if_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
+    page.goto(f"{folder}?{QUERY}")
+    until(page, "window.surelock?.stage.trace")
+    run(page)
+    page.click("role=tab[name='Export']")
+    with page.expect_download(timeout=60_000) as download:
+        page.click("text=Replay that decodes (HTML)")
+    replay = tmp_path / "replay.html"
+    download.value.save_as(replay)
+    assert replay.stat().st_size < 30e6
+    page.context.set_offline(True)
+    page.goto(replay.as_uri())
+    until(page, "window.surelock?.stage.trace")
+    lanes = what_if(page)
+    trace = "surelock.stage.trace"
+    assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(f"{trace}.lanes.length")
+    assert page.evaluate(f"{trace}.lanes.at(-1).steps.at(-1).damage !== undefined")
 
 
 def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folder: str) -> None:

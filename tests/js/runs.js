@@ -15,7 +15,7 @@ const graphs = Object.fromEntries(["step", "head", "posterior"].map((name) => [n
 const files = Object.fromEntries(weights.map((file) => [basename(file), bytes(file)]));
 
 ort.env.wasm.numThreads = 1;
-const engine = await OnnxEngine.load(ort, { config: shape.network, graphs, files });
+const engine = await OnnxEngine.load(ort, { config: shape.network, graphs, files: () => files });
 const flat = (values) => Array.from(values);
 
 for (const { decoder, ...observing } of decoders) {

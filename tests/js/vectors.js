@@ -3,13 +3,20 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { find } from "../../assets/js/decode/arrays.js";
 import { readDecoder } from "../../assets/js/decode/choices.js";
 import { Run } from "../../assets/js/decode/run.js";
 import { unpacked } from "./packed.js";
 
 function toldDraws(draws) {
   const keys = draws.keys.map((key) => key.map(String));
-  const numbers = { scores: draws.scored ? draws.scores() : null, gumbel: draws.gumbel(0, draws.row.length, 5) };
+  const numbers = {
+    scores: draws.scored ? draws.scores() : null,
+    gumbel: draws.gumbel(
+      draws.row.map((_, i) => i),
+      5,
+    ),
+  };
   return { ...draws, keys, ...numbers };
 }
 
@@ -18,6 +25,7 @@ const toldPlan = (plan) => ({
   draws: plan.draws && toldDraws(plan.draws),
   read: plan.read(),
   outdated: plan.outdated(),
+  best: plan.best(find(plan.chooses).map((_, i) => (i * 5) % 7)),
 });
 
 /** Fails with the name of the first field that differs. */

@@ -75,6 +75,7 @@ export class Shadow {
       observe: false,
       forgets: NONE,
       scores: this.#scores,
+      quotas: null,
       banned: [mask_id, ...(suppress_eos && eos_id !== null ? [eos_id] : [])],
       repeats: [NONE, NONE],
       temperature: 0,

@@ -4,7 +4,7 @@
 // up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
-import { find, NONE, place, put, take } from "./arrays.js";
+import { count, find, NONE, place, put, take } from "./arrays.js";
 import { emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 19; // of one table of logits
@@ -61,8 +61,8 @@ class Cache {
     rows.read = this.#states ? Int32Array.from(tokens.keys()) : read;
     if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
     const names = Object.keys(this.#tables);
-    const found = await this.#run(rows, ["hidden", ...names.map((name) => `present_${name}`)]);
-    for (const name of names) this.#tables[name] = found[`present_${name}`];
+    const found = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
+    for (const name of names) setRows(this.#tables[name].data, rows.targets, found[`new_${name}`].data);
     const hidden = found.hidden.data;
     const width = this.#width;
     if (!this.#states) return hidden.subarray(0, read.length * width);
@@ -79,7 +79,7 @@ class Cache {
   async queriesAndKeys(tokens) {
     const every = tokens.map((_, i) => i);
     const rows = { tokens, positions: every, written: every, targets: every, read: every };
-    const kinds = ["queries.", "present_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
+    const kinds = ["queries.", "new_keys."].map((kind) => this.#layers.map((layer) => kind + layer));
     const found = await this.#run(rows, kinds.flat());
     return kinds.map((names) => names.map((name) => found[name].data));
   }
@@ -124,13 +124,14 @@ export class OnnxEngine {
   #sessions;
   #rows;
 
-  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files:
-   * those where the weights lie, bytes by name. */
+  /** An engine for the network of that shape. ort: ONNX Runtime Web. graphs: {step, head, posterior}, bytes. files():
+   * those where the weights lie, bytes by name; they may come while the code of ONNX Runtime is compiled. */
   static async load(ort, { config, graphs, files }) {
     const runtime = new Runtime(ort);
-    const step = await runtime.session(graphs.step, files);
-    const head = await runtime.session(graphs.head, files);
     const posterior = await runtime.session(graphs.posterior, {});
+    const weights = await files();
+    const step = await runtime.session(graphs.step, weights);
+    const head = await runtime.session(graphs.head, weights);
     return new OnnxEngine(runtime, config, { step, head, posterior });
   }
 
@@ -167,6 +168,7 @@ export class OnnxEngine {
       observed += performance.now() - before;
       await this.#choose(chunk);
     }
+    if (plan.quotas) await this.#draw(memory, plan, reading);
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
   }
@@ -240,26 +242,58 @@ export class OnnxEngine {
     return found;
   }
 
-  /** Confidences, candidates, and KLs that a rule goes by. */
+  /** Confidences, candidates (their tokens where any may be committed), and KLs that a rule goes by. */
   async #choose(chunk) {
     const { plan, reading, own, logits } = chunk;
     const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own));
-    const feeds = { chosen: this.#runtime.whole(chosen.length ? chosen : SOME_ROW) };
+    const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
-    if (byPosterior) feeds.scored = feeds.chosen;
+    if (chosen.length && byPosterior) feeds.scored = this.#runtime.whole(chosen);
     const score = byPosterior ? plan.scores : "own";
-    let first = 0;
-    if (chosen.length) {
-      first = plan.chooses.subarray(0, own[chosen[0]]).reduce((sum, flag) => sum + flag, 0);
-      feeds.bias = biasOf(this.#runtime, plan, first, first + chosen.length, logits.dims[1]);
+    const first = chosen.length ? count(plan.chooses.subarray(0, own[chosen[0]])) : 0;
+    if (chosen.length && !plan.quotas) {
+      feeds.chosen = this.#runtime.whole(chosen);
+      feeds.bias = biasOf(
+        this.#runtime,
+        plan,
+        chosen.map((_, i) => first + i),
+        logits.dims[1],
+      );
     }
     const followed = [take(plan.compares, own), take(plan.watches, own)];
     const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
     put(reading.confidence, own, found.confidence.data);
     reading.finite &&= found.total.data.every(Number.isFinite);
     if (!chosen.length) return;
-    reading.tokens.set(Int32Array.from(found.token.data, Number), first);
     reading.score.set(found[score].data, first);
+    if (!plan.quotas) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
+  }
+
+  /** Tokens of the candidates that `Plan.quotas` lets be committed. */
+  async #draw(memory, plan, reading) {
+    const [best, rows] = [plan.best(reading.score), find(plan.chooses)];
+    const width = this.config.vocab_size;
+    for (let start = 0; start < best.length; start += this.#rows) {
+      const some = best.subarray(start, start + this.#rows);
+      const logits = this.#runtime.table(await this.logits(memory, take(rows, some)), width);
+      const feeds = {
+        logits,
+        chosen: this.#runtime.whole(some.map((_, i) => i)),
+        bias: biasOf(this.#runtime, plan, some, width),
+      };
+      const { token } = await this.#posteriors(feeds, ["token"]);
+      put(reading.tokens, some, Int32Array.from(token.data, Number));
+    }
+  }
+
+  /** Outputs of the posteriors' graph. What is not fed asks for nothing. */
+  #posteriors(feeds, outputs) {
+    const { logits } = feeds;
+    const width = logits.dims[1];
+    const [some, one] = [this.#runtime.whole(SOME_ROW), this.#runtime.whole([1])];
+    const rows = { watched: some, compared: some, last: some, chosen: some, scored: some, shown: some, top_k: one };
+    const bias = this.#runtime.table(new Float32Array(width), width);
+    return this.#sessions.posterior.run({ ...rows, bias, kept: logits, ...feeds }, outputs);
   }
 
   /** KLs that no rule goes by, and likely tokens. */
@@ -284,13 +318,8 @@ export class OnnxEngine {
     const rows = take(own, compared);
     const slots = take(plan.slots, rows);
     const known = take(memory.has, slots);
-    const width = logits.dims[1];
-    const some = this.#runtime.whole(SOME_ROW);
-    const nothing = { chosen: some, scored: some, shown: some, top_k: this.#runtime.whole([1]) };
-    const kept = known.includes(1) ? this.#runtime.table(memory.of(slots), width) : logits;
+    const kept = known.includes(1) ? this.#runtime.table(memory.of(slots), logits.dims[1]) : logits;
     const asked = {
-      ...nothing,
-      bias: this.#runtime.table(new Float32Array(width), width),
       ...feeds,
       logits,
       watched: this.#runtime.whole(watched),
@@ -298,7 +327,7 @@ export class OnnxEngine {
       compared: this.#runtime.whole(compared),
       last: this.#runtime.whole(kept === logits ? compared : Array.from(compared.keys())),
     };
-    const found = await this.#sessions.posterior.run(asked, ["kl", "log_p", ...outputs]);
+    const found = await this.#posteriors(asked, ["kl", "log_p", ...outputs]);
     put(
       reading.kl,
       rows,
@@ -310,22 +339,30 @@ export class OnnxEngine {
   }
 }
 
-/** What is added to the logits of candidates `start` to `stop`: noise, and -infinity where a token is banned.
- * [stop - start, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
-function biasOf(runtime, plan, start, stop, width) {
+/** What is added to the logits of some candidates [K]: noise, and -infinity where a token is banned.
+ * [K, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
+function biasOf(runtime, plan, candidates, width) {
   const [rows, forbidden] = plan.repeats;
-  const [first, last] = [place(rows, start), place(rows, stop)];
+  const places = new Map(Array.from(candidates, (candidate, i) => [candidate, i]));
+  const own = find(rows.map((row) => places.has(row)));
   const drawn = plan.draws !== null && plan.temperature > 0;
-  const alike = !drawn && first === last;
-  const bias = new Float32Array((alike ? 1 : stop - start) * width);
+  const bias = new Float32Array((drawn || own.length ? candidates.length : 1) * width);
   if (drawn)
-    plan.draws.gumbel(start, stop, width).forEach((u, i) => {
+    plan.draws.gumbel(candidates, width).forEach((u, i) => {
       bias[i] = -plan.temperature * Math.log(-Math.log(u));
     });
-  for (let i = first; i < last; i++) bias[(rows[i] - start) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
+  for (const i of own) bias[places.get(rows[i]) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
   for (let at = 0; at < bias.length; at += width)
     for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;
   return runtime.table(bias, width);
+}
+
+/** Writes rows into a flat table. */
+function setRows(table, rows, values) {
+  const width = values.length / rows.length;
+  rows.forEach((row, i) => {
+    table.set(values.subarray(i * width, (i + 1) * width), row * width);
+  });
 }
 
 /** Some rows of a flat table of `width` columns. */

@@ -20,18 +20,18 @@ export class Draws {
     return Float64Array.from(this.stream, (stream, i) => drawn[stream][this.row[i]]);
   }
 
-  /** Uniform numbers in [0, 1) for candidates `start` to `stop`, one per token: [stop - start, width], flat. */
-  gumbel(start, stop, width) {
-    const out = new Float64Array((stop - start) * width);
+  /** Uniform numbers in [0, 1) for candidates, ascending numbers, one per token: [candidates, width], flat. */
+  gumbel(candidates, width) {
+    const out = new Float64Array(candidates.length * width);
     let [current, bits, at] = [-1, null, 0];
-    for (let c = start; c < stop; c++) {
+    for (const [i, c] of candidates.entries()) {
       const stream = this.stream[c];
       if (stream !== current) {
         [current, at, bits] = [stream, 0, new Pcg64(this.keys[stream])];
         if (this.scored) bits.advance(this.lengths[stream]);
       }
       bits.advance((this.row[c] - at) * width);
-      bits.fill(out.subarray((c - start) * width, (c - start + 1) * width));
+      bits.fill(out.subarray(i * width, (i + 1) * width));
       at = this.row[c] + 1;
     }
     return out;

@@ -37,26 +37,34 @@ async function fetched(name, url, cache = "default", hear = () => {}) {
   }
 }
 
+/** The content of gzip. */
+async function gunzipped(bytes) {
+  const content = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  return new Uint8Array(await content.arrayBuffer());
+}
+
+/** Where a file lies, by an address that names what must be in it. */
+function addressOf(url, { sha256: hash }) {
+  const address = new URL(url);
+  if (address.protocol.startsWith("http")) address.searchParams.set("sha256", hash);
+  return address;
+}
+
 /** The files of a decoder, each by an address that names what must be in it; what was found right is kept. */
 class Files {
   #store;
   #come;
-  #named = new Set();
+  #kept = [];
 
   /** store: the browser's, null where it has none. come(bytes) is told of each part that comes. */
   constructor(store, come) {
-    [this.#store, this.#come, this.keeps] = [store, come, store !== null];
+    [this.#store, this.#come] = [store, come];
   }
 
   /** Throws a RangeError, a sentence, for what is not what it must be. */
   async get(name, url, told) {
-    if (url instanceof Blob) {
-      this.keeps = true; // in the page itself
-      return within(name, url);
-    }
-    const address = new URL(url);
-    if (address.protocol.startsWith("http")) address.searchParams.set("sha256", told.sha256);
-    this.#named.add(address.href);
+    if (url instanceof Blob) return within(name, url);
+    const address = addressOf(url, told);
     const kept = await allowed(() => this.#store?.match(address));
     if (kept) {
       this.#come(told.bytes);
@@ -65,54 +73,61 @@ class Files {
     // The browser may have kept a damaged one by itself.
     for (const cache of ["default", "reload"]) {
       const bytes = await fetched(name, address, cache, this.#come);
-      if (hexOf(sha256(bytes)) === told.sha256) return this.#keep(address, bytes);
+      if (hexOf(sha256(bytes)) === told.sha256) {
+        this.#kept.push(allowed(() => this.#store?.put(address, new Response(bytes)).then(() => true)));
+        return bytes;
+      }
     }
     throw new RangeError(`${FAILED}${name} is not what the page was made with.`);
   }
 
-  async #keep(address, bytes) {
-    this.keeps &&= await allowed(() => this.#store.put(address, new Response(bytes)).then(() => true));
-    return bytes;
+  /** Whether the next visit finds all that came. */
+  async keeps() {
+    return (await Promise.all(this.#kept)).every(Boolean);
   }
 
-  /** Drops what the browser keeps of another edition's. */
-  async tidy() {
+  /** Drops what the browser keeps of another edition's: all but these. files: [name, url, told], see `get`. */
+  async tidy(files) {
+    const named = new Set(files.map(([, url, told]) => !(url instanceof Blob) && addressOf(url, told).href));
     const all = (await allowed(() => this.#store?.keys())) ?? [];
-    for (const { url } of all) if (!this.#named.has(url)) await allowed(() => this.#store.delete(url));
+    for (const { url } of all) if (!named.has(url)) await allowed(() => this.#store.delete(url));
   }
 }
 
-/** {engine, tokenizer, shape, note} of a model. ort: ONNX Runtime Web. model: the folder of the model's files; runtime:
- * where the packed code lies; both URLs, or packed files by their names and a packed file. hear(got, all) is told of bytes. note: a sentence, where the browser keeps
- * nothing, or "". Throws a RangeError, one sentence, for what does not come whole. */
-export async function assemble(ort, { model, runtime }, hear) {
+/** {engine, tokenizer, shape, note, interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
+ * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or packed files by their
+ * names and packed files. hear(got, all) is told of bytes. note: a sentence, where the browser keeps nothing, or "".
+ * interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come whole. */
+export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
   const { shape, graphs, weights, ...told } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
-  const all = [told.runtime, ...Object.values(told.files)].reduce((sum, { bytes }) => sum + bytes, 0);
+  const packed = ["ort.wasm.gz", runtime, told.runtime];
+  const typed = ["quickjs.wasm.gz", interpreter, told.interpreter];
+  const own = Object.entries(told.files).map(([name, each]) => [name, at(name), each]);
+  const all = [packed, ...own].reduce((sum, [, , { bytes }]) => sum + bytes, 0);
   let got = 0;
   const store = await allowed(() => globalThis.caches?.open(STORE) ?? null);
   const files = new Files(store, (more) => {
     got = Math.min(got + more, all);
     hear(got, all);
   });
-  const names = Object.keys(told.files);
-  const [packed, ...own] = await Promise.all([
-    files.get("ort.wasm.gz", runtime, told.runtime),
-    ...names.map((name) => files.get(name, at(name), told.files[name])),
-  ]);
-  await files.tidy();
-  const named = Object.fromEntries(names.map((name, i) => [name, own[i]]));
-  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  ort.env.wasm.wasmBinary = new Uint8Array(await new Response(unpacked).arrayBuffer());
-  ort.env.wasm.numThreads = 1;
-  const made = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
-  const held = Object.fromEntries(weights.map((name) => [name, named[name]]));
-  const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: made, files: held });
-  ort.env.wasm.wasmBinary = undefined; // it runs: 14 MB less
-  const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(named[name])));
+  const come = Promise.all(own.map(async (file) => [file[0], await files.get(...file)])).then(Object.fromEntries);
+  const weightsCome = () => come.then((content) => Object.fromEntries(weights.map((name) => [name, content[name]])));
+  const loading = files.get(...packed).then(async (code) => {
+    ort.env.wasm.wasmBinary = await gunzipped(code);
+    ort.env.wasm.numThreads = 1;
+    const made = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
+    const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: made, files: weightsCome });
+    ort.env.wasm.wasmBinary = undefined; // it runs: 14 MB less
+    return engine;
+  });
+  const [engine, content] = await Promise.all([loading, come]);
+  await files.tidy([packed, typed, ...own]);
+  const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
   const note =
-    globalThis.isSecureContext && !files.keeps
+    globalThis.isSecureContext && !(await files.keeps())
       ? "This browser keeps no files of this page: the next visit fetches the decoder again."
       : "";
-  return { engine, tokenizer: new TextTokenizer(tokens, config), shape, note };
+  const tokenizer = new TextTokenizer(tokens, config);
+  return { engine, tokenizer, shape, note, interpreter: async () => gunzipped(await files.get(...typed)) };
 }

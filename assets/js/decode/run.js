@@ -151,6 +151,7 @@ export class Run {
       observe: this.observe,
       forgets,
       scores: policy.scores,
+      quotas: drawn && policy.by_posterior && !this.#late.length ? this.#quotas() : null,
       banned: this.#banned,
       repeats: settings.no_repeat_ngram_size ? this.#repeats(choosers) : [NONE, NONE],
       temperature: settings.temperature,
@@ -158,6 +159,12 @@ export class Run {
       cfg_scale: settings.cfg_scale,
       top_k: this.top_k,
     });
+  }
+
+  /** How many candidates each sequence commits. */
+  #quotas() {
+    const { schedule, canvas } = this;
+    return Array.from(schedule.closing, (closing, b) => (closing ? canvas.total : schedule.quota(b)));
   }
 
   /** Says which masks the step may commit, and returns those that it must. */

@@ -2,7 +2,7 @@
 // where its sequences lie one behind the other. R counts a step's rows, C those of them that may be committed. The
 // fields of a plan, a reading and a step are those of surelock/decoding/step.py, and mean the same; tables are flat.
 
-import { find, flags, join } from "./arrays.js";
+import { count, find, flags, join, ranked } from "./arrays.js";
 
 /** What an engine is asked to compute in one step, and which candidate tokens it is asked for. */
 export class Plan {
@@ -14,6 +14,23 @@ export class Plan {
   read() {
     const { slots, observe, watches, chooses } = this;
     return find(flags(slots.length, (i) => observe || watches[i] || chooses[i]));
+  }
+
+  /** Numbers of the candidates that `quotas` lets be committed, ascending. score: of each. */
+  best(score) {
+    const found = [];
+    let [start, row] = [0, 0];
+    for (const [b, rows] of this.counts.entries()) {
+      const own = count(this.chooses.subarray(row, row + rows));
+      const [quota, from] = [this.quotas?.[b] ?? own, start];
+      found.push(
+        ranked(own, (i) => -score[from + i])
+          .subarray(0, quota)
+          .map((i) => from + i),
+      );
+      [start, row] = [start + own, row + rows];
+    }
+    return join(found).sort();
   }
 
   /** Slots whose kept posteriors are dropped before the step: those it forgets, and its rows that none watches. */

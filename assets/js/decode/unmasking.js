@@ -17,11 +17,13 @@ const inOrder = ({ slots, score, late }) =>
   );
 
 /** What all policies share. scores: what candidates are scored by; "noise", one uniform number each; null: not at all.
- * early: a block may end before its steps. */
+ * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
+ * for, whatever their tokens. */
 export class UnmaskPolicy {
   static kind;
   static scores = "confidence";
   static early = false;
+  static by_posterior = false;
 
   constructor(settings) {
     Object.assign(this, settings);
@@ -29,6 +31,10 @@ export class UnmaskPolicy {
 
   get scores() {
     return this.constructor.scores;
+  }
+
+  get by_posterior() {
+    return this.constructor.by_posterior;
   }
 
   get early() {
@@ -79,11 +85,13 @@ export class Random extends UnmaskPolicy {
 export class Entropy extends UnmaskPolicy {
   static kind = "entropy";
   static scores = "entropy";
+  static by_posterior = true;
 }
 
 export class Margin extends UnmaskPolicy {
   static kind = "margin";
   static scores = "margin";
+  static by_posterior = true;
 }
 
 export class Threshold extends UnmaskPolicy {

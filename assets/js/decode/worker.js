@@ -2,7 +2,6 @@
 // hears, are {ask, ...} and the messages that the server sends of a run.
 
 import variant from "@jitl/quickjs-wasmfile-release-sync";
-import wasmBinary from "@jitl/quickjs-wasmfile-release-sync/wasm";
 import * as ort from "onnxruntime-web/wasm";
 import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
 import { codesOf } from "../trace/typed.js";
@@ -28,8 +27,11 @@ const breath = () =>
     channel.port2.postMessage(null);
   });
 
-/** What runs the rules that visitors type. */
-const interpreter = () => newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmBinary: wasmBinary.buffer }));
+/** What runs the rules that visitors type. code: a promise of WebAssembly. */
+async function interpreter(code) {
+  const wasmBinary = (await code).buffer;
+  return newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmBinary }));
+}
 
 /** See `assemble`; what failed is asked for anew. */
 function assembled(where, hear = () => {}) {
@@ -73,7 +75,7 @@ class WorkerRun {
     let made = null;
     try {
       made = await assembled(where, (got, all) => this.#loading && this.#say({ loading: { got, all } }));
-      if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter();
+      if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter(made.interpreter());
       if (this.#stopped) return;
       this.#open(made);
       if (made.note) this.#say({ note: made.note });

@@ -6,7 +6,11 @@ import { STATES, Trace, TraceError } from "../trace/trace.js";
 import { Pictures } from "./pictures.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
-const HOLE = "__SURELOCK_TRACE__"; // where surelock/trace/replay.py leaves room for the trace
+// Of surelock/trace/replay.html: where there is room for the trace, its element, and which scripts run.
+const HOLE = "__SURELOCK_TRACE__";
+const TRACE = '<script id="sl-trace"';
+const SCRIPTS = "script-src 'unsafe-inline';";
+const DECODES = "script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:;";
 
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
@@ -56,13 +60,15 @@ function csvRows(trace, lane, t, names) {
   });
 }
 
-/** The replay page with this document inside. "<" is escaped so that no token can end the script element that holds it. */
-export function fillReplay(shell, document) {
+/** The replay page with this document inside. "<" is escaped so that no token can end the script element that holds it.
+ * decoder: script elements, see `decoderInside`; what they need is then allowed. */
+export function fillReplay(shell, document, decoder = "") {
   const json = JSON.stringify(document)
     .replaceAll("<", "\\u003c")
     .replaceAll("\u2028", "\\u2028")
     .replaceAll("\u2029", "\\u2029");
-  return shell.replace(HOLE, () => json);
+  const page = decoder && shell.replace(SCRIPTS, DECODES).replace(TRACE, () => `${decoder}\n${TRACE}`);
+  return (page || shell).replace(HOLE, () => json);
 }
 
 /** Parses the text of an imported file. Throws TraceError. */
@@ -87,7 +93,7 @@ export function traceOf(document) {
 }
 
 export class Share {
-  /** source.document(run), source.shell(), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
+  /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
   constructor({ source, view, onImport }) {
     Object.assign(this, { source, view, onImport, pictures: new Pictures() });
     this.said = h("p", { class: "sl-hint", role: "status" });
@@ -123,6 +129,12 @@ export class Share {
         ),
         source.shell &&
           button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
+        source.decoder &&
+          button(
+            "Replay that decodes (HTML)",
+            () => this.#replay(true),
+            "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
+          ),
         button(
           "Race (video)",
           () => this.pictures.video(this.trace, this.#name()),
@@ -221,10 +233,16 @@ export class Share {
     return this.rough;
   }
 
-  async #replay() {
+  async #replay(decodes = false) {
+    const { model } = this.trace.header;
     const [shell, document] = await Promise.all([this.source.shell(), this.#document()]);
     if (!shell) throw new TraceError("The server could not make the replay page just now.");
-    download(`${this.#name()}.html`, "text/html", fillReplay(shell, document));
+    const decoder = decodes ? await this.source.decoder(model.name) : "";
+    if (decoder === false)
+      throw new TraceError(`A browser cannot decode the model “${model.name}”: export the other replay.`);
+    if (decoder === null)
+      throw new TraceError("The decoder could not be fetched just now: try again, or export the other replay.");
+    download(`${this.#name()}.html`, "text/html", fillReplay(shell, document, decoder));
     return this.rough;
   }
 

@@ -18,7 +18,7 @@ export class BrowserSource {
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where: {model, runtime}, see `assemble`. name: of that model. machine: what a
+  /** worker: the address of its script. where: {model, runtime, interpreter}, see `assemble`. name: of that model. machine: what a
    * trace calls this computer. Nothing is fetched before a run is asked for. */
   constructor({ worker, where, name, machine = "a browser" }) {
     Object.assign(this, { url: worker, where, name, machine, ready: false });

@@ -1,11 +1,15 @@
 // The page's own files: beside its scripts' folder, or, of a page that is one file, packed inside it.
 
-import { unpacked } from "../decode/packed.js";
+import { packedText, unpacked } from "../decode/packed.js";
 
 const TYPES = { js: "text/javascript", json: "application/json", txt: "text/plain" };
 const nodes = [...(globalThis.document?.querySelectorAll("script[data-file]") ?? [])];
 const packed = new Map(nodes.map((node) => [node.dataset.file, new Blob([node.textContent])]));
 for (const node of nodes) node.remove(); // megabytes of text
+
+const WORKER = "scripts/worker.js";
+const [RUNTIME, INTERPRETER] = ["scripts/ort.wasm.gz", "scripts/quickjs.wasm.gz"];
+const PRESETS = "presets.json";
 
 const beside = (name) => new URL(`../${name}`, import.meta.url);
 
@@ -22,9 +26,42 @@ export const addressOf = async (name) =>
 
 /** Where a decoder's parts are, see `assemble`. */
 export function partsOf(model) {
-  const [folder, runtime] = [`${model}/`, "scripts/ort.wasm.gz"];
-  if (!packed.has(runtime)) return { model: beside(folder).href, runtime: beside(runtime).href };
+  const folder = `${model}/`;
+  if (!packed.has(RUNTIME)) {
+    const [own, runtime, interpreter] = [folder, RUNTIME, INTERPRETER].map((name) => beside(name).href);
+    return { model: own, runtime, interpreter };
+  }
   const own = [...packed].filter(([name]) => name.startsWith(folder));
   const files = Object.fromEntries(own.map(([name, blob]) => [name.slice(folder.length), blob]));
-  return { model: files, runtime: packed.get(runtime) };
+  return { model: files, runtime: packed.get(RUNTIME), interpreter: packed.get(INTERPRETER) };
+}
+
+/** Where the worker's script is. */
+export const workerAddress = () => addressOf(WORKER);
+
+/** What a replay holds that can decode: {model, presets}; null of any other. */
+export async function decoderHere() {
+  return packed.has(PRESETS) ? (await fileOf(PRESETS)).json() : null;
+}
+
+/** The decoder of a model as the script elements of a page that holds it. presets: rules that a lane can have there. Null
+ * where a part does not come. */
+export async function decoderInside(model, presets) {
+  try {
+    const described = await fileOf(`${model}/browser.json`);
+    const { files } = await described.clone().json();
+    const names = [WORKER, RUNTIME, INTERPRETER, ...Object.keys(files).map((name) => `${model}/${name}`)];
+    const answers = await Promise.all(names.map(fileOf));
+    if (!answers.every(({ ok }) => ok)) return null;
+    const all = { [PRESETS]: new Response(JSON.stringify({ model, presets })), [`${model}/browser.json`]: described };
+    names.forEach((name, i) => {
+      all[name] = answers[i];
+    });
+    const element = async ([name, answer]) =>
+      `<script type="text/plain" data-file="${name}">${await packedText(answer)}</script>`;
+    return (await Promise.all(Object.entries(all).map(element))).join("\n");
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof SyntaxError) return null; // no network
+    throw error;
+  }
 }

@@ -7,9 +7,10 @@ import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
 import { Arriving } from "./arriving.js";
+import { asking } from "./asking.js";
 import { BrowserSource } from "./browser_source.js";
 import { embed } from "./embed.js";
-import { addressOf, fileOf, partsOf } from "./files.js";
+import { addressOf, decoderInside, fileOf, partsOf, workerAddress } from "./files.js";
 import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
 import { newSession, Queue } from "./queue.js";
@@ -32,12 +33,10 @@ function makeStage(root, { source, tab, use, parts }) {
         const answer = await fileOf("replay.txt");
         return answer.ok && answer.text();
       },
+      decoder: (model) => source.browser.decodes(model) && decoderInside(model, page.now.presets),
       link: linkTo,
     },
-    fetchTop: (lane, cell, step) => source.top(lane, cell, step),
-    fetchAttended: (trace, lane, cell, t) => source.attended(trace, lane, cell, t),
-    stepLive: () => parts().live.step(),
-    onLive: (wish) => parts().live[wish](),
+    ...asking({ source, parts }),
     onView: () => parts().addressing.later(),
     onRun: (trace, from) => {
       parts().keeping.keep(trace, from);
@@ -49,12 +48,6 @@ function makeStage(root, { source, tab, use, parts }) {
       recorded: readRun,
       race: (trace, lanes) => parts().starting.raceLike(trace, lanes),
       onPlace: (name, number) => parts().addressing.place(name, number),
-    },
-    whatIf: {
-      branch: (lane, event, name, gone) => parts().starting.branch(lane, event, name, gone),
-      token: (text) => source.token(text, parts().stage.trace.header.model.name),
-      presets: () => page.now.presets,
-      race: (lane, epsilon, gone) => parts().starting.race(lane, epsilon, gone),
     },
   });
 }
@@ -83,7 +76,7 @@ async function sourcesOf({ root, server }) {
 
 /** What this browser decodes by itself. */
 export const browserSource = async () =>
-  new BrowserSource({ worker: await addressOf("scripts/worker.js"), where: partsOf("stories"), name: "stories" });
+  new BrowserSource({ worker: await workerAddress(), where: partsOf("stories"), name: "stories" });
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
  * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */
