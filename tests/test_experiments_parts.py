@@ -244,7 +244,7 @@ def test_the_papers_cells_can_be_measured(name, chatty, data):
     small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
     if name == "arena":  # whose cells hold decoders
         small["contestants"] = arena.contestants({"gen_length": 12, "block_length": 6})
-    if name in ("frontier", "near", "drift"):  # whose cells hold samplers
+    if name in ("frontier", "near", "pace", "reach", "drift"):  # whose cells hold samplers
         small["sampler"] = {"gen_length": 12}
     lab = Lab(chatty, data)
     for source in {cell["source"]: None for cell in experiment.grids["paper"]}:

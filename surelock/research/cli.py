@@ -23,7 +23,9 @@ from surelock.research.experiment import Experiment, markdown, rounded, write_cs
 from surelock.research.frontier import FRONTIER, NEARNESS
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
+from surelock.research.pace import PACE
 from surelock.research.prompts import DATA, data_file, parse_data
+from surelock.research.reach import REACH
 from surelock.research.runner import Cell, Record, finished, key_of, merge, run_cells
 from surelock.research.sampler import SAMPLER
 
@@ -42,6 +44,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "arena": ARENA,
     "frontier": FRONTIER,
     "near": NEARNESS,
+    "pace": PACE,
+    "reach": REACH,
     "drift": DRIFT,
 }
 

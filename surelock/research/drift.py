@@ -67,7 +67,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 def _locks(lm: LanguageModel, steps: list[Step], prompt: int) -> dict[str, list[float]]:
     kept = {
-        t: _keys_and_values(lm, torch.from_numpy(np.where(steps[t].masked, lm.mask_id, steps[t].tokens)))
+        t: keys_and_values(lm, torch.from_numpy(np.where(steps[t].masked, lm.mask_id, steps[t].tokens)))
         for t in range(0, len(steps), _EACH)
     }
     told: dict[str, list[float]] = {name: [] for name in _LOCK}
@@ -89,7 +89,7 @@ def _locks(lm: LanguageModel, steps: list[Step], prompt: int) -> dict[str, list[
 
 
 @torch.inference_mode()
-def _keys_and_values(lm: LanguageModel, tokens: torch.Tensor) -> NDArray[np.float32]:
+def keys_and_values(lm: LanguageModel, tokens: torch.Tensor) -> NDArray[np.float32]:
     """[N, layers * 2 * width] of a forward that computes every row of tokens [1, N]."""
     length = tokens.shape[1]
     packed, every = PackedForward(lm.network, length), torch.arange(length, device=lm.device)

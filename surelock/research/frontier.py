@@ -28,8 +28,8 @@ from surelock.research.runner import RECOMMENDED, Cell, Record, in_batches
 from surelock.research.texts import text_figures
 
 TARGETS = (0.52, 0.56, 0.60, 0.65)
-_PAPER, _AGE, _CHANCE, _EVERY = "the paper's rule", "by age", "by chance", "every position"
-_OTHERS = {"paper": _PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
+PAPER, _AGE, _CHANCE, EVERY = "the paper's rule", "by age", "by chance", "every position"
+_OTHERS = {"paper": PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
 _LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
 
@@ -61,8 +61,8 @@ def _lock(**settings: Any) -> list[Record]:
 
 #: Rule -> its thresholds, from dear to cheap.
 RULES: dict[str, list[Record]] = {
-    _EVERY: [{"kind": "everything"}],
-    _PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=0),
+    EVERY: [{"kind": "everything"}],
+    PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=0),
     "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=1),
     "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
     "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
@@ -74,23 +74,24 @@ RULES: dict[str, list[Record]] = {
 }
 #: What is compared away from the page's settings: rule -> its thresholds.
 FEW: dict[str, list[Record]] = {
-    _EVERY: RULES[_EVERY],
-    _PAPER: RULES[_PAPER],
+    EVERY: RULES[EVERY],
+    PAPER: RULES[PAPER],
     _AGE: [{"kind": "age", "steps": steps} for steps in (24, 16, 12, 8)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
 
 #: What leaves out masks, beside what may not: rule -> its thresholds.
-_RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
+RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
 _SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
 NEAR_TARGETS = (0.16, 0.21, 0.31, 0.4)
 NEAR: dict[str, list[Record]] = {
-    _EVERY: RULES[_EVERY],
+    EVERY: RULES[EVERY],
+    "budget, near and steep": [{"kind": "budget", "share": share, "near": 4.0, "steep": True} for share in _SHARES[:4]],
     "budget, near": [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES],
     _ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
     "dual cache": RULES["dual cache"],
-    _RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
-    _PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
+    RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
+    PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
     _AGE: [{"kind": "age", "steps": 12}],
 }
 
@@ -273,25 +274,25 @@ def _thresholds(records: list[Record]) -> dict[str, dict[str, Record]]:
     """Of each threshold both halves, their openings joined."""
     found: dict[str, dict[str, Record]] = {}
     for record in records:
-        halves = found.setdefault(_threshold(record["cell"]["compute"]), {})
+        halves = found.setdefault(threshold_of(record["cell"]["compute"]), {})
         half = halves.setdefault(record["cell"]["half"], defaultdict(list))
         for name, values in record["result"].items():
             half[name] += values
     return found
 
 
-def _threshold(compute: Record) -> str:
+def threshold_of(compute: Record) -> str:
     return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
 
 
 def _setting(rules: dict[str, dict[str, dict[str, Record]]], comparison: Comparison) -> Iterator[Record]:
     """Every threshold as it is, then every rule at every target."""
-    (every,) = rules[_EVERY].values()
+    (every,) = rules[EVERY].values()
     for rule, thresholds in rules.items():
         for threshold, halves in thresholds.items():
             yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
     for target in comparison.targets:
-        points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != _EVERY}
+        points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != EVERY}
         reached = {rule: point for rule, point in points.items() if point is not None}
         yield from _beside(reached, target, comparison.others)
 
@@ -371,7 +372,7 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
     read = [(record, own[""]) for record, own in zip(records, scores, strict=True) if own]
     rows = []
     for setting in dict.fromkeys(record["cell"]["setting"] for record, _ in read):
-        every = _read_texts(read, setting, _EVERY)
+        every = _read_texts(read, setting, EVERY)
         if not every:
             continue
         ((openings, own_every, base),) = every.values()
@@ -395,7 +396,7 @@ def _read_texts(
     found: dict[str, list[judged.Scores]] = defaultdict(list)
     openings: dict[str, list[int]] = defaultdict(list)
     for record, scores in own:
-        threshold = _threshold(record["cell"]["compute"])
+        threshold = threshold_of(record["cell"]["compute"])
         found[threshold].append(scores)
         openings[threshold].append(record["cell"]["skip"])
     halves = _thresholds([record for record, _ in own])
@@ -449,6 +450,6 @@ that counts a change alike wherever it is; beats_resting: beside the paper's rul
 Of the rules here only the paper's and the one by age compute every masked row in every step.""",
     grids=_NEAR_GRIDS,
     measure=_measure,
-    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": _RESTING})),
+    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": RESTING})),
     picture=_picture,
 )

@@ -11,6 +11,7 @@ import lzma
 import math
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -22,6 +23,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surelock.decoding.presets import PRESETS
+from surelock.research import estimates
 from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
@@ -152,6 +154,7 @@ def sampler() -> str:
 
 
 BOTH = ("page", "whole canvas")
+FORMER = "the near budget as it was"  # in `weightings`
 
 
 def targets() -> Any:
@@ -275,6 +278,36 @@ def in_browser(benchmark: str) -> list[dict[str, Any]]:
     """What `python -m tests.browser.measure_here` or `measure_engines` printed, a line a time."""
     lines = map(json.loads, (RESULTS / "browser.jsonl").read_text("utf-8").splitlines())
     return [told for told in lines if told["benchmark"] == benchmark]
+
+
+def weightings() -> str:
+    """Every weighting of a budget's rows that was tried, beside the one that the tries began with."""
+    told = [json.loads(line) for line in (RESULTS / "weightings.jsonl").read_text("utf-8").splitlines()]
+    (former,) = (each for each in told if each["weighting"] == FORMER)
+    rows = []
+    for each in told:
+        ratio = estimates.ratio(each["error"], former["error"])
+        beside = "" if each is former else f"{ratio.value:.2f} ({ratio.error:.2f})"
+        error, regret = (estimates.mean(each[name]) for name in ("error", "regret"))
+        figures = [f"{error.value:.4f} ({error.error:.4f})", beside, f"{regret.value:.4f} ({regret.error:.4f})"]
+        rows.append([each["weighting"], *figures])
+    return markdown(["what was changed", "commit error", "beside the former", "regret"], rows)
+
+
+def steep() -> str:
+    """Today's budget at a fifth of the rows, on more openings and in other settings: from cells of `near`'s form."""
+    records = [json.loads(line) for line in (RESULTS / "steep.jsonl").read_text("utf-8").splitlines()]
+    rows = []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
+        own: dict[str, list[float]] = defaultdict(list)
+        for record in records:
+            for name in ("rows", "positions", "commits", "changed", "error", "regret"):
+                own[name] += record["result"][name] if record["cell"]["setting"] == setting else []
+        error, regret = (estimates.mean(own[name]) for name in ("error", "regret"))
+        figures = [f"{each.value:.4f} ({each.error:.4f})" for each in (error, regret)]
+        share, changed = sum(own["rows"]) / sum(own["positions"]), sum(own["changed"]) / sum(own["commits"])
+        rows.append([setting, str(len(own["error"])), f"{share:.2f}", figures[0], f"{changed:.1%}", figures[1]])
+    return markdown(["setting", "openings", "rows", "commit error", "top words changed", "regret"], rows)
 
 
 def browser() -> str:
@@ -411,6 +444,19 @@ TABLES: dict[str, Callable[[], str]] = {
         {"rule": "{rule}", "rows": "{rows:.2f}", "commit error": plain("error", 4)}
         | {"top words changed": "{changed:.1%}", "regret": plain("regret", 4)},
         "target == ''",
+    ),
+    "weightings": weightings,
+    "steep": steep,
+    "pace": Table(
+        "pace",
+        {"tokens": "{gen_length}", "rule": "{rule}", "rows": "{rows:.2f}"}
+        | {"seconds": "{seconds:.2f} ({seconds_25:.2f} to {seconds_75:.2f})"}
+        | {"of every position's": "{time_ratio:.2f}"},
+    ),
+    "reach": Table(
+        "reach",
+        {"distance": "{distance}", "a written token moves": plain("moved", 4), "one over it": "{moved_assumed:.4f}"}
+        | {"a late row misleads": "{misled:.1e} ({misled_se:.0e})", "weight squared": "{misled_assumed:.1e}"},
     ),
     "drift": Table(
         "drift",
