@@ -28,9 +28,7 @@ from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
-FORMER = {
-    "contestant": {"Fixed budget": "Former budget"}
-}  # what its cells decoded is no longer the preset of that name
+RENAMED = {"contestant": {"Fixed budget": "Former budget"}}  # its cells decoded another than today's preset
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -44,7 +42,7 @@ class Table:
 
     def __call__(self) -> str:
         frame = read(self.folder)
-        rows = (frame.query(self.query) if self.query else frame).replace(FORMER).to_dict("records")
+        rows = (frame.query(self.query) if self.query else frame).replace(RENAMED).to_dict("records")
         return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
 
 
