@@ -85,7 +85,8 @@ class TotalsCounter:
         """
         if self._last is None:  # the first step computes every position that does not rest
             self._present = step.computed | step.resting
-            self._computed, self._probed, self._due = np.zeros((3, *step.computed.shape), dtype=np.int64)
+            shape = step.computed.shape
+            self._computed, self._probed, self._due = (np.zeros(shape, dtype=np.int64) for _ in range(3))
             self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
         self._tokens += int(step.newly_unmasked.sum())

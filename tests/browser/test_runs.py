@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from checkpoints import write_chat_model
 from playwright.sync_api import Page, expect
 
@@ -107,15 +108,16 @@ def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
         assert page.input_value("#sl-gen-length input[type=number]") == "128"
 
 
-def test_a_real_models_folder_is_offered_and_runs(page: Page, tmp_path: Path) -> None:
-    """Qwen3's kind, in its own template, in the blocks that suit its family."""
-    write_chat_model(tmp_path / "qwen")
-    with serve("--model", str(tmp_path / "qwen")) as app:
+@pytest.mark.parametrize(("name", "block"), [("qwen", 32), ("bd3lm", 64)])
+def test_a_real_models_folder_is_offered_and_runs(page: Page, tmp_path: Path, name: str, block: int) -> None:
+    """Qwen3's kind, in its own template, in the blocks that suit its family; a block-causal one has its own."""
+    write_chat_model(tmp_path / name)
+    with serve("--model", str(tmp_path / name)) as app:
         visit(page, app.url, prompt="What is a fox?", gen_length=64, steps=64)
-        while not page.evaluate("surelock.live.run?.id"):  # "The model qwen is still loading"
+        while not page.evaluate("surelock.live.run?.id"):  # "The model is still loading"
             page.click("#sl-run")
             page.wait_for_timeout(2000)
         wait_for_run(page, 64)
         header = page.evaluate("surelock.stage.trace.header")
-    assert header["model"]["name"] == "qwen" and header["lanes"][0]["settings"]["block_length"] == 32
+    assert header["model"]["name"] == name and header["lanes"][0]["settings"]["block_length"] == block
     assert header["mask_id"] == 1 and header["length"] == len(header["prompt_tokens"]) + 64
