@@ -77,8 +77,15 @@ def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 def run(arguments: argparse.Namespace) -> Figures:
     """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
-    load_at_start, begun = load_of_cores(), time.perf_counter()
-    lm = subject(arguments, arguments.engine)
+    load_at_start = load_of_cores()
+    with TemporaryDirectory() as directory:
+        if arguments.shape is not None and find_device(arguments.device).type == "cpu":
+            check_shape_flags(arguments)
+            write_random(SHAPES[arguments.shape], Path(directory))  # loaded as a model's files are
+            arguments = argparse.Namespace(**vars(arguments) | {"model": directory, "shape": None})
+            arguments.random_weights, told_name = False, f"random weights of the shape {arguments_shape}"
+        begun = time.perf_counter()
+        lm = subject(arguments, arguments.engine)
     loading = {"loading_seconds": time.perf_counter() - begun}
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))

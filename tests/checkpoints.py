@@ -42,6 +42,7 @@ class Shape:
     mask_id: int = 1
     eos_id: int = 0
     max_length: int = 64
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         self.head_dim = self.head_dim or self.d_model // self.heads
@@ -89,6 +90,7 @@ _FAMILIES: dict[str, tuple[dict[str, Any], dict[str, bool]]] = {
     "a2d-qwen3": ({"architectures": ["A2DQwen3LMHeadModel"], "model_type": "a2d-qwen3"}, _NORMS),
     "coda": ({"architectures": ["CoDALanguageModel"], "model_type": "CoDA", "rope_scaling": None}, _NORMS),
     "a2d-qwen2": ({"architectures": ["A2DQwen2LMHeadModel"], "model_type": "a2d-qwen2"}, _BIASES),
+    "sdar": ({"architectures": ["SDARForCausalLM"], "model_type": "sdar", "debug": False, "ep_size": 1}, _NORMS),
     "dream": (
         {"architectures": ["DreamModel"], "model_type": "Dream", "use_mrope": False, "sliding_window": None},
         _BIASES,
@@ -110,6 +112,7 @@ def write_hf(path: Path | str, family: str, **sizes: Any) -> dict[str, Tensor]:
         for part, heads in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
             tensors[f"{QWEN3['layer'].format(layer)}{QWEN3[part]}.bias"] = draw(heads * shape.head_dim)
     config = shape.config(_HF) | _QWEN | own | ({"head_dim": shape.head_dim} if "norms" in has else {})
+    config |= {} if shape.block_size is None else {"block_size": shape.block_size}
     if family == "a2d-qwen3" and shape.tied:
         tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
     if family == "coda":

@@ -51,6 +51,7 @@ class OracleNetwork:
     rope_theta: float
     norm_eps: float
     shifted: bool = False  # Dream, CoDA: row i - 1 predicts position i
+    block_size: int | None = None  # SDAR, OPDLM, bd3lm: i sees j where j // block_size <= i // block_size
     shares: list[Tensor] = field(default_factory=list)  # of attention [heads, N, N], by layer, in the last forward
 
     @classmethod
@@ -70,11 +71,15 @@ class OracleNetwork:
             config.get("head_dim", d // heads),
         )
         rest = (config["intermediate_size"], config["rope_theta"], config["rms_norm_eps"])
-        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] in ("Dream", "CoDA"))
+        return cls(wide, QWEN3, *sizes, *rest, config["model_type"] in ("Dream", "CoDA"), config.get("block_size"))
 
     def weight(self, part: str, layer: int | None = None, kind: str = "weight") -> Tensor | None:
         prefix = "" if layer is None else self.names["layer"].format(layer)
         return self.tensors.get(f"{prefix}{self.names[part]}.{kind}") if part in self.names else None
+
+    def sees(self, i: int, n: int) -> int:
+        """How many of n positions row i sees: the first ones."""
+        return n if self.block_size is None else min(n, (i // self.block_size + 1) * self.block_size)
 
     def linear(self, x: Tensor, part: str, layer: int) -> Tensor:
         y, bias = x @ self.weight(part, layer).mT, self.weight(part, layer, "bias")
@@ -113,6 +118,8 @@ class OracleNetwork:
                 k, v = torch.where(new, k, cache[layer][0]), torch.where(new, v, cache[layer][1])
             cache[layer] = (k, v)
             scores = q @ k.repeat_interleave(group, 0).mT / math.sqrt(self.head_size)
+            for i in range(n):
+                scores[:, i, self.sees(i, n) :] = -math.inf
             weights = torch.exp(scores - scores.max(-1, keepdim=True).values)
             weights = weights / weights.sum(-1, keepdim=True)
             self.shares.append(weights)
@@ -185,6 +192,7 @@ class BudgetRule:
     near: float | None = 4.0
     floor: float = 0.1
     candidates: int = 4
+    steep: bool = True
 
 
 @dataclass
@@ -317,6 +325,7 @@ class OracleStep:
     newly_unlocked: np.ndarray
     computed: np.ndarray
     probed: np.ndarray
+    resting: np.ndarray
     kl: np.ndarray
     confidence: np.ndarray
     flops: float
@@ -354,7 +363,7 @@ def entropy(log_p: Tensor) -> float:
 
 
 def row_flops(network: OracleNetwork, n: int, probed: bool = False) -> float:
-    """Sec. "Algorithmic FLOPs" for one row of a sequence of length n; a probed row computes no K and V."""
+    """Sec. "Algorithmic FLOPs" for one row that attends to n positions; a probed row computes no K and V."""
     d, width = network.d_model, network.heads * network.head_size
     key_value = 0 if probed else 4 * d * network.kv_heads * network.head_size
     return float(network.layers * (4 * n * width + 4 * d * width + key_value + 6 * d * network.d_ff))
@@ -382,8 +391,9 @@ class Run:
         self.read, self.budget_at = list(self.tokens), -2  # the tokens that the budget's last step read, and that step
         self.owing = [0.0] * self.n  # for the budget
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
-        self.blocks = plan.gen_length // plan.block_length
-        self.steps_per_block = plan.steps // self.blocks
+        self.spans, self.steps_of = self.schedule()
+        self.blocks = len(self.spans)
+        self.settled: set[int] = set()  # rows of finished blocks of a block-causal network, computed once more
         self.block = self.step_in_block = self.owed = 0
         self.trace = Trace()
 
@@ -400,18 +410,50 @@ class Run:
         """Remember that the run came to something that its steps do not tell."""
         self.trace.met |= {what} if met else set()
 
+    def schedule(self) -> tuple[list[range], list[int]]:
+        """The blocks and the steps of each. A block-causal network counts blocks from position 0 and its own are the
+        longest; each has a step, and so many of the others as go with its positions.
+        """
+        plan, size = self.plan, self.network.block_size
+        generated = range(self.prompt_length, self.n)
+        if size is None:
+            starts = generated[:: plan.block_length]
+            return [range(i, i + plan.block_length) for i in starts], [plan.steps // len(starts)] * len(starts)
+        length = size if plan.block_length == plan.gen_length else min(size, plan.block_length)
+        starts = [i for i in generated if i == self.prompt_length or i % length == 0]
+        spans = [range(a, b) for a, b in zip(starts, [*starts[1:], self.n], strict=True)]
+        steps, given, passed = [], 0, 0
+        for number, span in enumerate(spans, 1):
+            passed += len(span)
+            spare, room = plan.steps - len(spans), plan.gen_length - len(spans)
+            due = number + (spare * (passed - number) // room if room else 0)
+            steps.append(due - given)
+            given = due
+        return spans, steps
+
     def block_start(self) -> int:
-        return self.prompt_length + self.block * self.plan.block_length
+        return self.n if self.finished else self.spans[self.block].start
 
     def block_stop(self) -> int:
-        return self.block_start() + self.plan.block_length
+        return self.n if self.finished else self.spans[self.block].stop
+
+    def resting(self) -> tuple[set[int], set[int]]:
+        """In a block-causal network: the rows of finished and of later blocks, about which no rule decides; and those
+        of finished blocks that were not computed since, which every step computes.
+        """
+        size = self.network.block_size
+        if size is None:
+            return set(), set()
+        done = {i for i in range(self.n) if not any(self.network.sees(i, self.n) > j for j in self.masked)}
+        later = {i for i in range(self.n) if i // size > self.block_start() // size}
+        return done | later, done - self.settled
 
     def may_be_committed(self) -> set[int]:
         """The masked positions at or before the end of the current block."""
         return {i for i in self.masked if i < self.block_stop()}
 
     def last_of_block(self) -> bool:
-        return self.step_in_block == self.steps_per_block - 1
+        return self.step_in_block == self.steps_of[self.block] - 1
 
     # --- events
 
@@ -437,6 +479,7 @@ class Run:
             if i in self.locked:
                 self.free(t, i)
             self.visible[i] = 0
+            self.settled = {j for j in self.settled if self.network.sees(j, self.n) <= i}
             if event.kind == "mask":
                 self.tokens[i] = self.mask_id
                 self.masked.add(i)
@@ -501,8 +544,11 @@ class Run:
         for j in range(self.n):
             if self.tokens[j] != read_before[j]:
                 for i in range(self.n):
-                    self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
-        count = math.ceil(rule.share * self.n - 1e-9)
+                    if not rule.steep:
+                        self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
+                    else:
+                        self.owing[i] += 1 if i == j else 1 / abs(i - j)
+        count = math.ceil(rule.share * (self.n - len(self.resting()[0])) - 1e-9)
         moved = {i for i in active - self.masked if self.visible[i] == 0}
         masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))
         few = math.ceil(count / 3)
@@ -524,8 +570,9 @@ class Run:
         order = sorted(active, key=lambda i: (ranks[i], -worth[i], i))
         if rule.near is not None and 0 < count < len(order):
             a, b = order[count - 1], order[count]
-            if ranks[a] == ranks[b] == 2 and (self.owing[a], away[a]) != (self.owing[b], away[b]):
-                # equal products of other factors are a near-tie, too
+            owed = self.owing[a] > 0 or self.owing[b] > 0
+            if ranks[a] == ranks[b] == 2 and owed and (self.owing[a], away[a]) != (self.owing[b], away[b]):
+                # equal products of other factors are a near-tie, too, unless nothing is owed
                 self.trace.gaps["worth"] = min(self.trace.gaps.get("worth", math.inf), abs(worth[a] - worth[b]))
         return set(order[:count])
 
@@ -534,7 +581,8 @@ class Run:
         unlock = self.rule.locking.unlock if isinstance(self.rule.locking, LockRule) else None
         if unlock is None or t == 0 or t % unlock.period:
             return set()
-        return set(sorted(self.locked, key=lambda i: (self.probed_at.get(i, -1), i))[: unlock.budget])
+        locked = self.locked - self.resting()[0]
+        return set(sorted(locked, key=lambda i: (self.probed_at.get(i, -1), i))[: unlock.budget])
 
     def logits(self, fresh: set[int]) -> Tensor:
         """Logits [N, V] after guidance: un + (w + 1)(cond - un), the prompt masked in the unconditional pass."""
@@ -651,7 +699,7 @@ class Run:
     def taken(self, ranking: list[int], scores: dict[int, float], late: set[int]) -> list[int]:
         """Those of the ranked candidates that this step commits; the last step of a block commits them all."""
         policy, due = self.plan.policy, [i for i in ranking if i not in late]
-        base, remainder = divmod(self.plan.block_length, self.steps_per_block)
+        base, remainder = divmod(len(self.spans[self.block]), self.steps_of[self.block])
         share = base + (self.step_in_block < remainder)
         if self.last_of_block():
             return ranking
@@ -751,9 +799,15 @@ class Run:
         remasked = {event.position for event in events if event.kind == "mask"}
         locked, unlocked = self.locked - before, before - self.locked
         if self.finished:
-            return self.record(t, {}, set(), set(), set(), set(), set(), set(), {}, [])
-        active = set(range(self.n)) - self.locked  # Alg. 1, line 6: A_t; L_t is self.locked
-        computed, probed = self.chosen(t, active), self.probes(t)
+            rests = set(range(self.n)) if self.network.block_size else set()
+            return self.record(t, {}, set(), set(), set(), set(), set(), set(), rests, {}, [])
+        rests, settling = self.resting()
+        active = set(range(self.n)) - self.locked - rests  # Alg. 1, line 6: A_t; L_t is self.locked
+        computed, probed = self.chosen(t, active) | settling, self.probes(t)
+        computed |= {i for i in range(self.n) if self.last_computed[i] < 0} - rests
+        rests -= settling
+        self.meet("finished blocks rest", bool(rests & self.settled))
+        self.meet("a locked row settles", bool(settling & self.locked))
         if self.last_of_block():  # whatever the rule: what must be committed now is computed
             computed = computed | self.may_be_committed()
         logits = self.logits(computed)  # lines 7-14
@@ -763,9 +817,11 @@ class Run:
         kl = {i: kl_divergence(log_p[i], self.stored[i]) if i in self.stored else math.inf for i in computed}  # line 19
         self.count_still(kl)
         commits = self.update_mask(t, logits, log_p, computed)  # line 16
-        shadow = log_p if len(computed) == self.n else self.shadow()
+        whole = len(computed) == self.n - len(rests)
+        shadow = log_p if whole and not rests else self.shadow()
         damage, regret = self.damage(set(commits) & computed, log_p, shadow), self.regrets(set(commits), shadow)
-        if len(computed) == self.n:  # whatever the policy took, it is by no fault of the rule
+        if whole:  # whatever the policy took, it is by no fault of the rule
+            assert not (damage["error"] > 1e-12).any(), "a row that rests is not exact"
             regret = np.where(np.isnan(regret), regret, 0.0)
         by_policy = not isinstance(self.plan.policy, Replay)
         self.meet("committed before the block", by_policy and any(i < self.block_start() for i in commits))
@@ -774,7 +830,8 @@ class Run:
             self.tokens[i] = token
         confidence = log_p.exp().max(-1).values.tolist()
         u = [1 - c for c in confidence]  # line 18
-        locks, freed = self.lock(t, kl, u), self.unlock(t, probed, computed, log_p, u)
+        locks, freed = self.lock(t, kl, u) - self.locked, self.unlock(t, probed, computed, log_p, u)
+        self.settled |= settling
         for i in computed:
             self.stored[i], self.last_computed[i], self.last_kl[i] = log_p[i], t, kl[i]
             self.last_confidence[i] = confidence[i]
@@ -784,7 +841,7 @@ class Run:
         for i in freed:
             self.free(t, i)
         step = self.record(
-            t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, kl, confidence
+            t, commits, remasked, written, locked | locks, unlocked | freed, computed, probed, rests, kl, confidence
         )
         step.error, step.changed, step.regret = damage["error"], damage["changed"], regret
         self.advance()
@@ -793,18 +850,20 @@ class Run:
     def advance(self) -> None:
         self.step_in_block += 1
         done_early = isinstance(self.plan.policy, EARLY) and not self.may_be_committed()
-        if done_early or self.step_in_block == self.steps_per_block:
-            self.meet("block ended early", self.step_in_block < self.steps_per_block)
+        if done_early or self.step_in_block == self.steps_of[self.block]:
+            self.meet("block ended early", self.step_in_block < self.steps_of[self.block])
             self.block, self.step_in_block, self.owed = self.block + 1, 0, 0
 
     def record(
-        self, t, commits, remasked, written, locks, freed, computed, probed, kl, confidence
+        self, t, commits, remasked, written, locks, freed, computed, probed, rests, kl, confidence
     ) -> OracleStep:  # fmt: skip
         def flags(positions) -> np.ndarray:
             return np.array([i in positions for i in range(self.n)])
 
-        network, passes = self.network, 2 if self.plan.cfg_scale > 0 else 1
-        flops = len(computed) * row_flops(network, self.n) + len(probed) * row_flops(network, self.n, probed=True)
+        network, passes, running = self.network, 2 if self.plan.cfg_scale > 0 else 1, not self.finished
+        whole = [row_flops(network, network.sees(i, self.n)) for i in range(self.n)]
+        flops = sum(whole[i] for i in computed)
+        flops += sum(row_flops(network, network.sees(i, self.n), probed=True) for i in probed)
         step = OracleStep(
             index=t,
             tokens=np.array(self.tokens),
@@ -817,10 +876,11 @@ class Run:
             newly_unlocked=flags(freed),
             computed=flags(computed),
             probed=flags(probed),
+            resting=flags(rests),
             kl=np.array([kl[i] if i in computed else math.nan for i in range(self.n)]),
             confidence=np.array([confidence[i] if i in computed else math.nan for i in range(self.n)]),
             flops=passes * flops,
-            baseline_flops=0.0 if self.finished else passes * self.n * row_flops(network, self.n),
+            baseline_flops=passes * sum(whole[i] for i in range(self.n) if i not in rests) if running else 0.0,
         )
         self.trace.steps.append(step)
         return step

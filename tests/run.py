@@ -43,7 +43,7 @@ def main() -> int:
     install_javascript()
     install_chromium()
     # Two at a time, each file by one of them; a model on two threads would only wait for the other's. What hangs fails.
-    flags = ["--numprocesses", "2", "--dist", "loadfile", "--timeout", "600"]
+    flags = ["--numprocesses", "2", "--dist", "loadfile", "--no-loadscope-reorder", "--timeout", "600"]
     pytest = [sys.executable, "-m", "pytest", *flags, *sys.argv[1:]]
     return subprocess.run(pytest, cwd=TESTS.parent, env={"OMP_NUM_THREADS": "1"} | os.environ).returncode
 

@@ -20,7 +20,7 @@ from conftest import TINY
 from hypothesis import HealthCheck, given, settings
 from safetensors.torch import load_file, save_file
 from test_decode import GEN, RUNS
-from test_oracle import FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
+from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
 
 import surelock
 from surelock.engines.onnx import OnnxEngine
@@ -38,7 +38,7 @@ SCORES = (0, 1e-4)  # all other comparisons
 def engines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Model, Model, Model]]:
     """Of each kind the oracle's model, and the same weights in float32 with both engines."""
     made = {}
-    for kind in MODELS:
+    for kind in (*MODELS, *BLOCKS):
         path = tmp_path_factory.mktemp(kind)
         exact = test_oracle.make_model(path, kind)
         both = (surelock.load(path, device="cpu", engine=engine) for engine in ("torch", "onnx"))
@@ -76,15 +76,23 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
     return bool(ties)
 
 
-@pytest.mark.parametrize("examples", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int) -> None:
+@pytest.mark.parametrize(
+    ("examples", "kinds"),
+    [
+        (60, MODELS),
+        (30, {kind: ADDED[kind] for kind in BLOCKS}),
+        pytest.param(1000, MODELS | {kind: ADDED[kind] for kind in BLOCKS}, marks=pytest.mark.long),
+    ],
+    ids=["60", "block-causal", "1000"],
+)
+def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:
     """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding."""
     seen = parted = 0
 
     @settings(
         max_examples=examples, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
     )
-    @given(cases())
+    @given(cases(kinds))
     def check(case: Case) -> None:
         nonlocal seen, parted
         exact, *both = engines[case.model]

@@ -44,7 +44,12 @@ def broken(flops: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+LONG = ("near", "selection", "frontier", "runtime")  # their tables have tests of their own
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.long] * (each in LONG)) for each in EXPERIMENTS]
+)
 def test_every_experiment_leaves_a_table_and_a_picture(name, tmp_path, capsys, small_judge):
     """And a judge's table, where it keeps texts."""
     texts = EXPERIMENTS[name].texts is not None

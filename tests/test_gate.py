@@ -9,7 +9,8 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
+from itertools import cycle, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
-from surelock.ui.readers import Inboxes, Readers, during
+from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, during, following
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -142,15 +143,11 @@ def test_other_sites_may_not_call_a_local_server(small: TestClient, origin: str)
     assert is_local("10.0.0.1") and is_local("lab.local") and not is_local("me.hf.space")
 
 
-def test_bodies_are_bounded_told_or_streamed(small: TestClient) -> None:
-    def parts() -> Iterator[bytes]:
-        yield b'{"data": "'
-        for _ in range(40):
-            yield b"x" * 2**16
-        yield b'"}'
-
+def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
     kind = {"content-type": "application/json"}
-    assert "at most" in refused(small.post("/gradio_api/queue/join", content=parts(), headers=kind), 413)
+    for method, path in (("POST", "/gradio_api/queue/join"), ("GET", "/")):  # without a length, in pieces of any size
+        answer = small.request(method, path, content=iter([b"{", b"}"]), headers=kind)
+        assert "length" in refused(answer, 411) and answer.headers["connection"] == "close"
     refused(small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=kind), 413)
     refused(small.post("/gradio_api/queue/join", content=b"1", headers={**kind, "content-length": "-5"}), 413)
 
@@ -233,6 +230,19 @@ def test_bodies_are_json(small: TestClient, content: bytes) -> None:
     kind = {"content-type": "application/json"}
     refused(small.post("/gradio_api/component_server", content=content, headers=kind), 400)
     refused(small.post("/gradio_api/component_server", content=content, headers={"content-type": "text/plain"}), 415)
+
+
+@pytest.mark.parametrize("half", ["\ud800", "\udfff", "\ude00\ud83d"])
+def test_no_text_holds_half_a_character(small: TestClient, half: str) -> None:
+    """Gradio cannot send it back, whatever it stands in: the stream would break off, with a traceback in the log."""
+    for data in (half, {half: 1}, [[f"a {half}"]], {"run": {"lanes": [{"name": half}]}}):
+        for content in (json.dumps({"data": data}), json.dumps({"data": data}, ensure_ascii=False)):
+            kind = {"content-type": "application/json"}
+            answer = small.post(
+                "/gradio_api/queue/join", content=content.encode("utf-8", "surrogatepass"), headers=kind
+            )
+            assert "half a character" in refused(answer, 400)
+    assert small.post("/gradio_api/queue/join", json={"data": "\U0001f600 \ud55c"}).status_code == 200
 
 
 def test_no_input_names_a_file(small: TestClient) -> None:
@@ -342,9 +352,6 @@ def test_three_requests_do_not_end_the_queue(app: App) -> None:
     visitor.close()
     httpx.post(f"{app.url}/gradio_api/call/v2/decode", json={"prompt": "A fox", "gen_length": 32})
     statuses = [httpx.post(f"{app.url}/gradio_api/queue/join", json=body).status_code for _ in range(2)]
-    until = time.monotonic() + 15
-    while httpx.get(f"{app.url}/gradio_api/queue/status").json()["queue_size"] and time.monotonic() < until:
-        time.sleep(0.2)
     ends: list[str] = []
     honest(app.url, ends)
     assert (ends, statuses) == (["finished"], [400, 400])
@@ -414,6 +421,18 @@ def test_who_waits_or_runs_keeps_their_messages() -> None:
         del inboxes["third"]
     inboxes["third"].put_nowait("for nobody")
     assert "third" not in inboxes and not events
+    inboxes["fifth"] = asyncio.Queue()
+    assert inboxes.taken("fifth") and inboxes.taken("unknown")
+    inboxes["fifth"].put_nowait("a message")
+    assert not inboxes.taken("fifth")
+
+
+def test_messages_that_nobody_reads_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    inboxes, now = Inboxes(9, lambda: {"used"}, {}), time.monotonic()
+    for session, seconds in (("used", 0), ("idle", 0), ("late", 9), ("new", KEPT_SECONDS + 1)):
+        monkeypatch.setattr("time.monotonic", lambda seconds=seconds: now + seconds)
+        inboxes[session] = session
+    assert list(inboxes) == ["used", "late", "new"]
 
 
 class Ask(SimpleNamespace):
@@ -558,6 +577,23 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(list(during(slow(), readers.watched(None)))) == 20
     readers.open("a", readers_module.Link())
     assert len(list(during(slow(), readers.watched("a")))) == 20
+
+
+def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.2)
+    begun: list[int] = []
+
+    async def pieces() -> AsyncGenerator[int]:
+        for number in range(5):
+            begun.append(number)
+            yield number
+
+    async def go(reads: Iterator[bool]) -> list[int]:
+        return [piece async for piece in following(pieces(), lambda: True, taken=lambda: next(reads))]
+
+    assert finished(go(cycle([False, True]))) == begun == [0, 1, 2, 3, 4], "who reads slowly gets all"
+    begun.clear()
+    assert finished(go(repeat(False))) == begun == [0], "who does not read gets one"
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])

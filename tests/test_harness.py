@@ -52,7 +52,17 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageMod
     return surelock.load(path, device="cpu")
 
 
-@pytest.mark.parametrize(("name", "changes"), [("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {})])
+@pytest.fixture(scope="module")
+def blocks_model(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageModel:
+    """Its block-causal sibling, by its name."""
+    path = tmp_path_factory.mktemp("qwen") / "bd3lm"
+    write_chat_model(path)
+    return surelock.load(path, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"), [("stories", {"no_repeat_ngram_size": 5}), ("chat_model", {}), ("blocks_model", {})]
+)
 def test_ten_problems_are_answered_as_a_direct_call_answers_them(
     name: str, changes: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:

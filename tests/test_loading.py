@@ -386,7 +386,6 @@ def test_an_unknown_architecture_names_those_that_are_known(llada: Path, changes
     [
         ("LLaDAMoEModelLM", "llada", "mixture of experts"),
         ("LLaDA2MoeModelLM", "llada", "mixture of experts"),
-        ("SDARForCausalLM", "sdar", "later block"),
         ("SomethingOfTheirOwn", "qwen3", "unknown architecture"),  # as Efficient-DLM: its model_type is Qwen3's
         ("Lfm2BidirectionalForMaskedLM", "lfm2", "convolutions"),
         ("Lfm2ForCausalLM", "lfm2", "causal LFM2"),
@@ -400,10 +399,41 @@ def test_what_would_be_mistaken_is_refused_by_its_architecture(
     refuses(llada, architecture, word)
 
 
-def test_a_block_causal_checkpoint_of_a_known_family_is_refused(tmp_path: Path) -> None:
-    write_qwen3(tmp_path, **QWEN3)
+@pytest.mark.parametrize(
+    ("name", "declared", "found"),
+    [
+        ("Qwen3-0.6B-diffusion-bd3lm-v0.1", None, 32),
+        ("OPDLM-0.6B", None, 4),
+        ("my-bd3lm", 8, 8),
+        ("of-bd3lm/Qwen3-0.6B-diffusion-mdlm-v0.1", None, None),
+        ("model", None, None),
+        ("model", 16, 16),
+    ],
+)
+def test_block_causal_siblings_are_told_by_config_or_name(tmp_path: Path, name: str, declared, found) -> None:
+    """Their config.json differs in nothing from that of the bidirectional one. They have blocks of their own."""
+    write_hf(tmp_path / name, "a2d-qwen3", **QWEN3, block_size=declared)
+    lm = load(tmp_path / name)
+    assert lm.config.block_size == found
+    assert recommended(lm.generation, {}).settings.block_length == (32 if found is None else None)
+
+
+def test_the_traps_of_sdar(tmp_path: Path) -> None:
+    """Its size of blocks is declared or the model is another one, and its sampling settings are of next-token kind."""
+    write_hf(tmp_path, "sdar", **QWEN3 | {"tied": False}, block_size=4)
+    (tmp_path / "generation_config.json").write_text('{"do_sample": true, "temperature": 0.6, "top_k": 20}')
+    lm = load(tmp_path)
+    assert lm.config.block_size == 4 and not lm.config.tied and not lm.config.shifted
+    assert recommended(lm.generation, {}).settings == surelock.DecodeSettings(gen_length=128, steps=128)
+    for size, word in ((None, "no 'block_size'"), (0, "block_size to 0"), ("4", "block_size to '4'")):
+        edit_json(tmp_path / "config.json", block_size=size)
+        refuses(tmp_path, word)
+
+
+def test_what_is_shifted_has_no_blocks(tmp_path: Path) -> None:
+    write_dream(tmp_path, **DREAM)
     edit_json(tmp_path / "config.json", block_size=32)
-    refuses(tmp_path, "block_size", "32", "later block")
+    refuses(tmp_path, "block_size", "shifted")
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ LAYOUTS = {
     },
     "coda": (partial(write_hf, family="coda"), QWEN3 | {"tied": False}),
     "illada": (partial(write_hf, family="illada"), LLADA | {"tied": True, "kv_heads": 2}),
+    "sdar": (partial(write_hf, family="sdar"), QWEN3 | {"tied": False, "block_size": 3}),
     "dream-tied-sharded": (write_dream, LLADA | {"tied": True, "shards": 2}),
 }
 PROMPTS = [[5, 3, 9, 1, 1, 7], [8, 8, 30], [2, 36, 1, 1, 4, 11, 20, 1, 6]]
@@ -98,7 +99,7 @@ class Packed:
         )
         tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
         logits = self.network.logits(self.forward(tokens, rows))
-        return list(logits.split(rows.read_counts))
+        return list(logits.split(rows.read_counts or rows.counts))
 
     @staticmethod
     def _read(positions: Sequence[Sequence[int]], read: Sequence[Sequence[int]] | None) -> tuple:

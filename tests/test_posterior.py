@@ -34,9 +34,10 @@ class Reads:
         watched: Sequence[int] | None = None,
         compared: Sequence[int] | None = None,
         observing: bool = False,
+        forgets: Sequence[int] = (),
     ) -> Reading:
         slots = np.arange(self.rows) if slots is None else np.array(slots)
-        count, none = len(slots), np.empty(0, dtype=np.int64)
+        count = len(slots)
         watches = np.isin(slots, slots if watched is None else watched)
         compares = watches & np.isin(slots, slots if compared is None else compared)
         chooses = (slots > 0) & ~np.isin(slots, probed)
@@ -45,8 +46,8 @@ class Reads:
         plan = Plan(
             step=self.steps, slots=slots, counts=[count], tokens=slots, blind=None, positions=slots,
             probed=np.isin(slots, probed), watches=watches, compares=compares, chooses=chooses, observe=observing,
-            forgets=none, quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int), draws=draws, cfg_scale=0.0,
-            top_k=3, **self.changes,
+            forgets=np.array(forgets, dtype=int), quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int),
+            draws=draws, cfg_scale=0.0, top_k=3, **self.changes,
         )  # fmt: skip
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
@@ -113,8 +114,7 @@ def test_the_last_posterior_is_that_of_the_last_computation() -> None:
     reads = Reads(4)
     reads.read(a)
     reads.read(b[[0, 1, 2]], [0, 1, 2], probed=[2])
-    reads.reader.forget(np.array([1]))
-    kl = reads.read(c).kl
+    kl = reads.read(c, forgets=[1]).kl
     expected = [*true_kl(c[:1], b[:1]).tolist(), np.inf, *true_kl(c[2:], a[2:]).tolist()]
     np.testing.assert_allclose(kl, expected, rtol=1e-5)
 

@@ -32,7 +32,7 @@ LIMITS: dict[Any, dict[str, float]] = {
     connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
     gate: {"MOST_BODY": 2**20, "MOST_VALUES": 2**15, "BODY_SECONDS": 30},
     log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
-    readers: {"UNREAD_SECONDS": 10},
+    readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
     session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
@@ -122,6 +122,17 @@ def test_data_of_no_use_is_refused_in_a_sentence_and_not_written_down(capsys: py
     for thread in threading.enumerate():  # a process that ends while it loads a model may die of it
         if thread.name.startswith("load "):
             thread.join(60)
+
+
+def test_a_request_has_its_key_before_anything_of_it_is_read() -> None:
+    """The server's loop finds out who asks for the same; the tokens of a long prompt are counted elsewhere."""
+    _, _, shares = build(Models(["stories"]), most=256, queue_size=4)  # the model is not loaded
+    (key,) = shares._keys.values()
+    form = {"model": "stories", "prompt": "A fox", "lanes": [{"name": "Own"}], "seed": 1}
+    assert key([form]) == key([dict(reversed(form.items()))]) is not None
+    others = [form | change for change in ({"prompt": "A box"}, {"seed": 2}, {"lanes": []}, {"chat": True})]
+    assert len({key([form]), *(key([each]) for each in others)}) == 5
+    assert [key(values) for values in ([], ["x"], [None], [form, form])] == [None] * 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")

@@ -113,6 +113,21 @@ def test_quick_steps_are_sent_together_the_first_and_the_last_at_once(steps: int
     assert batches == [[0], [1], *together, [steps + 1]]
 
 
+def test_what_was_missed_comes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the run, a follower who does not read holds one piece."""
+    first, second, third = followed(Sessions(FakeDecoder(200)), "a", "b", "c")
+    whole = messages(first.stream(-1))
+    monkeypatch.setattr("surelock.ui.run.PIECE", 500)
+    late = list(drawn(second.stream(-1)))
+    assert [message["seq"] for message in messages(late)] == [message["seq"] for message in whole] == list(range(202))
+    assert len(late) > 10 and max(map(len, late)) < 1000 and second.state == ENDED
+    stream = drawn(third.stream(-1))
+    next(stream)
+    third.pause()
+    assert list(stream) == [] and third.state == PAUSED
+    assert [message["seq"] for message in messages(third.stream(-1))] == list(range(202)) and third.state == ENDED
+
+
 @pytest.mark.usefixtures("each_step_alone")
 def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
     decoder = FakeDecoder()

@@ -11,7 +11,7 @@ two rules together. A missing setting has its default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -120,10 +120,15 @@ def rule_of(parts: list[Any], table: Mapping[str, type[ComputeRule]] = COMPUTE) 
 
     Raises ValueError for any other number.
     """
+    check_number(parts)
     rules = [_read("compute", part, table) for part in parts]
+    return Both(*rules) if len(rules) == 2 else rules[0]
+
+
+def check_number(rules: Sized) -> None:
+    """Raise ValueError for more than two rules, before any of them is read."""
     if len(rules) > 2:
         raise ValueError(f"compute can be one rule or two together, not {len(rules)}")
-    return Both(*rules) if len(rules) == 2 else rules[0]
 
 
 def read_unmask(plain: Any) -> UnmaskPolicy:
@@ -236,7 +241,9 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
     for name, kind in (("compute", compute), ("unmask", unmask)):
         if not isinstance(kind, str):
             raise ValueError(f"{name} must be the name of a kind, not {shown(kind)}")
-    return (compute or LockRule.kind).split("+"), unmask or LowConfidence.kind
+    rules = (compute or LockRule.kind).split("+")
+    check_number(rules)
+    return rules, unmask or LowConfidence.kind
 
 
 def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:
@@ -250,8 +257,8 @@ def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) ->
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole plain form of a chosen kind, its settings gathered from the flat form and checked under their names
-    there.
+    """Return the whole plain form of a chosen kind: its settings are taken from the flat form and checked by their flat
+    names.
     """
     plain: dict[str, Any] = {"kind": kind} | (to_plain(table[kind]()) if kind in table else {})
     for flat, each in flat_names(table[kind]) if kind in table else ():

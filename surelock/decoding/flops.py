@@ -5,11 +5,22 @@ The output head, norms, rotary embeddings and softmax are not counted, as in the
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surelock.model.config import NetworkConfig
 
 
+def attended(config: NetworkConfig, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many positions rows at `positions` attend to in sequences of `lengths` positions, int64, all of one
+    shape.
+    """
+    size = config.block_size
+    return lengths if size is None else np.minimum(lengths, (positions // size + 1) * size)
+
+
 def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> float:
-    """Return the FLOPs of one row of a sequence of `length` positions, in all layers.
+    """Return the FLOPs of one row that attends to `length` positions, in all layers.
 
     With H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h each, K and V 4 d H_kv d_h
     (a probed row has none), feed-forward 6 d d_ff; the paper's H d_h is d.

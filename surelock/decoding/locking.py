@@ -213,7 +213,10 @@ class LockRule(LockingRule):
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
-        """Lines 21-23: D <= epsilon and, with the gate on, u <= theta."""
+        """Return [len(z)] bool (lines 21-23): KL at most epsilon and, with a percentile, uncertainty at most theta.
+
+        theta is that percentile of the uncertainties, 1 - confidence, of all of `z`.
+        """
         slots = reading.slots[z]
         kl = state.kept(_SMOOTHED, np.inf)[slots] if self.smoothing else reading.kl[z]
         passes = kl <= self.epsilon
@@ -238,7 +241,7 @@ class LockRule(LockingRule):
 
     def _probes(self, state: State, budget: int) -> Slots:
         """The locked slots to probe in this step: the least recently probed first; ties go to the lower position."""
-        locked = np.flatnonzero(state.locked & state.alive)
+        locked = np.flatnonzero(state.locked & state.alive & ~state.rests)
         chosen = []
         for part in state.split(locked):
             slots = locked[part]

@@ -42,14 +42,15 @@ def decode(
 ) -> Iterator[Step]:
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
+    lm: the model, from `surelock.load`.
     prompts: texts or lists of token ids.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
     compute: which rows a step computes (default: `LockRule()`). `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits (default: `LowConfidence()`).
     events: interventions, each applied before the step that it names.
     observe: report confidence and step-wise KL of every computed row. This changes no decision. Without it a step reads
-    only the posteriors that a rule watches or a candidate token is chosen from; of the other rows the last layer
-    computes keys and values alone (in a shifted network, everything).
+    only the posteriors that a rule watches or a candidate token is chosen from; for the other rows the
+    last layer computes only keys and values, except in a shifted network.
     top_k: report the `top_k` most likely tokens of each computed row. Above 0 it implies `observe`.
     keep_logits: report the logits of committed positions, which `surelock.commit_error` needs.
 
@@ -114,6 +115,7 @@ def generate(
 ) -> list[str]:
     """Decode to the end and return the generated texts, each cut at its first EOS.
 
+    lm: the model, from `surelock.load`.
     prompts: texts or lists of token ids.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
     compute: which rows a step computes (default: `LockRule()`).

@@ -12,11 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Changes
 from surelock.decoding.events import Event, apply, in_order
-from surelock.decoding.flops import row_flops
+from surelock.decoding.flops import attended, row_flops
 from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Schedule, Slots, State
@@ -53,7 +54,8 @@ class Run:
     observe: read every computed row, and report its KL.
     top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
 
-    Raises ValueError, one sentence, for an event that the run cannot have.
+    Raises ValueError, one sentence, for an event that the run cannot have, and for blocks and steps that a block-causal
+    network cannot have.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Run:
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
         self.events = in_order(decoder.events, *asked)
-        self.schedule = Schedule(self.canvas, settings, policy.early)
+        self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
         self.state = State(self.canvas, self.schedule)
         self.observe, self.top_k = observe or top_k > 0, top_k
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
@@ -73,13 +75,19 @@ class Run:
         self._banned = [shape.mask_id]
         if settings.suppress_eos and shape.eos_id is not None:
             self._banned.append(shape.eos_id)
-        # FLOPs [B] of a row of each sequence, and of one that is only probed
+        # FLOPs [total] of each row, and of a row that is only probed
+        canvas = self.canvas
+        lengths, which = np.unique(
+            attended(shape.network, canvas.position, canvas.lengths[canvas.sequence]), return_inverse=True
+        )
         self._row_flops = [
-            self.layout.passes * np.array([row_flops(shape.network, n, probed=probed) for n in self.layout.lengths])
+            self.layout.passes * np.array([row_flops(shape.network, n, probed=probed) for n in lengths.tolist()])[which]
             for probed in (False, True)
         ]
         self._next = 0
         self._forgets: list[Slots] = []
+        # Of a block-causal network: rows whose keys and values no later step changes, and rows that the step makes so.
+        self._exact, self._settles = np.zeros((2, canvas.total), dtype=bool)
         self._made: tuple[Plan, _Interventions] | None = None
 
     def plan(self) -> Plan | None:
@@ -121,6 +129,8 @@ class Run:
         state.computed_at[active] = state.step
         state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
         changes = self.compute.after(state, reading)  # lines 17-24: the rule sees the canvas after the commit
+        changes = changes._replace(locked=changes.locked[~state.locked[changes.locked]])  # a settled row may be locked
+        self._exact |= self._settles
         state.lock(changes.locked)
         if len(changes.unlocked):
             state.unlock(changes.unlocked)
@@ -140,12 +150,38 @@ class Run:
         written, masked, unlocked = (self._slots(due, kind) for kind in ("write", "mask", "unlock"))
         opened = np.concatenate((written, masked, unlocked))
         self._forgets.append(opened[before[opened]])  # also where the same step locks it again
+        self._reopen(np.concatenate((written, masked)))
         changed = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
         return _Interventions(written, masked, *changed)
 
     def _slots(self, due: list[Event], kind: str) -> Slots:
         found = [self.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
         return np.array(found, dtype=np.int64)
+
+    def _reopen(self, slots: Slots) -> None:
+        """In a block-causal network, changed tokens change their own and all later blocks."""
+        for slot in slots.tolist() if self.shape.network.block_size is not None else ():
+            begin = self._block_of(slot).start
+            self._exact[begin : self.canvas.slots_of(int(self.canvas.sequence[slot])).stop] = False
+
+    def _block_of(self, slot: int) -> slice:
+        """The slots of the network's block that holds a slot."""
+        size, own = self.shape.network.block_size or 1, self.canvas.slots_of(int(self.canvas.sequence[slot]))
+        begin = own.start + (slot - own.start) // size * size
+        return slice(begin, min(begin + size, own.stop))
+
+    def _rest(self) -> None:
+        """In a block-causal network, let finished and later blocks rest. Finished rows that are not exact settle."""
+        canvas, state = self.canvas, self.state
+        if self.shape.network.block_size is None:
+            return
+        state.rests[:], self._settles[:] = True, False
+        for b in np.flatnonzero(self.schedule.running).tolist():
+            own = canvas.slots_of(b)
+            masked = np.flatnonzero(canvas.masked[own])
+            finished = self._block_of(own.start + int(masked[0])).start if len(masked) else own.stop
+            state.rests[finished : self._block_of(self.schedule.block(b).start).stop] = False
+            self._settles[own.start : finished] = ~self._exact[own.start : finished]
 
     def _plan(self) -> Plan:
         """Plan the step: the rows that the rule chooses, the masks that an ending block commits, and the candidates."""
@@ -157,11 +193,11 @@ class Run:
             state.open[part] = canvas.masked[part]
             if schedule.closing[b]:
                 ending.append(np.flatnonzero(canvas.masked[part]) + part.start)
-        active = np.flatnonzero(~state.locked & state.alive)
-        slots = self.compute.rows(state, active)
-        if state.step == 0:  # nothing is cached yet; the rule was asked because it may keep account
-            slots = active
-        slots = np.union1d(slots, np.concatenate(ending)) if len(ending) > 1 else slots
+        self._rest()
+        present = state.alive & ~state.rests
+        slots = self.compute.rows(state, np.flatnonzero(~state.locked & present))
+        must = np.flatnonzero(self._settles | (present & (state.computed_at < 0)))  # nothing of these is cached yet
+        slots = np.union1d(slots, np.concatenate((must, *ending))) if len(must) or len(ending) > 1 else slots
         chooses = self.policy.chooses(state, slots)
         choosers = slots[chooses]
         scored = self.policy.scores == "noise"
@@ -180,7 +216,7 @@ class Run:
             tokens=tokens,
             blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
             positions=canvas.position[slots],
-            probed=state.locked[slots],
+            probed=state.locked[slots] & ~self._settles[slots],
             watches=watches,
             compares=compares,
             chooses=chooses,
@@ -240,9 +276,9 @@ class Run:
     def _report(self, plan: Plan, reading: Reading, unmasked: Slots, changes: Changes, done: _Interventions) -> Step:
         canvas, state = self.canvas, self.state
         computed = ~plan.probed
-        slots = plan.slots[computed]
-        rows = [np.bincount(canvas.sequence[each], minlength=canvas.batch) for each in (slots, plan.slots[plan.probed])]
-        flops = self._row_flops[0] * rows[0] + self._row_flops[1] * rows[1]
+        slots, resting = plan.slots[computed], state.rests & ~self._settles
+        whole, probe = self._row_flops
+        flops = self._sum(whole, slots) + self._sum(probe, plan.slots[plan.probed])
         return Step(
             index=state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
@@ -257,11 +293,16 @@ class Run:
             newly_unlocked=canvas.flags(done.unlocked, changes.unlocked),
             computed=canvas.flags(slots),
             probed=canvas.flags(plan.slots[plan.probed]),
+            resting=canvas.grid(resting, False),
             kl=canvas.grid(reading.kl[computed], np.nan, slots),
             confidence=canvas.grid(reading.confidence[computed], np.nan, slots),
             top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,
             top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if self.top_k else None,
             flops=flops,
-            baseline_flops=np.where(state.alive[canvas.starts], self._row_flops[0] * canvas.lengths, 0.0),
+            baseline_flops=self._sum(whole, np.flatnonzero(state.alive & ~resting)),
             seconds=reading.seconds,
         )
+
+    def _sum(self, costs: NDArray, slots: Slots) -> NDArray:
+        """The sum of the slots' costs in each sequence, [B] float64."""
+        return np.bincount(self.canvas.sequence[slots], costs[slots], self.canvas.batch)

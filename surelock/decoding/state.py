@@ -6,6 +6,7 @@ All sequences of a batch lie on one flat axis of slots, one behind the other. On
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,34 +94,37 @@ class Schedule:
     """The progress of each sequence: its present block, the step within it, and commits owed from earlier steps.
 
     early: whether a block ends as soon as none of its positions is masked, before its steps are over.
+    block_size: that of a block-causal network. Blocks are then counted from position 0, none is longer than the
+    network's, and steps are divided among them by their lengths.
+
+    Raises ValueError for blocks that would lie across the network's, and for fewer steps than blocks.
 
     running: [B] bool, whether the sequence has not ended.
     steps_in_block: [B] int64, the step within the block, 0-based.
     closing: [B] bool, whether this is the last step of the block, which commits all that is still masked.
     """
 
-    def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool) -> None:
+    def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool, block_size: int | None = None) -> None:
         self._canvas, self._early = canvas, early
-        self._length = settings.block_length or settings.gen_length
-        self._blocks = settings.gen_length // self._length
-        self._steps = settings.total_steps // self._blocks
+        self._edges = [_edges(canvas, b, settings, block_size) for b in range(canvas.batch)]
+        self._steps = [_divided(settings.total_steps, edges) for edges in self._edges]
         self._block, self._owed, self.steps_in_block = np.zeros((3, canvas.batch), dtype=int)
         self.running = np.ones(canvas.batch, dtype=bool)
-        self.closing = np.full(canvas.batch, self._steps == 1)
+        self.closing = np.array([steps[0] == 1 for steps in self._steps])
 
     def block(self, b: int) -> slice:
-        """Return the slots of the present block of sequence b."""
-        start = int(self._canvas.generated_from[b] + self._block[b] * self._length)
-        return slice(start, start + self._length)
+        """Return the slots of the present block of sequence b; none if it has ended."""
+        start, stop = [*self._edges[b], self._edges[b][-1]][self._block[b] :][:2]
+        return slice(start, stop)
 
     def open(self, b: int) -> slice:
         """Return the slots whose masks may be committed: the present block of sequence b and the blocks before it."""
-        start = int(self._canvas.generated_from[b])
-        return slice(start, start + (int(self._block[b]) + 1) * self._length)
+        return slice(self._edges[b][0], self.block(b).stop)
 
     def share(self, b: int) -> int:
         """Return an even share of the block's positions for this step; the first steps share the remainder."""
-        share, remainder = divmod(self._length, self._steps)
+        block = self.block(b)
+        share, remainder = divmod(block.stop - block.start, self._steps[b][self._block[b]])
         return int(share + (self.steps_in_block[b] < remainder))
 
     def quota(self, b: int) -> int:
@@ -132,11 +136,39 @@ class Schedule:
         self._owed[b] = max(0, self.quota(b) - committed)
         self.steps_in_block[b] += 1
         done_early = self._early and not self._canvas.masked[self.open(b)].any()
-        if self.steps_in_block[b] == self._steps or done_early:
+        steps = self._steps[b]
+        if self.steps_in_block[b] == steps[self._block[b]] or done_early:
             self._block[b] += 1
             self.steps_in_block[b] = self._owed[b] = 0
-            self.running[b] = self._block[b] < self._blocks
-        self.closing[b] = self.steps_in_block[b] == self._steps - 1
+            self.running[b] = self._block[b] < len(steps)
+        self.closing[b] = self.running[b] and self.steps_in_block[b] == steps[self._block[b]] - 1
+
+
+def _edges(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> list[int]:
+    """The slots at which the blocks of sequence b begin, ascending, and its end."""
+    start, own = int(canvas.generated_from[b]), canvas.slots_of(b)
+    length = settings.block_length or settings.gen_length
+    if block_size is None:
+        return [*range(start, own.stop, length), own.stop]
+    length = (
+        block_size if length == settings.gen_length else min(length, block_size)
+    )  # one block is as many as it takes
+    if block_size % length:
+        raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
+    begun = own.start + ((start - own.start) // length + 1) * length  # of the block behind the one with `start`
+    edges = [start, *range(begun, own.stop, length), own.stop]
+    if settings.total_steps < len(edges) - 1:
+        told = f"the positions behind prompt {b} lie in {len(edges) - 1} blocks of this network"
+        raise ValueError(f"steps ({settings.total_steps}) are too few: {told}, and each takes a step")
+    return edges
+
+
+def _divided(steps: int, edges: list[int]) -> list[int]:
+    """The steps of each block: one, and of the others a share by its length. No block has more than its length."""
+    blocks = len(edges) - 1
+    more, most = steps - blocks, max(1, edges[-1] - edges[0] - blocks)
+    before = [more * (edge - edges[0] - number) // most for number, edge in enumerate(edges)]
+    return [1 + after - first for first, after in pairwise(before)]
 
 
 class State:
@@ -152,6 +184,7 @@ class State:
     locked_at, unlocked_at, probed_at: int64, the step in which the slot was last locked, unlocked, probed; -1 for none.
     alive: bool, whether the sequence of the slot has not ended.
     open: bool, whether the present step may commit the slot: masked, in the present block or before it.
+    rests: bool, in a block-causal network the slots of finished and of later blocks, which no rule decides about.
     """
 
     def __init__(self, canvas: Canvas, schedule: Schedule) -> None:
@@ -165,7 +198,7 @@ class State:
         self.confidence = np.full(canvas.total, np.nan)
         self.locked_at, self.unlocked_at, self.probed_at = np.full((3, canvas.total), -1)
         self.alive = np.ones(canvas.total, dtype=bool)
-        self.open = np.zeros(canvas.total, dtype=bool)
+        self.open, self.rests = np.zeros((2, canvas.total), dtype=bool)
         self._kept: dict[str, NDArray] = {}
 
     def kept(self, name: str, fill: float) -> NDArray:

@@ -162,6 +162,8 @@ class Step:
     newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
     computed: bool, active rows that the step computed.
     probed: bool, locked rows that it computed for a probe.
+    resting: bool, rows of a block-causal network that the step did not need, whatever the rule: of finished blocks,
+    whose keys and values are exact, and of later ones, which no row sees.
     kl: float64, the step-wise KL of computed rows in nats; infinite if no earlier posterior was kept. NaN at all other
     places and, unless observed, where no rule needs it.
     confidence: float64, the largest probability of computed rows. NaN at all other places and, unless observed, where
@@ -171,7 +173,7 @@ class Step:
     commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
     in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
     flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
-    baseline_flops: [B] float64, those of a step that computes every row.
+    baseline_flops: [B] float64, those of a step that computes every row that does not rest.
     seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
     """
 
@@ -188,6 +190,7 @@ class Step:
     newly_unlocked: Flags
     computed: Flags
     probed: Flags
+    resting: Flags
     kl: NDArray
     confidence: NDArray
     top_ids: Whole | None

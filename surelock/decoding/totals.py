@@ -21,12 +21,12 @@ class Totals:
     tokens: the number of committed tokens.
     seconds: the sum of the steps' times.
     flops: FLOPs of the run.
-    baseline_flops: FLOPs of the same run with every row computed.
+    baseline_flops: FLOPs of the same run with every row computed that does not rest.
     padded_baseline_flops: the baseline as the paper counts it, every sequence padded to the longest.
     flops_ratio: flops / baseline_flops.
     flops_per_position, baseline_flops_per_position: divided by the positions of the batch, without pads.
     padded_baseline_flops_per_position: divided by the positions with pads, as the paper's tables print it.
-    active_ratio: r = sum M / sum N, the share of rows that were computed.
+    active_ratio: r = sum M / sum N, the share of rows that were computed. Resting rows do not count.
     active_ratio_to_eos: r without the positions after the first EOS of each sequence; these lock early and lower r.
     locked: the share of positions that are locked at the end.
     """
@@ -75,14 +75,17 @@ class TotalsCounter:
         self._steps = self._tokens = 0
         self._seconds = self._flops = self._baseline = 0.0
         self._computed: NDArray = np.zeros((0, 0))
-        self._probed, self._present, self._running = self._computed, self._computed, np.zeros(0)
+        self._probed, self._present, self._due, self._running = (self._computed,) * 3 + (np.zeros(0),)
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        """Add the next step."""
-        if self._last is None:  # the first step computes every position
-            self._present = step.computed
-            self._computed, self._probed = (np.zeros(step.computed.shape, dtype=np.int64) for _ in range(2))
+        """Add the next step.
+
+        step: the one that follows the step added last.
+        """
+        if self._last is None:  # the first step computes every position that does not rest
+            self._present = step.computed | step.resting
+            self._computed, self._probed, self._due = np.zeros((3, *step.computed.shape), dtype=np.int64)
             self._running = np.zeros(len(step.computed), dtype=np.int64)
         self._steps += 1
         self._tokens += int(step.newly_unmasked.sum())
@@ -91,7 +94,9 @@ class TotalsCounter:
         self._baseline += float(step.baseline_flops.sum())
         self._computed += step.computed
         self._probed += step.probed
-        self._running += step.baseline_flops > 0
+        running = step.baseline_flops > 0
+        self._running += running
+        self._due += running[:, None] & self._present & ~step.resting
         self._last = step
 
     def totals(self) -> Totals:
@@ -128,7 +133,7 @@ class TotalsCounter:
         return Rows(
             computed=(self._computed * counted).sum(axis=1),
             probed=(self._probed * counted).sum(axis=1),
-            present=counted.sum(axis=1) * self._running,
+            present=(self._due * counted).sum(axis=1),
         )
 
 

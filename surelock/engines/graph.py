@@ -41,12 +41,13 @@ class _Graph:
     def __init__(self, tensors: Tensors | None = None) -> None:
         self._tensors = tensors or {}
         self._nodes, self._constants, self._inputs, self._outputs = [], {}, [], []
+        self._given: set[str] = set()
 
     def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
 
     def top(self, x: str, count: str) -> tuple[str, str]:
-        """Add TopK: the names of the largest values of each row and of their places; ties go to the lower place."""
+        """Add a TopK node: return the names of its values and of their indices; ties go to the lower index."""
         values, places = self._add("TopK", (x, count), [f"{kind}.{len(self._nodes)}" for kind in ("top", "at")], {})
         return values, places
 
@@ -87,8 +88,14 @@ class _Graph:
         rows = self("Gather", name, places)
         return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
 
+    def given(self, parameter: str, *shape: int) -> None:
+        """Make a parameter an input of the graph, in float32, under its own name."""
+        self._given.add(self.input(parameter, FLOAT, *shape))
+
     def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
-        """Add a tensor of the checkpoint in its own dtype. Returns its name and ONNX type."""
+        """Add a tensor of the checkpoint in its own dtype, unless it is given. Returns its name and ONNX type."""
+        if parameter in self._given:
+            return parameter, FLOAT
         name, stored = self._tensors[parameter][part]
         where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
@@ -106,14 +113,26 @@ class _Graph:
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
 
 
+def head_name(config: NetworkConfig) -> str:
+    """Return the parameter that holds the weights of the head."""
+    return "embed.weight" if config.tied else "head.weight"
+
+
 def graphs(config: NetworkConfig, tensors: Tensors) -> dict[str, ModelProto]:
     """Return the graphs "step", "head" and "posterior" of a model."""
     made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
     return {graph.graph.name: graph for graph in made}
 
 
-def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
+def step_graph(
+    config: NetworkConfig, tensors: Tensors, layers: range | None = None, embed_given: bool = False
+) -> ModelProto:
     """A step of one sequence of N positions.
+
+    layers: the layers of a part of the step; None is all of them. A part takes the hidden states of the part before it
+    as input, states [R, d_model]; the first part has tokens instead. It returns them as output, next_states [R,
+    d_model]; the last part returns hidden instead.
+    embed_given: whether the embedding is an input, embed.weight [vocab_size, d_model].
 
     Inputs, int64:
     tokens, positions [R]: of the rows.
@@ -126,39 +145,49 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     [1, R, n_heads * head_size], after rotary embedding, of the last layer [1, K, ...]: with the keys they give the
     attention of a row.
     """
-    g = _Graph(tensors)
+    g, part = _Graph(tensors), layers or range(config.n_layers)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
         g.input(name, INT64, size)
-    layers = _Layers(g, config)
-    x = g.rows("embed.weight", "tokens")
-    for layer in range(config.n_layers):
-        x = layers.add(layer, x)
-    g.output("hidden", layers.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+    if embed_given:
+        g.given("embed.weight", config.vocab_size, config.d_model)
+    made = _Layers(g, config, f"past_keys.{part.start}")
+    first = part.start == 0
+    x = g.rows("embed.weight", "tokens") if first else g.input("states", FLOAT, "R", config.d_model)
+    for layer in part:
+        x = made.add(layer, x)
+    if part.stop == config.n_layers:
+        g.output("hidden", made.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+    else:
+        g.output("next_states", x, FLOAT, "R", config.d_model)
     return g.made("step")
 
 
 class _Layers:
     """The layers of a step's graph."""
 
-    def __init__(self, g: _Graph, config: NetworkConfig) -> None:
-        self._g, self._config = g, config
+    def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
+        self._g, self._config, self._past = g, config, past
         self._batch = g.constant([0])  # attention wants a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
-        self._rotary_read = self._angles(g("Gather", "positions", "read"))
+        positions_read = g("Gather", "positions", "read")
+        self._rotary_read = self._angles(positions_read)
+        self._sights = self._sight("positions"), self._sight(positions_read)
 
     def add(self, layer: int, x: str) -> str:
         """x [R, d_model] -> [R, d_model], or [K, d_model] from the last layer."""
         g, config, block = self._g, self._config, f"blocks.{layer}"
-        h, rotary = self.norm(x, f"{block}.attn_norm.weight"), self._rotary
+        h, rotary, sight = self.norm(x, f"{block}.attn_norm.weight"), self._rotary, self._sights[0]
         keys = self._heads(h, block, 1, config.n_kv_heads, "k_norm", rotary)
         keys = self._present("keys", layer, g("Squeeze", keys, self._batch))
         values = self._present("values", layer, self._product(h, block, 2))
         if layer == config.n_layers - 1:
             h, x, rotary = g("Gather", h, "read"), g("Gather", x, "read"), self._rotary_read
+            sight = self._sights[1]
         q = self._heads(h, block, 0, config.n_heads, "q_norm", rotary)
         q = g.output(f"queries.{layer}", q, FLOAT, 1, "Q", config.n_heads * config.head_size)
-        attended = g("Attention", q, keys, values, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
+        seen = () if sight is None else (sight,)
+        attended = g("Attention", q, keys, values, *seen, q_num_heads=config.n_heads, kv_num_heads=config.n_kv_heads)
         attended = g("Squeeze", attended, self._batch)
         x = g("Add", x, g("Gemm", attended, g.weight(f"{block}.attn_out.weight"), transB=1))
         h = self.norm(x, f"{block}.ff_norm.weight")
@@ -176,6 +205,17 @@ class _Layers:
         column = g("Unsqueeze", g("Cast", positions, to=FLOAT), g.constant([0, 2]))
         angles = g("Mul", column, frequencies)
         return g("Cos", angles), g("Sin", angles)
+
+    def _sight(self, positions: str) -> str | None:
+        """Which positions rows at `positions` [R] see, [R, N] bool; None if they see all."""
+        g, size = self._g, self._config.block_size
+        if size is None:
+            return None
+        number = g("Div", positions, g.constant(size))
+        seen = g("Mul", g("Add", number, g.constant(1)), g.constant(size))
+        length = g("Gather", g("Shape", self._past), g.constant(0))
+        every = g("Range", g.constant(0), length, g.constant(1))
+        return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
     def _product(self, h: str, block: str, part: int) -> str:
         """Queries, keys or values: [R, heads * head_size]."""
@@ -201,10 +241,15 @@ class _Layers:
         return g("Unsqueeze", present, self._batch)
 
 
-def head_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
-    """hidden [K, d_model] -> logits [K, vocab_size]."""
-    g = _Graph(tensors)
-    head = g.weight("embed.weight" if config.tied else "head.weight")
+def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
+    """hidden [K, d_model] -> logits [K, vocab_size].
+
+    given: whether the head's weights are an input, under the name of their parameter.
+    """
+    g, name = _Graph(tensors), head_name(config)
+    if given:
+        g.given(name, config.vocab_size, config.d_model)
+    head = g.weight(name)
     product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), head, transB=1)
     g.output("logits", product, FLOAT, "K", config.vocab_size)
     return g.made("head")

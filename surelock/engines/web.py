@@ -30,10 +30,12 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     weights and the tokenizer. runtime, interpreter: {"bytes", "sha256"} of ONNX Runtime Web and of QuickJS, which runs
     typed rules.
 
-    Raises ValueError for a model that ONNX Runtime does not compute.
+    Raises ValueError for a model that ONNX Runtime does not compute, and for a block-causal one.
     """
     if not isinstance(lm.engine, OnnxEngine):
         raise ValueError(f"{lm.name} is computed by {lm.engine.name}: a browser cannot decode it")
+    if lm.config.block_size is not None:
+        raise ValueError(f"{lm.name} is block-causal, and the runs of a browser have no such blocks")
     graphs = lm.engine.graphs()
     entries = (
         entry.value

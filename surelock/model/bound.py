@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -50,8 +53,15 @@ def conditional_bound(
     batch: the number of masks in one forward pass; None is all.
 
     Each draw masks k of the n scored tokens and weights their loss by n / k. k is uniform on 1..n, stratified: two
-    draws in each of draws / 2 strata. Raises ValueError for an odd number of draws, and when no token is scored.
+    draws in each of draws / 2 strata. In a block-causal network the bound is the sum of those of its blocks, each given
+    all tokens before it. Raises ValueError for an odd number of draws, and when no token is scored.
     """
+    size = network.config.block_size
+    if size is not None and len(tokens) > (given // size + 1) * size:
+        edges = [given, *range((given // size + 1) * size, len(tokens), size), len(tokens)]
+        options: dict[str, Any] = {"draws": draws, "rng": rng, "mask_id": mask_id, "batch": batch}
+        parts = [conditional_bound(network, tokens[:stop], start, **options) for start, stop in pairwise(edges)]
+        return np.sum(parts, axis=0)
     length = len(tokens) - given
     if length < 1 or draws < 2 or draws % 2:
         raise ValueError(f"at least one token and an even number of draws are needed, not {length} and {draws}")

@@ -9,7 +9,7 @@ MOST = 2**24  # a larger size is taken for damage
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """The shape of a bidirectional pre-norm Transformer, such as LLaDA-8B or a diffusion model made from Qwen3.
+    """The shape of a pre-norm Transformer that sees more than the past, such as LLaDA-8B or a diffusion model of Qwen3.
 
     vocab_size: the width of the logits and the number of rows of the embedding.
     d_model: the width of the hidden states.
@@ -25,6 +25,8 @@ class NetworkConfig:
     qk_norm: whether queries and keys have RMS norms.
     shifted: whether the hidden state of a position predicts the next position, as in Dream. The first position is also
     predicted by itself.
+    block_size: in a block-causal network, the number of positions of a block. Blocks are counted from position 0. A
+    position sees its own block and all blocks before it. None: every position sees every other.
 
     Raises ValueError, which names the field.
     """
@@ -43,6 +45,7 @@ class NetworkConfig:
     qkv_bias: bool = False
     qk_norm: bool = False
     shifted: bool = False
+    block_size: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "head_size", "d_ff", "max_length"):
@@ -53,6 +56,11 @@ class NetworkConfig:
             raise ValueError(f"n_kv_heads ({self.n_kv_heads}) must divide n_heads ({self.n_heads})")
         if self.head_size % 2:
             raise ValueError(f"head_size must be even for rotary embeddings, not {self.head_size}")
+        size = self.block_size
+        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= MOST):
+            raise ValueError(f"block_size must be a whole number from 1 to {MOST}, not {size!r:.40}")
+        if size is not None and self.shifted:
+            raise ValueError("block_size cannot be set in a shifted network")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ along the rows, in order.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,14 +34,12 @@ class Stored(NamedTuple):
 #: For each parameter of the network the (name, place) of the tensors that are stacked into it, in order.
 Tensors = Mapping[str, tuple[tuple[str, Stored], ...]]
 
-_BLOCK_CAUSAL = "its positions see no later block, and in this network every position sees every other"
 _EXPERTS = "its feed-forward is a mixture of experts, and this network's is one product"
 #: Architectures that look like one of a family and cannot be decoded, each with the reason.
 REFUSED = {
     "LLaDAMoEModel": _EXPERTS,
     "LLaDAMoEModelLM": _EXPERTS,
     "LLaDA2MoeModelLM": _EXPERTS,
-    "SDARForCausalLM": _BLOCK_CAUSAL,
     "Lfm2BidirectionalForMaskedLM": "ten of its layers are convolutions, and this network's all attend",
     "Lfm2ForCausalLM": "it is the causal LFM2, as LFM2.5-Encoder loads without its own code: no mask stands for a word",
     "DiffusionGemmaForBlockDiffusion": "it starts from random words and has no mask token",
@@ -57,6 +56,7 @@ class Family:
     read_config: reads the shape from config.json.
     mask_id: the id of the mask, if its files do not name one.
     generation: recommended settings in the flat form; a checkpoint's generation_config.json overrides them.
+    named: for names of checkpoints that declare the architecture and are block-causal, the size of their blocks.
     """
 
     name: str
@@ -66,6 +66,7 @@ class Family:
     read_config: Callable[[Mapping[str, Any]], NetworkConfig]
     mask_id: int | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
+    named: Mapping[str, int] = field(default_factory=dict)
 
     def tensor_names(self, parameter: str) -> tuple[str, ...]:
         """Return the tensor names of a parameter such as 'blocks.3.qkv.weight'."""
@@ -97,13 +98,31 @@ def family_of(config: Mapping[str, Any]) -> Family:
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
 
 
-def generation_of(family: Family, generation: Mapping[str, Any]) -> dict[str, Any]:
+def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkConfig:
+    """Return the shape of a checkpoint: from its config.json, and whether it is block-causal also from its name.
+
+    name: the hub id or the path that was loaded. A family may have siblings whose config.json differs in nothing. Of
+    the words in a name that tell them apart, the last one counts. A block_size in config.json counts before the name.
+
+    Raises CheckpointError.
+    """
+    shape = family.read_config(config)
+    told = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
+    if shape.block_size is None and told and told[-1] in family.named:
+        return replace(shape, block_size=family.named[told[-1]])
+    return shape
+
+
+def generation_of(family: Family, shape: NetworkConfig, generation: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a generation_config.json over those of the family.
 
-    A file with `do_sample` was written for next-token sampling, so its temperature is ignored.
+    A block-causal network has its own blocks, so none are recommended. A file with `do_sample` was written for
+    next-token sampling, so its temperature is ignored.
     """
     passed_over = {"temperature"} if "do_sample" in generation else set()
-    return {**family.generation, **{name: value for name, value in generation.items() if name not in passed_over}}
+    own = {name: value for name, value in generation.items() if name not in passed_over}
+    passed_over = {"block_length"} if shape.block_size is not None else set()
+    return {**{name: value for name, value in family.generation.items() if name not in passed_over}, **own}
 
 
 def _require(config: Mapping[str, Any], key: str) -> Any:
@@ -184,6 +203,12 @@ def _read_coda(config: Mapping[str, Any]) -> NetworkConfig:
     return _read_qwen({"tie_word_embeddings": False, **config}, qk_norm=True, shifted=True)
 
 
+def _read_sdar(config: Mapping[str, Any]) -> NetworkConfig:
+    """SDAR: Qwen3, block-causal."""
+    _number(config, "block_size")
+    return _read_qwen(config, qk_norm=True)
+
+
 def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
     """Dream and DiffuCoder: the shape of Qwen2.5, whose next-token logits they kept."""
     _refuse_unless(config, {"use_mrope": (False, None)})
@@ -192,8 +217,6 @@ def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
 
 def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
     off = (False, None)
-    if config.get("block_size") is not None:
-        raise CheckpointError(f"config.json sets block_size to {config['block_size']!r:.40}: {_BLOCK_CAUSAL}")
     _refuse_unless(
         config,
         {
@@ -221,6 +244,7 @@ def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
         rope_theta=_number(rope, "rope_theta", float),
         norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "tie_word_embeddings")),
+        block_size=config.get("block_size"),
         **flags,
     )
 
@@ -287,6 +311,8 @@ _QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": "self_attn.q_p
 
 #: As its authors sample: in blocks, without which the padding behind a short answer is committed first.
 _TINY_A2D = {"gen_length": 128, "steps": 128, "block_length": 32}
+#: The block-causal siblings, by their names alone: dllm's bd3lm checkpoints and OPDLM.
+_SIBLINGS = {"bd3lm": 32, "opdlm": 4}
 
 A2D_QWEN3 = replace(
     QWEN3,
@@ -294,6 +320,16 @@ A2D_QWEN3 = replace(
     model_types=frozenset({"a2d-qwen3"}),
     architectures=frozenset({"A2DQwen3LMHeadModel"}),
     generation=_TINY_A2D,
+    named=_SIBLINGS,
+)
+
+SDAR = replace(
+    QWEN3,
+    name="sdar",
+    model_types=frozenset({"sdar"}),
+    architectures=frozenset({"SDARForCausalLM"}),
+    read_config=_read_sdar,
+    generation={"gen_length": 128, "steps": 128},
 )
 
 A2D_QWEN2 = Family(
@@ -303,6 +339,7 @@ A2D_QWEN2 = Family(
     read_config=_read_qwen2,
     tensors=_QWEN2,
     generation=_TINY_A2D,
+    named=_SIBLINGS,
 )
 
 DREAM = Family(
@@ -330,4 +367,4 @@ ILLADA = Family(
     mask_id=5,
 )
 
-FAMILIES = (LLADA, QWEN3, A2D_QWEN3, A2D_QWEN2, DREAM, CODA, ILLADA)
+FAMILIES = (LLADA, QWEN3, A2D_QWEN3, A2D_QWEN2, SDAR, DREAM, CODA, ILLADA)

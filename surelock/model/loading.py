@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import infer_auto_device_map, init_empty_weights
+from accelerate import infer_auto_device_map
 from accelerate.utils import get_balanced_memory
 
 from surelock.engines import ENGINES, Engine
@@ -23,9 +23,9 @@ from surelock.model.checkpoint import (
 )
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
-from surelock.model.families import CheckpointError, Family, family_of, generation_of
+from surelock.model.families import CheckpointError, Family, family_of, generation_of, shape_of
 from surelock.model.language_model import LanguageModel
-from surelock.model.network import Network
+from surelock.model.network import Network, empty_network
 from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS
 
@@ -74,7 +74,7 @@ def load(
     states = file_states(directory, _FILES)
     config = read_json(directory / "config.json")
     family = family_of(config)
-    shape = family.read_config(config)
+    shape = shape_of(family, config, str(name))
     tokenizer = load_tokenizer(directory)
     ids = _special_ids(config, shape, tokenizer, family, directory)
     check_layers(shape, directory)
@@ -91,7 +91,7 @@ def load(
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
     made = made or TorchEngine(network())
     file = directory / "generation_config.json"
-    generation = generation_of(family, read_json(file) if file.is_file() else {})
+    generation = generation_of(family, shape, read_json(file) if file.is_file() else {})
     check()
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 
@@ -123,7 +123,7 @@ def _onnx_engine(
     from surelock.engines.graph import refusal
     from surelock.engines.onnx import OnnxEngine
 
-    tensors = find_tensors(_empty_network(shape), family, directory)
+    tensors = find_tensors(empty_network(shape), family, directory)
     if why := refusal(tensors):
         if engine == "auto":
             return None
@@ -237,12 +237,6 @@ def _special_ids(
     return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 
 
-def _empty_network(shape: NetworkConfig) -> Network:
-    """A network on the meta device: parameters have shapes and no values."""
-    with init_empty_weights():
-        return Network(shape)
-
-
 def _load_network(
     shape: NetworkConfig,
     family: Family,
@@ -251,7 +245,7 @@ def _load_network(
     dtype: torch.dtype | None,
     device_map: str | Mapping[str, Any] | None,
 ) -> Network:
-    network = _empty_network(shape)
+    network = empty_network(shape)
     placement = {"": device} if device_map is None else _placement(network, device_map, dtype)
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32

@@ -1,4 +1,4 @@
-"""One network for every checkpoint family: a bidirectional pre-norm Transformer with two forward passes.
+"""One network for every checkpoint family: a pre-norm Transformer with two forward passes.
 
 `Network.forward` is the dense forward pass. `PackedForward` (in `surelock.engines.torch`) computes the rows that it is
 given and lets them attend to the cached keys and values of all others (Algorithm 1, lines 9-14). Both run the same
@@ -103,13 +103,12 @@ class Network(nn.Module):
 
         These are the hidden states after the last norm; in a shifted network those of the position before.
         """
-        gqa = self.config.n_heads != self.config.n_kv_heads
+        gqa, length = self.config.n_heads != self.config.n_kv_heads, tokens.shape[1]
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-            return F.scaled_dot_product_attention(q, k, v, enable_gqa=gqa).transpose(1, 2)
-
-        length = tokens.shape[1]
+            mask = sight(self.config, torch.arange(length, device=q.device), length)
+            return F.scaled_dot_product_attention(q, k, v, mask, enable_gqa=gqa).transpose(1, 2)
 
         def rotary(device: torch.device) -> Rotary:
             return rotary_table(self.config, length, self.dtype, device)
@@ -123,17 +122,19 @@ class Network(nn.Module):
         tokens: [1, N] int64. The shares sum to 1.
         """
         row = max(0, position - self.config.shifted)
-        groups = self.config.n_heads // self.config.n_kv_heads
+        groups, length = self.config.n_heads // self.config.n_kv_heads, tokens.shape[1]
         weights: list[Tensor] = []
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (x.transpose(1, 2) for x in (q, k.repeat_interleave(groups, 2), v.repeat_interleave(groups, 2)))
+            mask = sight(self.config, torch.arange(length, device=q.device), length)
             scores = (q[0, :, row, None] @ k[0].mT).squeeze(1).float() / self.config.head_size**0.5
+            scores = scores if mask is None else scores.masked_fill(~mask[row], -torch.inf)
             weights.append(scores.softmax(-1).mean(0).cpu())
-            return F.scaled_dot_product_attention(q, k, v).transpose(1, 2)
+            return F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2)
 
         def rotary(device: torch.device) -> Rotary:
-            return rotary_table(self.config, tokens.shape[1], self.dtype, device)
+            return rotary_table(self.config, length, self.dtype, device)
 
         self.run(tokens, rotary, lambda layer: attend)
         return torch.stack(weights).mean(0)
@@ -164,6 +165,23 @@ class Network(nn.Module):
                 x, factors, device = x.to(here), rotary(here), here
             x = block(x, factors, attend(number), only if number == last else None)
         return self.norm(x.to(self.norm.weight.device))
+
+
+def empty_network(config: NetworkConfig) -> Network:
+    """Return a network on the meta device: its parameters have shapes and no values."""
+    with torch.device("meta"):
+        return Network(config)
+
+
+def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | None:
+    """Return which of the first `length` positions rows at `positions` [R] see: [R, length] bool; None for all.
+
+    In a block-causal network a row sees its own block and all blocks before it.
+    """
+    if config.block_size is None:
+        return None
+    seen = (positions // config.block_size + 1) * config.block_size
+    return torch.arange(length, device=positions.device) < seen[:, None]
 
 
 @lru_cache(maxsize=16)

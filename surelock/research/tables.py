@@ -26,6 +26,9 @@ from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
+FORMER = {
+    "contestant": {"Fixed budget": "Former budget"}
+}  # what its cells decoded is no longer the preset of that name
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -39,7 +42,7 @@ class Table:
 
     def __call__(self) -> str:
         frame = read(self.folder)
-        rows = (frame.query(self.query) if self.query else frame).to_dict("records")
+        rows = (frame.query(self.query) if self.query else frame).replace(FORMER).to_dict("records")
         return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
 
 
@@ -213,10 +216,9 @@ def speeds() -> str:
         days = sorted({date.fromisoformat(record["result"]["measured"]) for record in own})
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
-        told = (
-            "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, torch {torch}, "
-        )
-        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
+        told = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
+        named = {"engine": "torch {torch}".format(**setup), **setup}  # the oldest cells do not name it
+        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
         parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in own]))
     return "\n\n".join(parts)
 

@@ -69,7 +69,8 @@ class Refused(Exception):
 
     @property
     def response(self) -> Response:
-        return JSONResponse({"detail": str(self)}, self.status)
+        unread = {"connection": "close"} if self.status in (408, 411) else {}  # nothing more of it is read
+        return JSONResponse({"detail": str(self)}, self.status, unread)
 
 
 class Gate:
@@ -121,6 +122,8 @@ class Gate:
         host, origin = _name(f"//{headers.get('host', '')}"), headers.get("origin")
         if not (is_address(host) or self._goes_by(host, PUBLIC_NAMES)):
             raise Refused(421, "This server does not go by that name; --allow-host adds one.")
+        if "transfer-encoding" in headers:  # pieces of a byte each would keep the server busy for a minute
+            raise Refused(411, "A body comes whole, with its length (content-length).")
         if origin is not None and is_local(host) and not self._goes_by(_name(origin), (host,)):
             # On a public server any page or script may call: requests carry no rights.
             raise Refused(403, "Pages of other sites may not call a server on this machine.")
@@ -146,6 +149,11 @@ class Gate:
             raise Refused(408, f"The body took longer than {BODY_SECONDS:.0f} seconds.") from None
         try:
             body = json.loads(content)
+            json.dumps(body, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise Refused(
+                400, f"The body holds half a character (a lone surrogate) after {error.object[: error.start][-40:]!r}."
+            ) from None
         except (ValueError, RecursionError):
             raise Refused(400, "The body is no JSON that can be read.") from None
         _check(body)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
 from gradio.events import api
@@ -26,7 +26,7 @@ from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import ANSWER, description, schemas
-from surelock.ui.readers import Readers, following
+from surelock.ui.readers import Inboxes, Readers, following
 from surelock.ui.run import Run
 from surelock.ui.schedule import fit
 from surelock.ui.session import Sessions, refusal
@@ -106,8 +106,12 @@ def _serve_runs(
         except (NotReady, ValueError) as error:
             yield refusal(in_words(str(error)))
             return
-        async for batch in following(run.stream(-1), readers.watched(request.session_hash)):
+        async for batch in read_by(request, run.stream(-1)):
             yield batch
+
+    def read_by(request: gr.Request, batches: Batches) -> AsyncIterator[str]:
+        session, inboxes = str(request.session_hash), cast(Inboxes, page._queue.pending_messages_per_session)
+        return following(batches, readers.watched(session), taken=lambda: inboxes.taken(session))
 
     def begun(owner: str, asked: dict) -> Run:
         from surelock.trace.recorder import Recorder, make_header
@@ -119,7 +123,7 @@ def _serve_runs(
 
     async def follow(request: gr.Request, run: str, after: int, steps: int | None) -> Batches:
         """Continue a run. after: the last message that the page has. steps: how many; None is to its end."""
-        async for batch in following(_continue(sessions, run, after, steps), readers.watched(request.session_hash)):
+        async for batch in read_by(request, _continue(sessions, run, after, steps)):
             yield batch
 
     def leave(request: gr.Request) -> None:
@@ -127,7 +131,7 @@ def _serve_runs(
 
     page.unload(leave)
     made, _ = (api(function, api_visibility="private", **slot) for function in (start, follow))
-    return {made["id"]: lambda values: key_of(lambda: asking.job(*values))}
+    return {made["id"]: lambda values: key_of(values[0]) if len(values) == 1 else None}
 
 
 def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> None:

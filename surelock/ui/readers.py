@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import sys
@@ -13,6 +14,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 UNREAD_SECONDS = 10.0  # a run without a reader goes on for so long
+TAKEN_SECONDS = 0.01  # between two looks whether a message was taken
+KEPT_SECONDS = 30.0  # messages of a session that reads no stream are kept for so long
 Item = TypeVar("Item")
 
 
@@ -90,8 +93,14 @@ def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]
         yield item
 
 
-async def following(items: AsyncGenerator[Item], *wanted: Callable[[], bool]) -> AsyncIterator[Item]:
-    """Yield the items while all `wanted` are true. No item is begun otherwise."""
+async def following(
+    items: AsyncGenerator[Item], *wanted: Callable[[], bool], taken: Callable[[], bool] = lambda: True
+) -> AsyncIterator[Item]:
+    """Yield the items while all `wanted` are true. No item is begun otherwise.
+
+    taken: returns whether the item before has been taken. The next is begun then; if that takes UNREAD_SECONDS, the
+    items end.
+    """
     async with aclosing(items):
         if not all(each() for each in wanted):
             return
@@ -99,13 +108,18 @@ async def following(items: AsyncGenerator[Item], *wanted: Callable[[], bool]) ->
             if not all(each() for each in wanted):
                 return
             yield item
+            until = time.monotonic() + UNREAD_SECONDS
+            while not taken():
+                if time.monotonic() > until or not all(each() for each in wanted):
+                    return
+                await asyncio.sleep(TAKEN_SECONDS)
 
 
 class Inboxes(OrderedDict[str, Any]):
     """Gradio's messages by session, at most `most` of them.
 
-    used: returns the sessions that must be kept. If the mapping is full, the oldest other session is dropped; Gradio's
-    own mapping drops the oldest session even if it still runs.
+    used: returns the sessions that must be kept. Another one is dropped after KEPT_SECONDS, and the oldest of them if
+    the mapping is full, when a session comes; Gradio's own mapping drops the oldest session even if it still runs.
     events: Gradio's events by session, dropped with it.
 
     A message for an unknown session is lost. In Gradio's own mapping it ends the queue for everybody.
@@ -114,14 +128,21 @@ class Inboxes(OrderedDict[str, Any]):
     def __init__(self, most: int, used: Callable[[], set[str]], events: dict[str, set[str]]) -> None:
         super().__init__()
         self._most, self._used, self._events = most, used, events
+        self._used_at: dict[str, float] = {}
 
     def __setitem__(self, session: str, messages: Any) -> None:
-        if session not in self and len(self) >= self._most:
-            used = self._used()
-            gone = next((each for each in self if each not in used), None)
-            if gone is not None:
+        now, used = time.monotonic(), self._used()
+        self._used_at |= {each: now for each in (*self, session) if each in used or each == session}
+        if session not in self:
+            idle = [each for each in self if each not in used]
+            old = [each for each in idle if now - self._used_at[each] > KEPT_SECONDS]
+            for gone in old or idle[: len(self) >= self._most]:
                 del self[gone]
         super().__setitem__(session, messages)
+
+    def taken(self, session: str) -> bool:
+        """Return whether no message of a session waits to be taken."""
+        return session not in self or self[session].empty()
 
     def __missing__(self, session: str) -> Queue[Any]:
         return Queue()
@@ -129,5 +150,6 @@ class Inboxes(OrderedDict[str, Any]):
     def __delitem__(self, session: str) -> None:
         """Delete a session, which may be gone already: each of two streams of a session closes it."""
         self._events.pop(session, None)
+        self._used_at.pop(session, None)
         if session in self:
             super().__delitem__(session)

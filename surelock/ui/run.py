@@ -13,6 +13,7 @@ from surelock.ui.computation import STOPPED, Computation, numbered
 
 SEND_SECONDS = 0.08  # between two messages: steps that are faster are sent together
 EACH_SECONDS = 0.03  # the same for each follower of a computation
+PIECE = 2**16  # characters of messages that are taken at once: the next are taken when these have been read
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
 
@@ -67,17 +68,23 @@ class Run:
         own = object()
         going, cursor = self._begin(own), min(after + 1, self._sent)
         upto, due = inf if most is None else max(cursor, 1) + most, 0.0
+        log = self.computation.log
+        missed = len(log)
         try:
-            if unsent := self._take(cursor, upto):
+            while unsent := self._take(cursor, upto):
                 yield _batch(unsent)
-            cursor, unsent = cursor + len(unsent), []
-            while going and self._goes_on(own) and cursor < self._bound(upto):
-                await self.computation.more()
-                if not self._goes_on(own):
+                cursor, unsent = cursor + len(unsent), []
+                if going and (cursor >= missed or not self._goes_on(own)):
                     break
+            while going and self._goes_on(own) and cursor < self._bound(upto):
+                if cursor >= len(log):
+                    await self.computation.more()
+                    if not self._goes_on(own):
+                        break
                 new = self._take(cursor, upto)
                 cursor, unsent = cursor + len(new), unsent + new
-                if unsent and (self.computation.over is not None or time.monotonic() >= due):  # commit errors are slow
+                at_once = cursor < len(log) or self.computation.over is not None  # commit errors are slow
+                if unsent and (at_once or time.monotonic() >= due):
                     yield _batch(unsent)
                     unsent, due = [], time.monotonic() + max(SEND_SECONDS, EACH_SECONDS * self.computation.crowd)
             if self._stream is own and self._wanted == ENDED and self.state == RUNNING:
@@ -132,10 +139,15 @@ class Run:
         return inf if over is not None and upto > over else upto
 
     def _take(self, cursor: int, upto: float) -> list[str]:
-        """The messages from number `cursor` on, up to the end of a stopped run."""
+        """The messages from number `cursor` on, of PIECE characters, up to the end of a stopped run."""
         log, self.touched = self.computation.log, time.monotonic()
         there = len(log) if self._stopped is None else self._stopped
-        end = int(max(cursor, min(there, self._bound(upto))))
+        end, size = int(max(cursor, min(there, self._bound(upto)))), 0
+        for number in range(cursor, end):
+            size += len(log[number])
+            if size > PIECE and number > cursor:
+                end = number
+                break
         with self._lock:
             self._sent = max(self._sent, end)
             if self._stopped is None and self.computation.ended and end == len(log):

@@ -37,6 +37,7 @@ def interrupted(page: Page, runs: int) -> None:
     assert page.evaluate("surelock.stage.runs.entries.at(-1).source") == "interrupted"
 
 
+@pytest.mark.long
 def test_what_the_tab_has_outlives_connection_and_server(page: Page, line: Line) -> None:
     url = f"http://127.0.0.1:{line.port}"
     with serve(port=line.to) as app:

@@ -42,6 +42,7 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
     page.context.close()
 
 
+@pytest.mark.long
 def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
     page = landed(browser, app, SIZES["1280"], reduced_motion="no-preference")
     page.evaluate("""() => {

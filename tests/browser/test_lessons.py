@@ -19,6 +19,10 @@ from tests.browser.server import ROOT, App
 
 RUNS = ROOT / "assets" / "runs"
 LESSONS_THERE = read_lessons()["lessons"]
+TWO = [lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")]  # every kind of question
+two_or_all = pytest.mark.parametrize(
+    "lessons", [pytest.param(TWO, id="two"), pytest.param(LESSONS_THERE, marks=pytest.mark.long, id="all")]
+)
 SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}  # of a learner's own run: it is the same lesson
 CLOSE = {"%": 5, "steps": 1}
 LIST = "role=button[name='Lessons']"
@@ -134,14 +138,17 @@ def check(page: Page, lesson: dict[str, Any], question: dict[str, Any], predicte
             assert set(page.evaluate("surelock.stage.view.pins")) <= set(found)
 
 
-def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Path) -> None:
-    """From disk: a replay holds the lessons, and plays those that are about its run. Right and wrong predictions."""
+@pytest.mark.parametrize("both", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path: Path, both: bool) -> None:
+    """From disk: a replay holds the lessons, and plays those that are about its run. Right predictions, wrong ones, or
+    both for each lesson.
+    """
     page.context.set_offline(True)
     for name in sorted({lesson["run"]["recorded"] for lesson in LESSONS_THERE}):
         path = tmp_path / f"{name}.html"
         path.write_text(replay_html(json.loads((RUNS / f"{name}.json").read_text("utf-8"))), encoding="utf-8")
         for lesson in [each for each in LESSONS_THERE if each["run"]["recorded"] == name]:
-            for right in (True, False):
+            for right in (True, False) if both else (lesson["number"] % 2 == 0,):
                 opened(page, path.as_uri(), lesson["name"])
                 play(page, Mouse(page), lesson, right)
                 assert page.inner_text(".sl-status") == ""
@@ -227,11 +234,12 @@ def test_a_lesson_begins_again_beside_its_own_reference(page: Page, app: App) ->
     assert page.evaluate(reference) == own
 
 
-def test_by_keyboard_alone(page: Page, app: App) -> None:
-    """All of them; what would give a prediction away is hidden meanwhile."""
+@two_or_all
+def test_by_keyboard_alone(page: Page, app: App, lessons: list[dict[str, Any]]) -> None:
+    """What would give a prediction away is hidden meanwhile."""
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.stage.trace")
-    for number, lesson in enumerate(LESSONS_THERE):
+    for number, lesson in enumerate(lessons):
         keys = Keys(page)
         keys.to("now.matches('.sl-lessons-button')")
         page.keyboard.press("Enter")
@@ -240,10 +248,11 @@ def test_by_keyboard_alone(page: Page, app: App) -> None:
         play(page, keys, lesson, right=number % 2 == 0)
 
 
-def test_every_lesson_on_runs_of_ones_own(page: Page, app: App) -> None:
+@two_or_all
+def test_lessons_on_runs_of_ones_own(page: Page, app: App, lessons: list[dict[str, Any]]) -> None:
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
-    for number, lesson in enumerate(LESSONS_THERE):
+    for number, lesson in enumerate(lessons):
         page.click(LIST)
         page.click(f"[aria-label$='lesson: {lesson['title']}']")
         place(page, 1)
@@ -270,7 +279,11 @@ BEGIN = """async (name) => {
   stage.show(await stage.lessons.recorded(lesson.run.recorded));
   await stage.lessons.begin(lesson);
 }"""
-SIZES = [(1280, 800, ""), (1280, 720, "&present"), (1920, 1080, "&present"), (390, 844, "")]
+SIZES = [
+    (1280, 800, ""),
+    (390, 844, ""),
+    *(pytest.param((*size, "&present"), marks=pytest.mark.long) for size in ((1280, 720), (1920, 1080))),
+]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -313,14 +326,15 @@ def test_in_presenter_mode(page: Page, app: App) -> None:
     assert box and box["y"] < 768 - 20 and box["height"] > 20
 
 
-def test_on_a_phone(browser: Browser, app: App) -> None:
-    """All of them, by touch; the card is as wide as the screen at most."""
+@two_or_all
+def test_on_a_phone(browser: Browser, app: App, lessons: list[dict[str, Any]]) -> None:
+    """By touch; the card is as wide as the screen at most."""
     size = {"width": 390, "height": 844}
     context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
     page = context.new_page()
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
-    for number, lesson in enumerate(LESSONS_THERE):
+    for number, lesson in enumerate(lessons):
         page.tap(LIST)
         page.tap(f"[aria-label$='lesson: {lesson['title']}']")
         place(page, 1)

@@ -93,6 +93,7 @@ def all_that_it_can(page: Page, url: str) -> None:
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
+@pytest.mark.long
 def test_under_a_path_of_a_plain_file_server(page: Page, folder: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -39,9 +39,11 @@ def save_checkpoint(
     Raises CheckpointError for a network that the layout cannot describe.
     """
     config = network.config
-    if config.qk_norm or config.shifted or config.n_heads * config.head_size != config.d_model:
+    own = config.qk_norm or config.shifted or config.block_size
+    if own or config.n_heads * config.head_size != config.d_model:
         raise CheckpointError(
-            "the LLaDA layout has no query/key norms and no shifted logits, and needs n_heads * head_size == d_model"
+            "the LLaDA layout has no query/key norms, shifted logits or blocks, "
+            "and needs n_heads * head_size == d_model"
         )
     shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
     described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}

@@ -1,0 +1,108 @@
+"""Block-causal networks (SDAR, OPDLM, bd3lm): finished blocks are exact for ever, whatever the rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from checkpoints import write_hf
+from test_adapter import llada_loop
+from test_oracle import COMPUTES, Named, library_rule, names
+
+import surelock
+from surelock.decoding.totals import TotalsCounter
+from surelock.engines.web import browser_parts
+from surelock.model.bound import conditional_bound
+
+SDAR = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 29, "tied": False}
+SIZE, PROMPTS = 4, [[5, 9, 3, 7, 2], [4, 4, 8, 7, 2, 11, 3, 9], [6]]
+SETTINGS = surelock.DecodeSettings(gen_length=12)
+
+
+@pytest.fixture(scope="module")
+def sdar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sdar")
+    write_hf(path, "sdar", **SDAR, seed=12, block_size=SIZE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def exact(sdar: Path) -> surelock.LanguageModel:
+    return surelock.load(sdar, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("compute", COMPUTES, ids=names)
+def test_finished_blocks_are_computed_once_more_and_are_exact(
+    exact: surelock.LanguageModel, compute: list[Named]
+) -> None:
+    """By the dense forward: every row of a step that begins a block, and under no rule every row of every step."""
+    rule = library_rule(compute) or surelock.Everything()
+    for prompt in PROMPTS:
+        tokens, open_block = [*prompt, *[exact.mask_id] * 12], -1
+        again = np.zeros(len(tokens), dtype=int)
+        for step in surelock.decode(exact, [prompt], SETTINGS, compute=rule, observe=True):
+            number, rows = tokens.index(exact.mask_id) // SIZE, np.flatnonzero(step.computed[0])
+            finished = rows[rows < number * SIZE]
+            again[finished] += 1
+            assert rows.max() < (number + 1) * SIZE, "a later block was computed"
+            assert again.max() <= 1, "a finished block was computed twice"
+            if number != open_block or not compute:
+                assert again[: number * SIZE].all()
+                assert (step.computed | step.resting).all()
+                dense = exact.network(torch.tensor([tokens]))[0].softmax(-1).amax(-1).numpy()
+                np.testing.assert_allclose(step.confidence[0, rows], dense[rows], rtol=0, atol=1e-12)
+            tokens, open_block = step.tokens[0].tolist(), number
+        assert exact.mask_id not in tokens
+
+
+def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
+    """Five tokens and eight masks lie in blocks of 1-4, 5-8, 9-12 and 13; the generated part of each has its steps."""
+    settings = surelock.DecodeSettings(gen_length=8)
+    steps = list(surelock.decode(exact, [PROMPTS[0]], settings, compute=surelock.Everything()))
+    assert [int(step.computed.sum()) for step in steps] == [8, 4, 4, 8, 4, 4, 4, 5]
+    assert np.flatnonzero(steps[3].open[0]).tolist() == [8, 9, 10, 11]
+    assert all(step.flops[0] == step.baseline_flops[0] for step in steps)
+    counter = TotalsCounter(exact.config, 8, exact.eos_id)
+    for step in steps:
+        counter.add(step)
+    assert counter.totals().active_ratio == 1.0
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"gen_length": 12, "block_length": 3}, r"block_length \(3\) must divide the 4 positions"),
+        ({"gen_length": 8, "steps": 2, "block_length": 4}, r"steps \(2\) are too few: the positions behind prompt 0"),
+    ],
+)
+def test_blocks_across_those_of_the_network_are_refused(exact, values, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        surelock.decode(exact, PROMPTS, surelock.DecodeSettings(**values))
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"])
+def test_the_adapter_under_lladas_loop_writes_what_decode_writes(sdar: Path, engine: str, rule) -> None:
+    lm = surelock.load(sdar, engine=engine, device="cpu")
+    prompt, settings = PROMPTS[1], surelock.DecodeSettings(gen_length=12, steps=6, block_length=SIZE)
+    *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
+    found = llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id)
+    assert found == last.tokens[0].tolist()
+
+
+def test_likelihoods_are_of_one_block_after_another(exact: surelock.LanguageModel) -> None:
+    """Of one position of each of two blocks nothing is left to chance."""
+    tokens = np.array(PROMPTS[1] + [12])
+    found = conditional_bound(exact.network, tokens, 7, draws=2, rng=np.random.default_rng(0), mask_id=exact.mask_id)
+    nats = 0.0
+    for at in (7, 8):
+        masked = torch.tensor([[*tokens[:at].tolist(), exact.mask_id]])
+        nats -= float(exact.network(masked)[0, at].log_softmax(-1)[tokens[at]])
+    np.testing.assert_allclose(found, nats, rtol=0, atol=1e-12)
+
+
+def test_a_browser_refuses_it(sdar: Path) -> None:
+    with pytest.raises(ValueError, match="block-causal"):
+        browser_parts(surelock.load(sdar, engine="onnx"), sdar)
