@@ -345,9 +345,9 @@ def browser_engines() -> str:
     rows = []
     for told in in_browser("browser-engines"):
         for engine, seconds in told["seconds"].items():
-            computes = not isinstance(seconds, str)  # else why not
-            cells = [f"{value:.1f} s" for value in seconds.values()] if computes else ["does not compute"] * 3
-            rows.append([f"{told['browser']}, {told['processor']}", told["tokens"], engine, *cells])
+            why_not = isinstance(seconds, str)
+            cells = [seconds, "", ""] if why_not else [f"{value:.1f} s" for value in seconds.values()]
+            rows.append([f"{told['browser']}, {told['processor']}", str(told["tokens"]), engine, *cells])
     decoders = [PRESETS[name].name for name in ("everything", "surelock", "budget")]
     return markdown(["browser", "tokens", "engine", *decoders], rows)
 
