@@ -114,6 +114,21 @@ def test_who_is_slow_but_comes_is_served_again_and_again() -> None:
     finished(go(Server()))
 
 
+def test_a_head_without_end_is_refused_once_and_a_body_in_pieces_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            await server.connect(GET[:-2] + b"a: " + b"b" * 2**18)
+            head = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
+            pieces = await server.connect(head + b"1\r\nx\r\n" * 2**16)
+            await asyncio.sleep(0.2)
+            (connection,) = server.crowd._here
+            assert len(connection.cycle.body) < connections.SLICE
+            pieces[1].close()
+
+    finished(go(Server()))
+    assert caplog.messages == ["Invalid HTTP request received."]
+
+
 @pytest.mark.usefixtures("quick")
 def test_an_answer_that_nobody_reads_ends() -> None:
     async def go(server: Server) -> None:
