@@ -28,11 +28,11 @@ class Server:
     """An application behind such connections: says "good", at /stream more than is ever read."""
 
     def __init__(self, most: int = 9) -> None:
-        self.crowd, self.ended = Crowd(most), 0
+        self.crowd, self.ended, self.read = Crowd(most), 0, 0
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        while (await receive()).get("more_body"):
-            pass
+        while (message := await receive()).get("more_body"):
+            self.read += len(message["body"])
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(1000 if scope["path"] == "/stream" else 0):
             await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
@@ -112,6 +112,20 @@ def test_who_is_slow_but_comes_is_served_again_and_again() -> None:
                 link[1].write(b"body")
 
     finished(go(Server()))
+
+
+def test_a_head_without_end_is_refused_once_and_a_body_in_pieces_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            await server.connect(GET[:-2] + b"a: " + b"b" * 2**18)
+            head = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
+            pieces = await server.connect(head + b"1\r\nx\r\n" * 2**16)
+            await asyncio.sleep(0.2)
+            assert server.read < connections.SLICE
+            pieces[1].close()
+
+    finished(go(Server()))
+    assert caplog.messages == ["Invalid HTTP request received."]
 
 
 @pytest.mark.usefixtures("quick")

@@ -108,7 +108,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Read data. A whole request ends the wait. Of a body without a length no more is read: the gate refuses it."""
         for start in range(0, len(data), SLICE):
-            if self.scope is not None and any(name == b"transfer-encoding" for name, _ in self.scope["headers"]):
+            if self.transport.is_closing() or self._in_pieces():
                 return
             super().data_received(data[start : start + SLICE])
         if self._begun() and not self.cycle.more_body:
@@ -133,6 +133,9 @@ class Connection(H11Protocol):
     def _begun(self) -> bool:
         """Whether the head of a request has arrived and its answer is not complete. The gate reads the body."""
         return self.cycle is not None and not self.cycle.response_complete
+
+    def _in_pieces(self) -> bool:
+        return self.scope is not None and any(name == b"transfer-encoding" for name, _ in self.scope["headers"])
 
     def _await_request(self) -> None:
         self._crowd.served(self)
