@@ -29,8 +29,8 @@ POLICIES = ("Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass"
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
 TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
 FLAGS = (
-    "computed", "probed", "resting", "newly_masked", "written", "newly_unmasked", "newly_locked", "newly_unlocked", "masked",
-    "locked",
+    "computed", "probed", "resting", "newly_masked", "written", "newly_unmasked", "newly_locked", "newly_unlocked",
+    "masked", "locked",
 )  # fmt: skip
 MODELS = {
     "llada": partial(write_llada, layers=2, d_model=16, heads=2, kv_heads=2, d_ff=40, vocab=17, tied=True, seed=1),
