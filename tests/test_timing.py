@@ -258,7 +258,7 @@ def test_the_forward_alone_is_the_steps_under_either_engine(
     for step in steps:
         read = np.isfinite(step.confidence[step.computed])
         ours, theirs = (made._forward_alone(step)() for made in (first, second))
-        assert 0 < read.sum() < len(read)
+        assert read.any()
         np.testing.assert_allclose(ours.numpy()[read], theirs, rtol=0, atol=1e-3)
 
 

@@ -109,7 +109,7 @@ class DecodeBench(Lockstep):
 
             return forward if len(tokens) else lambda: tokens
         plan, read = forward_plan(self._run, step), np.flatnonzero(np.isfinite(step.confidence[step.computed]))
-        return lambda: (engine.read(memory, plan), engine.logits(memory, read))
+        return lambda: engine.read(memory, plan) and engine.logits(memory, read)
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
