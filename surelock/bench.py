@@ -13,6 +13,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.loading import find_device, load
 from surelock.model.machine import device_name, peak_memory, processor
 from surelock.model.network import Network
+from surelock.model.random_weights import write_random
 
 MOST = 10_000  # the largest number of repeats, of sequences and of tokens of a prompt
 LEAST = 3  # the fewest repeats with a spread
@@ -77,9 +80,9 @@ def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
 
 def run(arguments: argparse.Namespace) -> Figures:
     """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
-    load_at_start, begun = load_of_cores(), time.perf_counter()
-    lm = subject(arguments, arguments.engine)
-    loading = {"loading_seconds": time.perf_counter() - begun}
+    load_at_start = load_of_cores()
+    lm, seconds = loaded(arguments)
+    loading = {"loading_seconds": seconds}
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
     figures = Lockstep(lm, prompts_for(lm, arguments.batch, arguments.prompt_length), locked).run(arguments.repeats)
@@ -96,6 +99,24 @@ def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
     add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
 
 
+def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
+    """Return the model of `bench decode` and the seconds that loading took.
+
+    On a CPU the random weights of a shape are written to a temporary folder first, and loaded as a model's files are.
+    Raises ValueError for flags that cannot be met.
+    """
+    with TemporaryDirectory() as folder:
+        name = arguments.shape
+        if name is not None and arguments.random_weights and find_device(arguments.device).type == "cpu":
+            write_random(SHAPES[name], Path(folder))
+            arguments = argparse.Namespace(
+                **vars(arguments) | {"model": folder, "shape": None, "random_weights": False}
+            )
+        begun = time.perf_counter()
+        lm = subject(arguments, arguments.engine)
+        return replace(lm, name=name or lm.name), time.perf_counter() - begun
+
+
 def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:
     """Set the threads of torch and load the model. Raises ValueError for flags that cannot be met."""
     check_numbers(arguments, "repeats", "batch", "prompt_length")
@@ -106,7 +127,7 @@ def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageMod
     if arguments.shape is None:
         return load(arguments.model, device=arguments.device, dtype=dtype, engine=engine)
     if engine == "onnx":
-        raise ValueError("--shape is computed by engine 'torch': leave --engine onnx out")
+        raise ValueError("--shape is computed by engine 'torch' on a GPU: leave --engine onnx out")
     device = find_device(arguments.device)
     return random_model(arguments.shape, device, dtype or (torch.bfloat16 if device.type == "cuda" else torch.float32))
 

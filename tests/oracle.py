@@ -192,6 +192,7 @@ class BudgetRule:
     near: float | None = 4.0
     floor: float = 0.1
     candidates: int = 4
+    steep: bool = True
 
 
 @dataclass
@@ -543,7 +544,10 @@ class Run:
         for j in range(self.n):
             if self.tokens[j] != read_before[j]:
                 for i in range(self.n):
-                    self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
+                    if not rule.steep:
+                        self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
+                    else:
+                        self.owing[i] += 1 if i == j else 1 / abs(i - j)
         count = math.ceil(rule.share * (self.n - len(self.resting()[0])) - 1e-9)
         moved = {i for i in active - self.masked if self.visible[i] == 0}
         masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))

@@ -23,9 +23,10 @@ from test_decode import GEN, RUNS
 from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
 
 import surelock
+from surelock.engines import onnx
 from surelock.engines.onnx import OnnxEngine
 from surelock.engines.torch import TorchEngine
-from surelock.model import loading
+from surelock.model import checkpoint, loading
 from surelock.model.checkpoint import find_tensors
 from surelock.model.families import LLADA, CheckpointError
 
@@ -79,11 +80,11 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
 @pytest.mark.parametrize(
     ("examples", "kinds"),
     [
-        (100, MODELS),
+        (60, MODELS),
         (30, {kind: ADDED[kind] for kind in BLOCKS}),
         pytest.param(1000, MODELS | {kind: ADDED[kind] for kind in BLOCKS}, marks=pytest.mark.long),
     ],
-    ids=["100", "block-causal", "1000"],
+    ids=["60", "block-causal", "1000"],
 )
 def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:
     """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding."""
@@ -257,6 +258,7 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
+from surelock.engines import onnx
 from surelock.engines.onnx import OnnxEngine
 shape, tensors = pickle.load(open(sys.argv[1], "rb"))
 engine = OnnxEngine(shape.network, tensors, 1, None)
@@ -276,3 +278,20 @@ def test_a_whole_run_needs_no_torch(llada: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[1])
     *_, last = surelock.decode(lm, PROMPTS, CHOSEN, compute=surelock.LockRule())
     assert done.stdout == f"{last.tokens.tolist()}\n", done.stderr
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_large_network_is_read_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, dtype: torch.dtype
+) -> None:
+    """Layer by layer, and with a head that is an input: the same logits, and the embedding's memory once."""
+    write_llada(tmp_path, **TINY | {"tied": tied, "layers": 3}, dtype=dtype)
+    whole = logits_of(surelock.load(tmp_path, engine="onnx"))
+    monkeypatch.setattr(onnx, "_PART_BYTES", 2**12)
+    monkeypatch.setattr(onnx, "_AT_ONCE", 100)
+    monkeypatch.setattr(checkpoint, "_AT_ONCE", 100)
+    lm = surelock.load(tmp_path, engine="onnx")
+    assert len(lm.engine._parts) == 3 and list(lm.engine._given) == ["embed.weight" if tied else "head.weight"]
+    np.testing.assert_allclose(logits_of(lm), whole, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(logits_of(surelock.load(tmp_path, engine="torch")), whole, rtol=0, atol=1e-4)

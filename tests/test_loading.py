@@ -269,7 +269,7 @@ def switch(file: Path) -> None:
 @pytest.mark.parametrize("name", ["config.json", *(f"model-0000{i}-of-00003.safetensors" for i in (1, 3))])
 @pytest.mark.parametrize("change", [cut, exchange, switch, Path.unlink])
 @pytest.mark.parametrize("reads", [1, 8])
-@pytest.mark.parametrize(("engine", "method"), [("torch", "read"), ("onnx", "stored")])
+@pytest.mark.parametrize(("engine", "method"), [("torch", "parts"), ("onnx", "stored")])
 def test_files_exchanged_while_they_are_read_are_no_model(
     monkeypatch: pytest.MonkeyPatch,
     sharded: Path,

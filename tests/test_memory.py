@@ -71,7 +71,16 @@ def test_the_meter_sees_what_is_alive() -> None:
     assert 8000 <= live.peak < 12000
 
 
-@pytest.mark.parametrize("changes", [{}, {"cfg_scale": 1.0}, {"temperature": 0.7, "unmask": Entropy()}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in ({"cfg_scale": 1.0}, {"temperature": 0.7, "unmask": Entropy()})
+        ),
+    ],
+)
 def test_a_locked_run_keeps_one_table_in_the_networks_dtype(wide: LanguageModel, changes: dict) -> None:
     assert TABLE <= peak(wide, LockRule(), **changes) < 1.75 * TABLE
 

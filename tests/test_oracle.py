@@ -29,8 +29,8 @@ POLICIES = ("Random", "LowConfidence", "Entropy", "Margin", "Threshold", "Klass"
 EVENTS = ("mask", "write", "unlock", "lock", "rule")
 TOGETHER = {("unlock", "mask"), ("unlock", "write"), ("write", "lock")}  # what can be done to a position before a step
 FLAGS = (
-    "computed", "probed", "resting", "newly_masked", "written", "newly_unmasked", "newly_locked", "newly_unlocked", "masked",
-    "locked",
+    "computed", "probed", "resting", "newly_masked", "written", "newly_unmasked", "newly_locked", "newly_unlocked",
+    "masked", "locked",
 )  # fmt: skip
 MODELS = {
     "llada": partial(write_llada, layers=2, d_model=16, heads=2, kv_heads=2, d_ff=40, vocab=17, tied=True, seed=1),
@@ -420,6 +420,7 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
             "near": st.sampled_from([4.0, None, 1.0, 2.0, 16.0]),  # far below 1 all that is away weighs less than 1e-9
             "floor": st.sampled_from([0.1, 0.0, 1.0, 0.5]),
             "candidates": st.sampled_from([4, 1, 2, 9]),
+            "steep": st.booleans(),
         },
         "BlockCache": {"dual": st.booleans()},
         "DelayedCache": {"refresh": st.integers(2, 6)},
@@ -950,10 +951,13 @@ def test_oracle_computes_by_hand(models) -> None:
     assert computed(oracle.BudgetRule(0.4), gen_length=16, steps=16, block_length=16) == [17] + [7] * 15
 
 
+FORMER = oracle.BudgetRule(0.3, None, steep=False)
+
+
 def test_oracle_spends_a_budget_by_hand(models) -> None:
     """Ten rows, one at a time written at 4 and then at 7: half of the rows, of which two may be masks of the block."""
     plan = oracle.Plan(gen_length=8, steps=8, block_length=8, rule=oracle.Rule(None, oracle.BudgetRule(0.5)))
-    run, alike = oracle.Run(models["llada"].network, [5, 9], plan, MASK, EOS, None), oracle.BudgetRule(0.5, None)
+    run, alike = oracle.Run(models["llada"].network, [5, 9], plan, MASK, EOS, None), replace(FORMER, share=0.5)
     everything = set(range(10))
     assert run.budgeted(0, everything, alike) == everything
     run.visible[:2] = 1, 1
@@ -974,7 +978,7 @@ def test_oracle_spends_a_budget_by_hand(models) -> None:
 
 def test_oracle_spends_a_budget_near_what_is_next_by_hand(models) -> None:
     """Ten rows, 1 is written: 2 and 3 are owed most, but 9 is what may be written next."""
-    rule = oracle.BudgetRule(0.3, near=1.0, floor=0.01, candidates=1)
+    rule = replace(FORMER, near=1.0, floor=0.01, candidates=1)
     plan = oracle.Plan(gen_length=9, steps=9, block_length=9, rule=oracle.Rule(None, rule))
     run, everything = oracle.Run(models["llada"].network, [5], plan, MASK, EOS, None), set(range(10))
     assert run.budgeted(0, everything, rule) == everything
@@ -990,6 +994,9 @@ def test_oracle_spends_a_budget_near_what_is_next_by_hand(models) -> None:
     assert run.budgeted(1, everything, replace(rule, near=None)) == {1, 9, 0}
     run.tokens[1], run.budget_at, run.owing = 18, 0, [0.0] * 10
     assert run.budgeted(1, everything, replace(rule, floor=1.0)) == {1, 9, 2}  # 0 counts exp(-9), 2 exp(-7) more
+    run.tokens[1], run.budget_at, run.owing = 17, 0, [0.0] * 10
+    assert run.budgeted(1, everything, replace(rule, steep=True)) == {1, 9, 8}
+    assert run.owing[0] == run.owing[1] == run.owing[2] == 1 and run.owing[9] == 1 / 8
 
 
 def test_oracle_lets_later_masks_rest_by_hand(models) -> None:

@@ -124,6 +124,17 @@ def test_data_of_no_use_is_refused_in_a_sentence_and_not_written_down(capsys: py
             thread.join(60)
 
 
+def test_a_request_has_its_key_before_anything_of_it_is_read() -> None:
+    """The server's loop finds out who asks for the same; the tokens of a long prompt are counted elsewhere."""
+    _, _, shares = build(Models(["stories"]), most=256, queue_size=4)  # the model is not loaded
+    (key,) = shares._keys.values()
+    form = {"model": "stories", "prompt": "A fox", "lanes": [{"name": "Own"}], "seed": 1}
+    assert key([form]) == key([dict(reversed(form.items()))]) is not None
+    others = [form | change for change in ({"prompt": "A box"}, {"seed": 2}, {"lanes": []}, {"chat": True})]
+    assert len({key([form]), *(key([each]) for each in others)}) == 5
+    assert [key(values) for values in ([], ["x"], [None], [form, form])] == [None] * 4
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")
 def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "UNREAD_SECONDS", 0.3)

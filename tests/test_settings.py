@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError, fields, replace
 from fractions import Fraction
 from typing import Any
 
@@ -370,24 +370,23 @@ def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
         one = each.setting
         told[name] = (each.default, one.low, one.high, one.offered, one.log, one.advanced)
     assert {name: told[name] for name in NUMBERS} == NUMBERS
-    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual")
-    assert [told[name][0] for name in flags] == [False, False, False, True]
+    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual", "budget_steep")
+    assert [told[name][0] for name in flags] == [False, False, False, True, True]
     assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock", "future"))
 
 
 def test_a_budget_without_a_weighting_is_the_one_that_it_was_made_with() -> None:
     """In links, traces and cells, whose forms may be older than the setting; what is asked for now has the default."""
-    former = {"kind": "budget", "share": 0.65}
-    assert read_compute(former) == BudgetRule(0.65, near=None)
-    assert read_compute({"kind": "budget"}) == read_compute("budget") == BudgetRule(0.4, near=None)
-    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": former}) == (
-        LockRule() & BudgetRule(0.65, near=None)
-    )
-    assert Decoder.from_plain({"compute": former}).compute == BudgetRule(0.65, near=None)
-    assert read_event({"step": 2, "kind": "rule", "compute": former}).compute == BudgetRule(0.65, near=None)
+    former, alike = {"kind": "budget", "share": 0.65}, BudgetRule(0.65, near=None, steep=False)
+    assert read_compute(former) == alike
+    assert read_compute({"kind": "budget"}) == read_compute("budget") == replace(alike, share=0.4)
+    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": former}) == LockRule() & alike
+    assert Decoder.from_plain({"compute": former}).compute == alike
+    assert read_event({"step": 2, "kind": "rule", "compute": former}).compute == alike
     for rule in (BudgetRule(), BudgetRule(0.4, near=None), LockRule(future=True), LockRule()):
         assert read_compute(plain_choice(rule)) == rule
-    assert BudgetRule() == BudgetRule(0.3, 4.0, 0.1, 4)
+    assert read_compute(former | {"near": 4.0}) == BudgetRule(0.65, steep=False)
+    assert BudgetRule() == BudgetRule(0.3, 4.0, 0.1, 4, True)
     assert from_flat({"compute": "budget"}).compute == BudgetRule()
     assert from_flat({"compute": "budget", "budget": 0.4}).compute == BudgetRule(0.4)
     assert from_flat({"compute": "budget", "budget_near": None}).compute == BudgetRule(near=None)

@@ -246,6 +246,22 @@ def test_bench_times_each_call_under_its_own_name(
     assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3), compute=Everything())
 
 
+def test_the_forward_alone_is_the_steps_under_either_engine(
+    stories: surelock.LanguageModel, stories_in_torch: surelock.LanguageModel
+) -> None:
+    prompts, decoder = (
+        [stories.encode("The dog"), stories.encode("A")],
+        Decoder(settings=DecodeSettings(gen_length=8, block_length=4)),
+    )
+    first, second = (DecodeBench(lm, prompts, decoder) for lm in (stories_in_torch, stories))
+    steps = list(decode(stories, prompts, decoder.settings))
+    for step in steps:
+        read = np.isfinite(step.confidence[step.computed])
+        ours, theirs = (made._forward_alone(step)() for made in (first, second))
+        assert 0 < read.sum() < len(read)
+        np.testing.assert_allclose(ours.numpy()[read], theirs, rtol=0, atol=1e-3)
+
+
 def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],

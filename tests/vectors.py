@@ -25,7 +25,8 @@ from surelock.decoding.step import Plan, Reading, Step
 from surelock.decoding.unmasking import Replay
 from surelock.model.config import NetworkConfig, Shape
 
-STEP = [each.name for each in fields(Step) if each.name != "commit_logits"]
+# Browsers decode no block-causal network, whose rows alone rest.
+STEP = [each.name for each in fields(Step) if each.name not in ("commit_logits", "resting")]
 _KINDS = {"b": "u1", "i": "<i4", "f": "<f8"}
 
 
@@ -171,9 +172,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
         run = Run(shape, case.prompts, decoder, observe=case.observe, top_k=top_k)
         while (plan := run.plan()) is not None:
             plain_plan, reading = packed_plan(plan), reading_of(plan, seed, shape.network.vocab_size)
-            step = packed_fields(
-                run.take(reading), *(each.name for each in fields(Step) if each.name != "commit_logits")
-            )
+            step = packed_fields(run.take(reading), *STEP)
             turn = {"plan": plain_plan, "reading": packed_fields(reading), "step": step}
             told["turns"].append(turn)
     except ValueError as error:

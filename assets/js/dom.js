@@ -32,7 +32,7 @@ export function perFrame(f) {
   };
 }
 
-/** Calls f at most once per `ms`, the last call always included. */
+/** Calls f at most once per `ms`, a number or a function that gives it, the last call always included. */
 export function throttle(f, ms) {
   let timer = null;
   let last = -Infinity;
@@ -45,7 +45,7 @@ export function throttle(f, ms) {
   return (...args) => {
     latest = args;
     if (timer !== null) return;
-    const wait = last + ms - performance.now();
+    const wait = last + (typeof ms === "function" ? ms() : ms) - performance.now();
     if (wait <= 0) call();
     else timer = setTimeout(call, wait);
   };

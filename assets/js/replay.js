@@ -19,7 +19,7 @@ async function begin(root) {
   if (!told) return { stage: new Stage(root) };
   const { model, presets } = told;
   page.set({ sources: ["browser"], source: "browser", presets });
-  const source = new BrowserSource({ worker: await workerAddress(), where: partsOf(model), name: model });
+  const source = new BrowserSource({ worker: await workerAddress(), where: () => partsOf(model), name: model });
   const parts = { source };
   const race = (trace, lanes) => parts.starting.raceLike(trace, lanes);
   const document = (run) => source.document(run);

@@ -1,8 +1,9 @@
 """Compute rules: which rows does a step compute? Every rule runs on the same packed forward and the same cache.
 
 A rule is a small frozen dataclass with two methods. `rows(state, active)` is called before the forward pass. It chooses
-from the active slots: those that are neither locked nor resting, in sequences that have not ended. `after(state, reading)` is called
-once the step has committed its tokens. It names the slots that lock or unlock. The rules that lock are in `locking.py`.
+from the active slots: those that are neither locked nor resting, in sequences that have not ended. `after(state,
+reading)` is called once the step has committed its tokens. It names the slots that lock or unlock. The rules that lock
+are in `locking.py`.
 
 The run overrides a rule twice. The first step computes every row, since nothing is cached yet. The last step of a block
 also computes the positions of the block that are still masked, since it must commit them.
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 #: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
 ZERO_KL = 1e-9
-_FAR = 0.05  # a change adds this to the debt of every row, at whatever distance
+_FAR = 0.05  # unless debts are steep, a change adds this to that of every row, at whatever distance
 
 
 class Changes(NamedTuple):
@@ -202,15 +203,17 @@ class BudgetRule(ComputeRule):
     near: the distance, in positions, over which the weight of a row falls by a factor e; None weights all rows alike.
     floor: the weight of a row far from all candidates, where a candidate has 1 + floor.
     candidates: the masked rows of the block that count as the next commits: so many of the most confident.
+    steep: whether a change counts by one over its distance; False is the former debt, which falls more slowly.
 
     The budget goes to three groups in turn:
     1. rows that were never computed with their present token;
     2. the most confident masked rows of the block, at most a third of the budget, so that the step can commit;
     3. rows by debt times weight, the largest first; ties go to the lower position.
 
-    A token that changes adds 1 / (1 + distance) + 0.05 to the debt of every row of its sequence. Computing a row clears
-    its debt. The weight is floor + exp(-d / near), where d is the distance to the nearest candidate. KLs play no part.
-    The first step under the rule computes every row, also when an event has set the rule in the middle of a run.
+    A token that changes adds 1 / distance to the debt of every row of its sequence, and 1 to its own; if not steep,
+    1 / (1 + distance) + 0.05. Computing a row clears its debt. The weight is floor + exp(-d / near), where d is the
+    distance to the nearest candidate. KLs play no part. The first step under the rule computes every row, also when an
+    event has set the rule in the middle of a run.
     """
 
     kind: ClassVar[str] = "budget"
@@ -263,6 +266,15 @@ class BudgetRule(ComputeRule):
         flat="budget_candidates",
         advanced=True,
     )
+    steep: bool = setting(
+        "flag",
+        True,
+        "Steep debt",
+        "A change counts by one over its distance, as measured; off: more slowly, and everywhere a little.",
+        flat="budget_steep",
+        advanced=True,
+        unsaid=False,
+    )
 
     def rows(self, state: State, active: Slots) -> Slots:
         read, debt = state.kept("tokens of the last budget", -1), state.kept("debt", 0.0)
@@ -276,7 +288,7 @@ class BudgetRule(ComputeRule):
             return active
         for slot in changed.tolist():
             own = state.canvas.slots_of(int(state.canvas.sequence[slot]))
-            debt[own] += _FAR + 1 / (1 + np.abs(np.arange(own.start, own.stop) - slot))
+            debt[own] += self.owed(np.abs(np.arange(own.start, own.stop) - slot))
         parts = [self._chosen(state, b, active[part], debt) for b, part in enumerate(state.split(active))]
         return np.concatenate(parts)
 
@@ -297,10 +309,17 @@ class BudgetRule(ComputeRule):
 
     def _nearness(self, slots: Slots, candidates: Slots) -> NDArray:
         """The weights of the slots' debts, float64 in the shape of `slots`."""
-        if self.near is None or not len(candidates):
+        if not len(candidates):
             return np.ones(len(slots))
-        distance = np.abs(slots[:, None] - candidates).min(axis=1)
-        return self.floor + np.exp(-distance / self.near)
+        return self.weight(np.abs(slots[:, None] - candidates).min(axis=1))
+
+    def owed(self, distance: NDArray) -> NDArray:
+        """Return the debt that a changed token adds to rows at these distances from it."""
+        return 1 / np.maximum(distance, 1) if self.steep else _FAR + 1 / (1 + distance)
+
+    def weight(self, distance: NDArray) -> NDArray:
+        """Return the weights of debts at these distances from the nearest candidate."""
+        return np.ones(len(distance)) if self.near is None else self.floor + np.exp(-distance / self.near)
 
 
 @dataclass(frozen=True, slots=True)

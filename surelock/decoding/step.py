@@ -162,8 +162,8 @@ class Step:
     newly_locked, newly_unlocked: bool, locked or unlocked by the step or by an event before it.
     computed: bool, active rows that the step computed.
     probed: bool, locked rows that it computed for a probe.
-    resting: bool, rows of a block-causal network that the step did not need, whatever the rule: of finished blocks, whose
-    keys and values are exact, and of later ones, which no row sees.
+    resting: bool, rows of a block-causal network that the step did not need, whatever the rule: of finished blocks,
+    whose keys and values are exact, and of later ones, which no row sees.
     kl: float64, the step-wise KL of computed rows in nats; infinite if no earlier posterior was kept. NaN at all other
     places and, unless observed, where no rule needs it.
     confidence: float64, the largest probability of computed rows. NaN at all other places and, unless observed, where

@@ -41,6 +41,7 @@ class _Graph:
     def __init__(self, tensors: Tensors | None = None) -> None:
         self._tensors = tensors or {}
         self._nodes, self._constants, self._inputs, self._outputs = [], {}, [], []
+        self._given: set[str] = set()
 
     def __call__(self, op: str, *inputs: str, **attributes: Any) -> str:
         return self._add(op, inputs, [f"{op}.{len(self._nodes)}"], attributes)[0]
@@ -87,8 +88,14 @@ class _Graph:
         rows = self("Gather", name, places)
         return rows if dtype == FLOAT else self("Cast", rows, to=FLOAT)
 
+    def given(self, parameter: str, *shape: int) -> None:
+        """Make a parameter an input of the graph, in float32, under its own name."""
+        self._given.add(self.input(parameter, FLOAT, *shape))
+
     def _stored(self, parameter: str, part: int = 0) -> tuple[str, int]:
-        """Add a tensor of the checkpoint in its own dtype. Returns its name and ONNX type."""
+        """Add a tensor of the checkpoint in its own dtype, unless it is given. Returns its name and ONNX type."""
+        if parameter in self._given:
+            return parameter, FLOAT
         name, stored = self._tensors[parameter][part]
         where = {"location": stored.file.name, "offset": stored.offset, "length": stored.nbytes}
         self._constants[name] = TensorProto(
@@ -106,14 +113,26 @@ class _Graph:
         return helper.make_model(graph, opset_imports=[opset], ir_version=IR, producer_name="surelock")
 
 
+def head_name(config: NetworkConfig) -> str:
+    """Return the parameter that holds the weights of the head."""
+    return "embed.weight" if config.tied else "head.weight"
+
+
 def graphs(config: NetworkConfig, tensors: Tensors) -> dict[str, ModelProto]:
     """Return the graphs "step", "head" and "posterior" of a model."""
     made = step_graph(config, tensors), head_graph(config, tensors), posterior_graph()
     return {graph.graph.name: graph for graph in made}
 
 
-def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
+def step_graph(
+    config: NetworkConfig, tensors: Tensors, layers: range | None = None, embed_given: bool = False
+) -> ModelProto:
     """A step of one sequence of N positions.
+
+    layers: the layers of a part of the step; None is all of them. A part takes the hidden states of the part before it
+    as input, states [R, d_model]; the first part has tokens instead. It returns them as output, next_states [R,
+    d_model]; the last part returns hidden instead.
+    embed_given: whether the embedding is an input, embed.weight [vocab_size, d_model].
 
     Inputs, int64:
     tokens, positions [R]: of the rows.
@@ -126,22 +145,28 @@ def step_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
     [1, R, n_heads * head_size], after rotary embedding, of the last layer [1, K, ...]: with the keys they give the
     attention of a row.
     """
-    g = _Graph(tensors)
+    g, part = _Graph(tensors), layers or range(config.n_layers)
     for name, size in (("tokens", "R"), ("positions", "R"), ("written", "W"), ("targets", "W"), ("read", "K")):
         g.input(name, INT64, size)
-    layers = _Layers(g, config)
-    x = g.rows("embed.weight", "tokens")
-    for layer in range(config.n_layers):
-        x = layers.add(layer, x)
-    g.output("hidden", layers.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+    if embed_given:
+        g.given("embed.weight", config.vocab_size, config.d_model)
+    made = _Layers(g, config, f"past_keys.{part.start}")
+    first = part.start == 0
+    x = g.rows("embed.weight", "tokens") if first else g.input("states", FLOAT, "R", config.d_model)
+    for layer in part:
+        x = made.add(layer, x)
+    if part.stop == config.n_layers:
+        g.output("hidden", made.norm(x, "norm.weight"), FLOAT, "K", config.d_model)
+    else:
+        g.output("next_states", x, FLOAT, "R", config.d_model)
     return g.made("step")
 
 
 class _Layers:
     """The layers of a step's graph."""
 
-    def __init__(self, g: _Graph, config: NetworkConfig) -> None:
-        self._g, self._config = g, config
+    def __init__(self, g: _Graph, config: NetworkConfig, past: str) -> None:
+        self._g, self._config, self._past = g, config, past
         self._batch = g.constant([0])  # attention wants a first axis of sequences
         self._targets = g("Unsqueeze", "targets", g.constant([1]))
         self._rotary = self._angles("positions")
@@ -188,7 +213,7 @@ class _Layers:
             return None
         number = g("Div", positions, g.constant(size))
         seen = g("Mul", g("Add", number, g.constant(1)), g.constant(size))
-        length = g("Gather", g("Shape", "past_keys.0"), g.constant(0))
+        length = g("Gather", g("Shape", self._past), g.constant(0))
         every = g("Range", g.constant(0), length, g.constant(1))
         return g("Less", every, g("Unsqueeze", seen, g.constant([1])))
 
@@ -216,10 +241,15 @@ class _Layers:
         return g("Unsqueeze", present, self._batch)
 
 
-def head_graph(config: NetworkConfig, tensors: Tensors) -> ModelProto:
-    """hidden [K, d_model] -> logits [K, vocab_size]."""
-    g = _Graph(tensors)
-    head = g.weight("embed.weight" if config.tied else "head.weight")
+def head_graph(config: NetworkConfig, tensors: Tensors, given: bool = False) -> ModelProto:
+    """hidden [K, d_model] -> logits [K, vocab_size].
+
+    given: whether the head's weights are an input, under the name of their parameter.
+    """
+    g, name = _Graph(tensors), head_name(config)
+    if given:
+        g.given(name, config.vocab_size, config.d_model)
+    head = g.weight(name)
     product = g("Gemm", g.input("hidden", FLOAT, "K", config.d_model), head, transB=1)
     g.output("logits", product, FLOAT, "K", config.vocab_size)
     return g.made("head")

@@ -6,7 +6,10 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +19,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from surelock.decoding.step import Layout, Plan, Reading
-from surelock.engines.graph import graphs
-from surelock.engines.stopwatch import Stopwatch
+from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.model.config import NetworkConfig
-from surelock.model.families import Tensors
+from surelock.model.families import Stored, Tensors
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**19  # of one table of logits: what is made of it then stays in a core's cache
+_CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+_PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
+_AT_ONCE = 2**24  # numbers that are converted at once
+_SHOW_PROGRESS_FROM = 2**28  # parameters
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+_KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
     **dict.fromkeys(("chosen", "scored", "shown"), _NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
@@ -39,18 +46,21 @@ _NOTHING = {  # inputs of `posterior_graph` that ask for no output
 
 
 class Cache:
-    """Keys and values of one sequence. The step's graph reads and writes them in place."""
+    """Keys and values of one sequence. The step's graphs read and write them in place."""
 
-    def __init__(self, session: Session, config: NetworkConfig, length: int) -> None:
-        self._session, self._binding = session, session.io_binding()
+    def __init__(self, parts: list[Part], config: NetworkConfig, length: int) -> None:
+        self._parts = [(part.session, part.session.io_binding()) for part in parts]
         # In a shifted network also hidden states: each position is predicted by the one before it.
         self._states = np.zeros((length, config.d_model), np.float32) if config.shifted else None
-        for layer in range(config.n_layers):
-            for kind in ("keys", "values"):
-                table = np.zeros((length, config.n_kv_heads * config.head_size), np.float32)
-                value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
-                self._binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
-                self._binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
+        for part, (_, binding) in zip(parts, self._parts, strict=True):
+            for name, value in part.given.items():
+                binding.bind_ortvalue_input(name, value)
+            for layer in part.layers:
+                for kind in ("keys", "values"):
+                    table = np.zeros((length, config.n_kv_heads * config.head_size), np.float32)
+                    value = onnxruntime.OrtValue.ortvalue_from_numpy(table)
+                    binding.bind_ortvalue_input(f"past_{kind}.{layer}", value)
+                    binding.bind_ortvalue_output(f"present_{kind}.{layer}", value)
 
     def forward(
         self,
@@ -70,11 +80,17 @@ class Cache:
         inputs["read"] = read if self._states is None else np.arange(len(tokens))
         if not len(inputs["read"]):
             inputs["read"] = np.zeros(1, dtype=np.int64)  # the last layer's attention wants a row
-        for name, rows in inputs.items():
-            self._binding.bind_cpu_input(name, rows)
-        self._binding.bind_output("hidden")  # anew: its shape may be another one
-        self._session.run_with_iobinding(self._binding)
-        hidden = self._binding.get_outputs()[-1].numpy()
+        states = None
+        for session, binding in self._parts:
+            for name, rows in inputs.items():
+                binding.bind_cpu_input(name, rows)
+            if states is not None:
+                binding.bind_ortvalue_input("states", states)
+            binding.bind_output("hidden" if session is self._parts[-1][0] else "next_states")  # its shape may change
+            session.run_with_iobinding(binding)
+            states = binding.get_outputs()[-1]
+        assert states is not None
+        hidden = states.numpy()
         if self._states is None:
             return hidden[: len(read)]
         self._states[positions[written]] = hidden[written]
@@ -84,21 +100,13 @@ class Cache:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, session: Session, config: NetworkConfig, layout: Layout, tell: bool) -> None:
-        self.watch = Stopwatch()
+    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool) -> None:
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
-        self.caches = [[Cache(session, config, length) for length in layout.lengths] for _ in range(layout.passes)]
-        self.log_p = np.empty((0, config.vocab_size), np.float32)  # [slots, V] once a posterior is watched
+        self.caches = [[Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)]
+        self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
         self.has = np.zeros(layout.slots, dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
-
-    def keep(self, slots: NDArray[np.int64], log_p: NDArray[np.float32]) -> None:
-        """Keep the log posteriors [M, V] of slots [M]."""
-        if not len(self.log_p):
-            self.log_p = np.empty((len(self.has), self.log_p.shape[1]), np.float32)
-        self.log_p[slots] = log_p
-        self.has[slots] = True
 
 
 @dataclass(slots=True)
@@ -138,10 +146,13 @@ class OnnxEngine:
             for parameter, parts in tensors.items()
         }
         folder = real["embed.weight"][0][1].file.parent
-        made = graphs(config, real)
-        self._head, self._step, self._posterior = (  # in this order the least memory is taken at once
-            Session(made[name], threads, folder) for name in ("head", "step", "posterior")
-        )
+        # ONNX Runtime packs weights for speed. A large head stays as it is, so that a tied embedding is its memory.
+        head = head_name(config)
+        large = 4 * config.vocab_size * config.d_model > _PART_BYTES
+        self._given = {head: _wide(real[head][0][1])} if large else {}
+        self._head = Session(head_graph(config, real, given=large), threads, folder)
+        self._parts = _parts(config, real, threads, folder, self._given)
+        self._posterior = Session(posterior_graph(), threads, folder)
         self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
@@ -159,34 +170,38 @@ class OnnxEngine:
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self._step, self.config, layout, tell)
+        return Memory(self._parts, self.config, layout, tell)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
-        memory.watch.start()
+        begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
         rows = plan.read()
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        for start in range(0, len(rows), self._rows):
-            part = slice(start, start + self._rows)
+        chunks = -(-len(rows) // self._rows)
+        for number in range(chunks):  # of about one size: a few rows alone are dear
+            part = slice(len(rows) * number // chunks, len(rows) * (number + 1) // chunks)
             chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
             if memory.told is not None:
                 memory.told[plan.slots[rows[part]]] = chunk.logits
             if plan.observe:  # before what is kept becomes another
-                with memory.watch.excluded():
-                    self._observe(chunk)
+                paused = time.perf_counter()
+                self._observe(chunk)
+                beside += time.perf_counter() - paused
             self._choose(chunk)
         if plan.quotas is not None:
             self._draw(memory, plan, reading)
-        reading.seconds = memory.watch.seconds()
+        reading.seconds = time.perf_counter() - begun - beside
         return reading
 
     def logits(self, memory: Memory, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the logits [K, V] of rows of the last plan, see `Engine.logits`."""
-        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         known = np.isin(rows, memory.rows)
+        if len(rows) and known.all():
+            return self._logits(memory.hidden[np.searchsorted(memory.rows, rows)])
+        found = np.full((len(rows), self.config.vocab_size), np.nan, np.float32)
         if known.any():
             found[known] = self._logits(memory.hidden[np.searchsorted(memory.rows, rows[known])])
         return found
@@ -218,7 +233,7 @@ class OnnxEngine:
         return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
 
     def _logits(self, hidden: NDArray[np.float32]) -> Any:
-        return self._head.run(["logits"], {"hidden": hidden})[0]
+        return self._head.run(["logits"], {"hidden": hidden, **self._given})[0]
 
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
@@ -252,7 +267,8 @@ class OnnxEngine:
             logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
             inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
             inputs["bias"] = _bias(plan, some, logits.shape[1])
-            (reading.tokens[some],) = self._posterior.run(["token"], inputs)
+            found: Any = self._posterior.run(["token"], inputs)
+            reading.tokens[some] = found[0]
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
@@ -284,7 +300,8 @@ class OnnxEngine:
         kl, log_p, *asked = found
         chunk.reading.kl[chunk.own[compared]] = np.where(known, kl, np.inf)
         if len(watched):
-            memory.keep(slots[watched], log_p)
+            memory.log_p[slots[watched]] = log_p
+            memory.has[slots[watched]] = True
         return asked
 
 
@@ -306,16 +323,69 @@ def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.fl
     return bias
 
 
-class Session(onnxruntime.InferenceSession):
-    """A session of a graph. folder: the folder of its weights, which are read when the session is made."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Some layers of the step's graph. given: inputs that are the same in every step."""
 
-    def __init__(self, graph: ModelProto, threads: int, folder: Path) -> None:
+    session: Session
+    layers: range
+    given: dict[str, onnxruntime.OrtValue]
+
+
+def _parts(
+    config: NetworkConfig, tensors: Tensors, threads: int, folder: Path, given: dict[str, NDArray[np.float32]]
+) -> list[Part]:
+    """The step's graph in as many parts as keep the memory low while sessions are made; one for a small network."""
+    sizes = {name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()}
+    each = max(1, int(config.n_layers * _PART_BYTES / (4 * sum(sizes[name] for name in sizes if "blocks" in name))))
+    starts = range(0, config.n_layers, each)
+    progress = tqdm(starts, desc="loading", unit="part", disable=sum(sizes.values()) < _SHOW_PROGRESS_FROM)
+    found = []
+    for start in progress:
+        layers = range(start, min(start + each, config.n_layers))
+        embed = "embed.weight" in given and start == 0
+        session = Session(step_graph(config, tensors, layers, embed), threads, folder, arena=len(starts) == 1)
+        values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
+        found.append(Part(session, layers, values))
+        _trim()
+    return found
+
+
+def _trim() -> None:
+    """Give freed memory back to the system, where the C library is glibc: what a session is made of lies scattered."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
+
+
+def _wide(stored: Stored) -> NDArray[np.float32]:
+    """Read a tensor in float32, part by part: no second copy is held."""
+    wide, kind = np.empty(math.prod(stored.shape), np.float32), _KINDS[stored.dtype]
+    with stored.file.open("rb") as file:
+        file.seek(stored.offset)
+        for at in range(0, len(wide), _AT_ONCE):
+            part = np.fromfile(file, kind, min(_AT_ONCE, len(wide) - at))
+            if stored.dtype == "BF16":  # the upper half of a float32
+                part = (part.astype(np.uint32) << 16).view(np.float32)
+            wide[at : at + len(part)] = part
+    return wide.reshape(stored.shape)
+
+
+class Session(onnxruntime.InferenceSession):
+    """A session of a graph.
+
+    folder: the folder of its weights, which are read when the session is made.
+    arena: keep freed memory for the next call; many sessions would each keep their own.
+    """
+
+    def __init__(self, graph: ModelProto, threads: int, folder: Path, arena: bool = True) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
         options.enable_mem_pattern = False  # they are kept for each number of rows
+        options.enable_cpu_mem_arena = arena
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}

@@ -18,9 +18,6 @@ from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.stopwatch import Stopwatch
 
-#: (start, stop, out): computes the logits of read rows `start` to `stop` into a table [rows, V].
-Logits = Callable[[int, int, Tensor], Tensor]
-
 # Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
@@ -87,12 +84,15 @@ class Reader:
         self._has = np.zeros(slots, dtype=bool)
         self._watch = watch
 
-    def read(self, logits: Logits, rows: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
+    def read(
+        self, logits: Callable[[int, int, Tensor], Tensor], rows: NDArray[np.int64], plan: Plan, reading: Reading
+    ) -> None:
         """Fill `reading` with confidences, candidates, KLs and likely tokens.
 
-        logits: computes the logits of a range of `rows`.
+        logits: (start, stop, out) -> the logits of `rows[start:stop]`, written to `out` [stop - start, V].
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
+        self._has[plan.outdated()] = False
         count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
         chunks = -(-count // self._chunk)
         edges = [count * chunk // chunks for chunk in range(chunks + 1)] if chunks else []  # a few rows alone are dear
@@ -116,10 +116,6 @@ class Reader:
                 with self._watch.excluded():
                     self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
             self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
-
-    def forget(self, slots: NDArray[np.int64]) -> None:
-        """Drop the kept posteriors of `slots`, so that their next KL is infinite."""
-        self._has[slots] = False
 
     def _follow(
         self,

@@ -40,11 +40,8 @@ class PackedForward:
             positions = rows.positions.to(device)
             return cos[positions], sin[positions]
 
-        def pick(x: Tensor) -> Tensor:
-            assert rows.read is not None
-            return x[rows.read.to(x.device)]
-
-        only = None if rows.read is None else pick
+        read = rows.read
+        only = None if read is None else lambda x: x[read.to(x.device)]
         through = partial(network.run, tokens, rotary, lambda layer: partial(cache.attend, layer, rows))
         if not network.config.shifted:
             return through(only)
@@ -94,7 +91,6 @@ class TorchEngine:
         """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
         reading, rows = Reading.empty(plan), plan.read()
-        memory.reader.forget(plan.outdated())
         self._forward(memory, plan, rows)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
@@ -117,8 +113,7 @@ class TorchEngine:
         found = torch.full((len(rows), self.network.config.vocab_size), torch.nan, dtype=wide)
         known = np.isin(rows, memory.rows)
         if known.any():
-            at = np.searchsorted(memory.rows, rows[known])
-            hidden = memory.hidden[as_index(at, memory.hidden.device)]
+            hidden = memory.hidden[as_index(np.searchsorted(memory.rows, rows[known]), memory.hidden.device)]
             found[torch.from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
@@ -131,7 +126,7 @@ class TorchEngine:
         tokens = plan.tokens if plan.blind is None else np.concatenate((plan.tokens, plan.blind))
         offsets, count = np.arange(passes)[:, None], len(plan.slots)
         written = np.flatnonzero(np.tile(~plan.probed, passes)) if plan.probed.any() else None
-        asked, read_counts = None, None
+        asked, read_counts = None, []
         if len(memory.rows) < count:
             asked = (read + count * offsets).ravel()
             read_counts = np.diff(np.searchsorted(read, np.cumsum([0, *plan.counts]))).tolist() * passes
@@ -142,21 +137,13 @@ class TorchEngine:
             positions,
             slots,
             counts=plan.counts * passes,
-            lengths=memory.layout.lengths * passes,
+            lengths=[*memory.layout.lengths] * passes,
             written=None if written is None else torch.from_numpy(written).to(device),
             read=None if asked is None else torch.from_numpy(asked).to(device),
             read_counts=read_counts,
         )
         both = memory.packed(tokens, rows).unflatten(0, (passes, -1))
-        memory.hidden = both[0] if passes == 1 else _guided(both[0], both[1], plan.cfg_scale)
-
-
-def _guided(hidden: Tensor, blind: Tensor, scale: float) -> Tensor:
-    """Classifier-free guidance on hidden states [K, d_model]: blind + (scale + 1) (hidden - blind).
-
-    hidden: of the pass with the prompt. blind: of the pass with every prompt token masked. The head is linear, so the
-    logits are guided in the same way. Computed in float32 at least, returned in the dtype of `hidden`.
-    """
-    wide = torch.promote_types(hidden.dtype, torch.float32)
-    blind = blind.to(wide)
-    return torch.add(blind, hidden.to(wide) - blind, alpha=scale + 1).to(hidden.dtype)
+        memory.hidden = both[0]
+        if passes == 2:  # the head is linear, so guided states make guided logits
+            wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
+            memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-_SHOW_PROGRESS_FROM = 2**30  # bytes
+_SHOW_PROGRESS_FROM = 2**28  # parameters
+_AT_ONCE = 2**24  # numbers that are read at once
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 
 
@@ -122,6 +125,17 @@ class TensorFiles:
         except SafetensorError as error:
             raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
 
+    def parts(self, name: str) -> Iterator[Tensor]:
+        """Read a tensor a few rows at a time. Raises CheckpointError if it is damaged."""
+        try:
+            whole = self._reader(self.files[name]).get_slice(name)
+            rows, *columns = whole.get_shape()
+            each = max(1, _AT_ONCE // math.prod(columns))
+            for start in range(0, rows, each):
+                yield whole[start : min(start + each, rows)]
+        except SafetensorError as error:
+            raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
+
 
 def check_layers(config: NetworkConfig, directory: Path) -> None:
     """Raise CheckpointError if a checkpoint has fewer tensors than layers, before a network of that size is built."""
@@ -172,12 +186,14 @@ def load_weights(
     """
     found, parameters = find_tensors(network, family, directory), dict(network.named_parameters())
     with TensorFiles(directory) as files:
-        dtype = dtype or files.read(found["embed.weight"][0][0]).dtype
-        size = sum(parameter.numel() for parameter in parameters.values()) * 2
+        dtype = dtype or next(files.parts(found["embed.weight"][0][0])).dtype
+        size = sum(parameter.numel() for parameter in parameters.values())
         progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
         for name, sources in progress:
-            parts = [files.read(source) for source, _ in sources]
-            value = parts[0] if len(parts) == 1 else torch.cat(parts)
+            value, start = torch.empty(parameters[name].shape, dtype=dtype, device=device_of(name)), 0
+            for part in chain.from_iterable(files.parts(source) for source, _ in sources):
+                value[start : start + len(part)] = part
+                start += len(part)
             set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype)
 
 

@@ -116,7 +116,8 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
 def generation_of(family: Family, shape: NetworkConfig, generation: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a generation_config.json over those of the family.
 
-    A block-causal network has its own blocks, so none are recommended. A file with `do_sample` was written for next-token sampling, so its temperature is ignored.
+    A block-causal network has its own blocks, so none are recommended. A file with `do_sample` was written for
+    next-token sampling, so its temperature is ignored.
     """
     passed_over = {"temperature"} if "do_sample" in generation else set()
     own = {name: value for name, value in generation.items() if name not in passed_over}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from accelerate import infer_auto_device_map, init_empty_weights
+from accelerate import infer_auto_device_map
 from accelerate.utils import get_balanced_memory
 
 from surelock.engines import ENGINES, Engine
@@ -25,7 +25,7 @@ from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
 from surelock.model.families import CheckpointError, Family, family_of, generation_of, shape_of
 from surelock.model.language_model import LanguageModel
-from surelock.model.network import Network
+from surelock.model.network import Network, empty_network
 from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS
 
@@ -123,7 +123,7 @@ def _onnx_engine(
     from surelock.engines.graph import refusal
     from surelock.engines.onnx import OnnxEngine
 
-    tensors = find_tensors(_empty_network(shape), family, directory)
+    tensors = find_tensors(empty_network(shape), family, directory)
     if why := refusal(tensors):
         if engine == "auto":
             return None
@@ -237,12 +237,6 @@ def _special_ids(
     return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 
 
-def _empty_network(shape: NetworkConfig) -> Network:
-    """A network on the meta device: parameters have shapes and no values."""
-    with init_empty_weights():
-        return Network(shape)
-
-
 def _load_network(
     shape: NetworkConfig,
     family: Family,
@@ -251,7 +245,7 @@ def _load_network(
     dtype: torch.dtype | None,
     device_map: str | Mapping[str, Any] | None,
 ) -> Network:
-    network = _empty_network(shape)
+    network = empty_network(shape)
     placement = {"": device} if device_map is None else _placement(network, device_map, dtype)
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32

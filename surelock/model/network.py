@@ -167,6 +167,12 @@ class Network(nn.Module):
         return self.norm(x.to(self.norm.weight.device))
 
 
+def empty_network(config: NetworkConfig) -> Network:
+    """Return a network on the meta device: its parameters have shapes and no values."""
+    with torch.device("meta"):
+        return Network(config)
+
+
 def sight(config: NetworkConfig, positions: Tensor, length: int) -> Tensor | None:
     """Return which of the first `length` positions rows at `positions` [R] see: [R, length] bool; None for all.
 

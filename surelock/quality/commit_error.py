@@ -211,13 +211,14 @@ class Shadow:
         if self._settings.cfg_scale > 0:
             is_prompt = np.tile(self._is_prompt[b, -length:], len(waiting))
             blind = np.where(is_prompt, self._lm.mask_id, tokens)
-        plan, engine = self._plan(tokens, blind, length, asked), self._lm.engine
+        engine = self._lm.engine
+        plan = dense_plan(self._lm, self._settings, tokens, length, asked, blind, self._scores)
         memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2))
         score = engine.read(memory, plan).score
         z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in waiting])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
         places = np.concatenate([each.places for each in waiting])
-        for place, nats, differs in zip(places, _kl(z, other).tolist(), changed.tolist(), strict=True):
+        for place, nats, differs in zip(places, kl_of_logits(z, other).tolist(), changed.tolist(), strict=True):
             self._error[place], self._changed[place] = nats, differs
         if self._scores is not None:
             parts = np.split(score, np.cumsum([len(each.asked) for each in waiting])[:-1])
@@ -225,36 +226,46 @@ class Shadow:
                 for place, less in zip(each.places, _less(scores, np.isin(each.asked, each.committed)), strict=True):
                     self._regret[place] = less
 
-    def _plan(
-        self, tokens: NDArray[np.int64], blind: NDArray[np.int64] | None, length: int, asked: NDArray[np.int64]
-    ) -> Plan:
-        """A first step of sequences of one length: every row is computed, and the rows `asked` are scored."""
-        count, nothing, lm = len(tokens), np.empty(0, dtype=np.int64), self._lm
-        none = np.zeros(count, dtype=bool)
-        chooses = none.copy()
-        chooses[asked] = True
-        return Plan(
-            step=0,
-            slots=np.arange(count),
-            counts=[length] * (count // length),
-            tokens=tokens,
-            blind=blind,
-            positions=np.arange(count) % length,
-            probed=none,
-            watches=none,
-            compares=none,
-            chooses=chooses,
-            observe=False,
-            forgets=nothing,
-            scores=self._scores,
-            quotas=None,
-            banned=[lm.mask_id, *([lm.eos_id] if self._settings.suppress_eos and lm.eos_id is not None else [])],
-            repeats=nothing.reshape(2, 0),
-            temperature=0.0,
-            draws=None,
-            cfg_scale=self._settings.cfg_scale,
-            top_k=0,
-        )
+
+def dense_plan(
+    lm: LanguageModel,
+    settings: DecodeSettings,
+    tokens: NDArray[np.int64],
+    length: int,
+    asked: NDArray[np.int64],
+    blind: NDArray[np.int64] | None = None,
+    scores: str | None = None,
+) -> Plan:
+    """Return a first step of sequences of one length: every row is computed, and the rows `asked` are read.
+
+    tokens, blind, scores: see `Plan`.
+    """
+    count, nothing = len(tokens), np.empty(0, dtype=np.int64)
+    none = np.zeros(count, dtype=bool)
+    chooses = none.copy()
+    chooses[asked] = True
+    return Plan(
+        step=0,
+        slots=np.arange(count),
+        counts=[length] * (count // length),
+        tokens=tokens,
+        blind=blind,
+        positions=np.arange(count) % length,
+        probed=none,
+        watches=none,
+        compares=none,
+        chooses=chooses,
+        observe=False,
+        forgets=nothing,
+        scores=scores,
+        quotas=None,
+        banned=[lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])],
+        repeats=nothing.reshape(2, 0),
+        temperature=0.0,
+        draws=None,
+        cfg_scale=settings.cfg_scale,
+        top_k=0,
+    )
 
 
 def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -266,7 +277,7 @@ def _less(scores: NDArray[np.float64], committed: NDArray[np.bool_]) -> NDArray[
     return less
 
 
-def _kl(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
+def kl_of_logits(logits: NDArray, other: NDArray) -> NDArray[np.float64]:
     """KL(p || q) in nats, [K], of p = softmax(logits) from q = softmax(other), both [K, V]; see `kl_divergence`."""
     log_p, log_q = (_log_softmax(each.astype(np.float64)) for each in (logits, other))
     difference = log_q - log_p

@@ -42,7 +42,7 @@ _MORE = {
 }
 #: The recorded cells' budget, and settings that came after them: a plain form without these means the same.
 _FORMER = {"budget": {"compute": "budget", "budget": 0.4, "budget_near": None}}
-_LATER = {"future", "near", "floor", "candidates"}
+_LATER = {"future", "near", "floor", "candidates", "steep"}
 
 PAGE = SETTINGS["page"]
 

@@ -216,10 +216,9 @@ def speeds() -> str:
         days = sorted({date.fromisoformat(record["result"]["measured"]) for record in own})
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
-        told = (
-            "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, torch {torch}, "
-        )
-        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **setup) + f"{spans}:")
+        told = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
+        named = {"engine": "torch {torch}".format(**setup), **setup}  # the oldest cells do not name it
+        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
         parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in own]))
     return "\n\n".join(parts)
 
@@ -311,14 +310,15 @@ def browser_page() -> str:
 
 
 def browser_engines() -> str:
-    """Of each way to compute in a browser, the seconds of 128 tokens."""
+    """Of each way to compute in a browser, the seconds of a run."""
     rows = []
     for told in in_browser("browser-engines"):
         for engine, seconds in told["seconds"].items():
-            cells = ["absent"] * 3 if seconds is None else [f"{value:.1f} s" for value in seconds.values()]
-            rows.append([f"{told['browser']}, {told['processor']}", engine, *cells])
+            computes = not isinstance(seconds, str)  # else why not
+            cells = [f"{value:.1f} s" for value in seconds.values()] if computes else ["does not compute"] * 3
+            rows.append([f"{told['browser']}, {told['processor']}", told["tokens"], engine, *cells])
     decoders = [PRESETS[name].name for name in ("everything", "surelock", "budget")]
-    return markdown(["browser", "engine", *decoders], rows)
+    return markdown(["browser", "tokens", "engine", *decoders], rows)
 
 
 def change(name: str, digits: int = 3) -> str:

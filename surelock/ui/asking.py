@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from surelock.ui.form import Form, read_value
@@ -32,15 +34,16 @@ class Asking:
         lm = self.models.get(label := asked.get("model", ""))
         longest = min(self.most, lm.config.max_length)
         if "prompt_tokens" in asked:
-            return read_branch(lm, label, asked, longest)
+            return replace(read_branch(lm, label, asked, longest), asked=key_of(asked))
         shared = read_shared({name: asked.get(name) for name in self.form.fields})
         lanes = read_lanes(read_value(asked.get("lanes")), shared)
-        return read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
+        job = read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
+        return replace(job, asked=key_of(asked))
 
 
-def key_of(read: Callable[[], Job]) -> str | None:
-    """Return the key of the job that `read` returns; None if it raises. The run itself reports the error later."""
-    try:
-        return read().key
-    except (ValueError, TypeError):
-        return None
+def key_of(asked: Any) -> str | None:
+    """Return the key of a request: equal requests are for the same job. None for what is no request.
+
+    The request is not read, since that would hold up the server: a long prompt has ten thousand tokens.
+    """
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest() if isinstance(asked, Mapping) else None

@@ -131,7 +131,7 @@ def _serve_runs(
 
     page.unload(leave)
     made, _ = (api(function, api_visibility="private", **slot) for function in (start, follow))
-    return {made["id"]: lambda values: key_of(lambda: asking.job(*values))}
+    return {made["id"]: lambda values: key_of(values[0]) if len(values) == 1 else None}
 
 
 def _connect(page: gr.Blocks, form: Form, stage: gr.HTML, models: Models) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
-from surelock.model.families import family_of, generation_of
+from surelock.model.families import family_of, generation_of, shape_of
 from surelock.places import ASSETS, label_of
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ class Models:
             said = json.loads(config.read_text("utf-8"))
             if not isinstance(own, dict) or not isinstance(said, dict):
                 return {}
-            return _usable(generation_of(family_of(said), own))
+            family = family_of(said)
+            return _usable(generation_of(family, shape_of(family, said, name), own))
         except (OSError, ValueError, RecursionError):
             return {}  # loading the model says what is wrong with its files
 

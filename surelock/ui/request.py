@@ -30,6 +30,7 @@ class Job:
     lanes: one to four decoders.
     skip: for lanes of a branch, the number of first steps that the page already has.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
+    asked: the key of the request that it was read from, see `surelock.ui.asking.key_of`; None if there was none.
     """
 
     label: str
@@ -38,6 +39,7 @@ class Job:
     lanes: tuple[Lane, ...]
     skip: Mapping[str, int] = field(default_factory=dict)
     chat: bool | None = None
+    asked: str | None = None
 
     @property
     def gen_length(self) -> int:
@@ -45,8 +47,8 @@ class Job:
 
     @property
     def key(self) -> str:
-        """A hash of all fields: jobs with the same key have the same result."""
-        return sha256(repr(self).encode()).hexdigest()
+        """The key of the request, or a hash of all fields: jobs with the same key have the same result."""
+        return self.asked or sha256(repr(self).encode()).hexdigest()
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:

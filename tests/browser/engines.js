@@ -1,8 +1,8 @@
 // Times runs in a page that is cross-origin isolated, with one way to compute: one thread, two, or WebGPU.
-// Returns the seconds of each run's steps, or null where the browser lacks it.
+// Returns the seconds of each run's steps, or why there are none.
 async ({ module, threads, provider, prompt, lanes, repeats }) => {
   const at = (path) => new URL(path, location.href).href;
-  if (provider === "webgpu" && !(await navigator.gpu?.requestAdapter())) return null;
+  if (provider === "webgpu" && !(await navigator.gpu?.requestAdapter())) return "there is no adapter";
   const ort = await import(at(`/node_modules/onnxruntime-web/dist/${module}`));
   const { OnnxEngine } = await import(at("/assets/js/decode/engine.js"));
   const { race } = await import(at("/assets/js/decode/race.js"));
@@ -18,10 +18,13 @@ async ({ module, threads, provider, prompt, lanes, repeats }) => {
     create: (graph, options) => ort.InferenceSession.create(graph, { ...options, executionProviders: [provider] }),
   };
   const { env, Tensor } = ort;
-  const engine = await OnnxEngine.load(
-    { env, Tensor, InferenceSession },
-    { config: told.shape.network, graphs, files: () => files },
-  );
+  const made = { config: told.shape.network, graphs, files: () => files };
+  let engine;
+  try {
+    engine = await OnnxEngine.load({ env, Tensor, InferenceSession }, made);
+  } catch ({ message }) {
+    return message.trim().split(". ").at(-1);
+  }
   const found = lanes.map(() => []);
   for (let turn = 0; turn <= repeats; turn++)
     for (const [i, lane] of lanes.entries()) {

@@ -1,8 +1,7 @@
 """Measure the ways to compute in a browser: ``python -m tests.browser.measure_engines`` prints one JSON line last.
 
 The page's worker has one thread. Beside it come two threads, which a browser gives to a cross-origin isolated page
-alone, and WebGPU, where the browser has it. Each decodes 128 tokens at the page's settings; the medians of its runs
-count.
+alone, and WebGPU, where the browser has it. Each decodes at the page's settings; the medians of its runs count.
 """
 
 from __future__ import annotations
@@ -71,10 +70,13 @@ def isolated() -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure one thread, two threads and WebGPU in Chromium.")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each decoder (default: %(default)s)")
+    parser.add_argument("--tokens", type=int, default=128, help="of a run (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="append the JSON line to this file")
     given = parser.parse_args()
     lm = surelock.load("stories", device="cpu")
-    lanes = [Lane(id=name, name=name, decoder=PRESETS[name].decoder(lm.generation, {})).to_plain() for name in DECODERS]
+    length = {"gen_length": given.tokens, "steps": given.tokens}
+    decoders = {name: PRESETS[name].decoder(lm.generation, length) for name in DECODERS}
+    lanes = [Lane(id=name, name=name, decoder=decoder).to_plain() for name, decoder in decoders.items()]
     asked = {"prompt": lm.encode(PROMPT), "lanes": lanes, "repeats": given.repeats}
     found = {}
     with isolated() as url, sync_playwright() as playwright:
@@ -88,13 +90,16 @@ def main() -> None:
             page.goto(url)
             assert page.evaluate("crossOriginIsolated")
             seconds = page.evaluate(DECODE, {**asked, **engine})
-            found[name] = seconds and dict(zip(DECODERS, map(median, seconds), strict=True))
+            found[name] = (
+                seconds if isinstance(seconds, str) else dict(zip(DECODERS, map(median, seconds), strict=True))
+            )
             page.close()
         result = {
             "benchmark": "browser-engines",
             "browser": f"Chromium {browser.version}",
             "processor": processor(),
             "measured": datetime.now(UTC).date().isoformat(),
+            "tokens": given.tokens,
             "seconds": found,
         }
         browser.close()

@@ -28,8 +28,8 @@ START = """async ([lanes, prompt, prompt_tokens, model]) => {
   window.heard = [];
   window.source = new BrowserSource({
     worker: url("/scripts/worker.js"),
-    where: { model: url(model), runtime: url("/scripts/ort.wasm.gz"),
-      interpreter: url("/scripts/quickjs.wasm.gz") },
+    where: async () => ({ model: url(model), runtime: url("/scripts/ort.wasm.gz"),
+      interpreter: url("/scripts/quickjs.wasm.gz") }),
   });
   const request = { model: "stories", prompt, prompt_tokens, lanes };
   window.over = new Promise((then) => {

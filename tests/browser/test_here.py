@@ -129,6 +129,7 @@ def test_what_this_browser_lacks_is_said_and_the_server_offered(page: Page, app:
     run_to_end(page)
 
 
+@pytest.mark.long
 def test_over_plain_http_at_a_numeric_address(browser: Browser) -> None:
     """No secure context: no store, no crypto.subtle. And a server that computes nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:

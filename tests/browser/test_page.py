@@ -206,6 +206,7 @@ def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app:
     assert page.evaluate("surelock.live.run.id") == first
 
 
+@pytest.mark.long
 def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
     """Not even Gradio's loading screen, which would ask for every frame long after it is gone."""
     page.add_init_script(
@@ -220,7 +221,7 @@ def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
     assert page.evaluate("window.frames_asked") - asked <= 10
 
 
-@pytest.mark.parametrize("scrolls", (True, False))
+@pytest.mark.parametrize("scrolls", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_what_draws_the_curves_comes_when_somebody_scrolls_or_after_a_while(
     page: Page, app: App, scrolls: bool
 ) -> None:

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.actions import SHORT, run_to_end, seek, shows, status, until, visit, wait_for_run
@@ -262,6 +263,7 @@ def first_seconds(page: Page, url: str, awaited: str) -> dict[str, float]:
     return {name: (time - loaded) / 1000 for name, time in page.evaluate("firsts").items()}
 
 
+@pytest.mark.long
 def test_the_first_ten_seconds(app: App, browser: Browser) -> None:
     """Something moves within a second of the load event, the narrator speaks within 2, the recorded race has a winner
     and a verdict within 20, its three stops among them. Whatever else the machine does only adds to that: the best of

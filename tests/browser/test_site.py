@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from surelock.__main__ import main
+from surelock.places import ASSETS
 from surelock.trace.frames import read_trace
 from tests.browser.actions import seek, serious, until
 from tests.browser.hands import Mouse
@@ -92,6 +93,7 @@ def all_that_it_can(page: Page, url: str) -> None:
     play(page, Mouse(page), lesson, right=True, own=True)
 
 
+@pytest.mark.long
 def test_under_a_path_of_a_plain_file_server(page: Page, folder: str) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -121,6 +123,39 @@ def test_a_replay_with_the_decoder_inside_answers_what_if_from_a_disk(page: Page
     trace = "surelock.stage.trace"
     assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(f"{trace}.lanes.length")
     assert page.evaluate(f"{trace}.lanes.at(-1).steps.at(-1).damage !== undefined")
+
+
+COMMITS = """(trace) => trace.lanes.map(({ steps }) => steps.map(({ unmasked, locked }) =>
+  [[...unmasked].sort(), [...locked].sort()]))"""
+
+
+MASK_AGAIN = """() => {
+  const { lanes } = recording;
+  const event = { step: 7, kind: "mask", position: lanes[1].steps[3].unmasked[0] };
+  surelock.starting.branch(lanes[1], event, "Masked again", lanes.length < 4 ? null : lanes.at(-1));
+}"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("recording", sorted(path.stem for path in (ASSETS / "runs").glob("*.json")))
+def test_a_recording_is_computed_again_as_it_is_and_what_if_goes_on_from_it(
+    page: Page, folder: str, recording: str
+) -> None:
+    """Its lanes were computed by the engine of CPUs. A branch computes its parent again up to its step."""
+    page.goto(f"{folder}?{QUERY}")
+    until(page, "window.surelock?.stage.trace")
+    page.click("role=tab[name='Export']")
+    page.set_input_files("#sl-import", ASSETS / "runs" / f"{recording}.json")
+    until(page, "surelock.stage.trace !== surelock.page.now.recorded")
+    recorded = page.evaluate(f"({COMMITS})(surelock.stage.trace)")
+    page.evaluate("window.recording = surelock.stage.trace")
+    page.evaluate(MASK_AGAIN)
+    until(page, "surelock.live.run?.over", 300)
+    branch = page.evaluate(f"({COMMITS})(surelock.live.run.trace)")[-1]
+    assert len(branch) == len(recorded[1]) and branch[:7] == recorded[1][:7] and branch != recorded[1]
+    page.evaluate("surelock.starting.raceLike(recording, recording.lanes.map(({ decoder }) => decoder))")
+    until(page, "surelock.live.run?.over && !surelock.live.run.branching", 300)
+    assert page.evaluate(f"({COMMITS})(surelock.live.run.trace)") == recorded
 
 
 def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folder: str) -> None:

@@ -106,8 +106,8 @@ test("a raster has a column for each step of the cursor, a row for each position
   assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);
 });
 
-test("what has just locked or been written glows, less with each step", (t) => {
-  const strokes = [];
+/** Makes canvases whose pens write down how they stroke: [colour, alpha]. */
+function penned(t, strokes) {
   const pen = () => {
     const kept = {};
     const write = {
@@ -119,6 +119,12 @@ test("what has just locked or been written glows, less with each step", (t) => {
   const canvas = () => ({ style: {}, pen: pen(), getContext: () => pen() });
   t.after(() => delete globalThis.document);
   globalThis.document = { createElement: canvas };
+  return canvas;
+}
+
+test("what has just locked or been written glows, less with each step", (t) => {
+  const strokes = [];
+  const canvas = penned(t, strokes);
   const colours = { fresh: "fresh", freshLock: "lock", pins: [], scale: ["#000000", "#ffffff"] };
   const [, lane] = Trace.parse(small()).lanes;
   const grid = new Grid(canvas());
@@ -133,4 +139,25 @@ test("what has just locked or been written glows, less with each step", (t) => {
   assert.equal(glow(1, true), "lock,0.5 lock,1 fresh,0.5 fresh,1");
   assert.equal(glow(2, true), "lock,1 lock,0.5 lock,1 fresh,0.2 fresh,0.5");
   assert.equal(glow(2, false), "");
+});
+
+test("a pinned cell has a ring of its pin's colour, and no other cell", (t) => {
+  const strokes = [];
+  const canvas = penned(t, strokes);
+  const colours = { pins: ["first", "second"], scale: ["#000000", "#ffffff"] };
+  const [, lane] = Trace.parse(small()).lanes;
+  const grid = new Grid(canvas());
+  grid.resize(4, 300, colours, { ratio: 1 });
+  const rings = (...pinned) => {
+    strokes.length = 0;
+    const [labels, pins] = [["", "", "", ""], new Map(pinned)];
+    grid.draw({ lane, step: 2, tokens: [], other: null, promptLength: 2, labels, fresh: false, hover: -1, pins });
+    return strokes
+      .map(([style]) => style)
+      .filter((style) => colours.pins.includes(style))
+      .join(" ");
+  };
+  assert.equal(rings([3, 0], [1, 1]), "second first");
+  assert.equal(rings([3, 0], [1, 1]), "", "nothing has changed");
+  assert.equal(rings([1, 0]), "first");
 });

@@ -118,6 +118,29 @@ for (const [code, said] of Object.entries(ENDLESS))
     assert.equal(decoded("const rows = ({ active }) => active;").length, 6, "the next one runs");
   });
 
+const LONG = "'x'.repeat(3e6)";
+const HUGE = {
+  [`const rows = () => [${LONG}];`]: /returned more than 64 kB/,
+  "const rows = () => Array(1e6).fill(0);": /returned more than 64 kB/,
+  "const rows = () => ['x'.repeat(6e4)];": /must return a list of positions, and "x{59} is none$/,
+  [`const rows = () => { throw ${LONG}; };`]: /failed in step 1: "x+$/,
+  [`const rows = () => { throw { name: ${LONG}, message: ${LONG}, stack: 'rule.js:' + '1'.repeat(3e6) }; };`]: /: x+$/,
+  [`const rows = () => { throw { name: [${LONG}], message: [${LONG}], stack: [] }; };`]: /failed in step 1: \["x+/,
+  "const rows = () => { throw 10n ** 9n; };": /failed in step 1: 1000000000$/,
+  "const rows = () => { throw { message: 5n }; };": /failed in step 1: "?.object Object."?$/,
+  "const rows = () => { throw undefined; };": /failed in step 1: $/,
+  "const rows = () => { throw Symbol('s'); };": /failed in step 1: /,
+  "JSON.stringify = () => ({}); const rows = () => [];": /must return a list/,
+};
+
+for (const [code, said] of Object.entries(HUGE))
+  test(`told in a clause: ${code.slice(0, 70)}`, () => {
+    assert.throws(
+      () => decoded(code),
+      (error) => error.name === "RangeError" && said.test(error.message) && error.message.length < 600,
+    );
+  });
+
 test("what it holds is given back", () => {
   for (let i = 0; i < 40; i++) {
     const one = new Interpreter(quickjs, "const held = new Uint8Array(2e7);");

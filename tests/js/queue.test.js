@@ -83,6 +83,24 @@ test("what is asked for tells its place, its parts and that it is over, by one s
   assert.ok(server.streams[0][1].closed);
 });
 
+test("a message without its fields is none, and a stream that was closed says no more", async () => {
+  const server = serve(numbered());
+  const heard = [];
+  const ask = async () => server.queue.ask("start", [], (message) => heard.push(message)) && flush();
+  await ask();
+  const success = { msg: "process_generating", event_id: "e1", success: true };
+  server.send(null, 5, [], {}, { event_id: "e1" }, { msg: 7, event_id: "e1" }, { msg: "estimation", event_id: "e1" });
+  for (const output of [null, {}, { data: null }, { data: [] }, { data: [7] }, { data: [[]] }, { data: [[[]]] }])
+    server.send({ ...success, output });
+  server.send({ msg: "close_stream" });
+  const [[, first], [, second]] = server.streams;
+  first.onerror();
+  first.onmessage({ data: JSON.stringify(completed("e1")) });
+  assert.ok(first.closed && !second.closed);
+  second.onmessage({ data: JSON.stringify({ msg: "process_completed", event_id: "e1" }) });
+  assert.deepEqual(heard, [{ place: 1 }, { refused: "The connection to the server was lost." }]);
+});
+
 test("what comes before its own answer is not lost", async () => {
   let answer;
   const held = new Promise((then) => {

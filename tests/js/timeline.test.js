@@ -64,9 +64,9 @@ test("a run that still comes is followed from its front, and has room for all it
   line.trace.header.steps = line.trace.steps = 9;
   assert.deepEqual([line.last, line.steps, line.atEnd], [2, 9, false]);
   line.seek(1);
-  assert.equal(line.follow, false);
+  assert.deepEqual([line.follow, line.held], [false, true]);
   line.seek(5);
-  assert.deepEqual([line.step, line.follow, line.atEnd], [2, true, true]);
+  assert.deepEqual([line.step, line.follow, line.held, line.atEnd], [2, true, false, true]);
   assert.deepEqual([at(2).steps, at(2).atEnd, at(3).atEnd, at(1).atEnd], [3, true, true, false]);
   const none = at(-1, { trace: null });
   assert.deepEqual([none.last, none.steps], [-1, 0]);

@@ -96,7 +96,8 @@ test("by the clock a lane that has ended is beside all of the reference, before 
   const header = { ...small().header, lanes: [small().header.lanes[0], quick] };
   const raced = Object.assign(Trace.parse({ ...small(), header, records }), { byClock: true });
   const told = (lane, step) => {
-    const { flopsShare, against, steps, seconds } = raced.totals(raced.lane(lane), step);
+    const { flopsShare, everyShare, against, steps, seconds } = raced.totals(raced.lane(lane), step);
+    assert.equal(everyShare, lane === "a" ? 1 : 0.3, "of its own steps alone");
     return { flopsShare, against, steps, seconds };
   };
   assert.deepEqual(told("b", 0), { flopsShare: 0.3, against: 1, steps: 1, seconds: 0.75 });

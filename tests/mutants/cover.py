@@ -25,16 +25,17 @@ from tests.mutants.places import AT_ONCE, HERE, TOOLS, sources
 #: Not measured: they look at other areas, need what is not here, or run the JavaScript tests again.
 _LEFT_OUT = "javascript cuda packaging package readme dockerfile space_python notebook harness training damage results"
 _LEFT_OUT += " bench claims figures frontier experiments experiments_values agents zero_gpu one_edit"
+_PATTERNS = {".py": ["tests/test_*.py"], ".js": ["tests/js/*.test.js", "tests/test_vectors.py"]}
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 LEFT_OUT = {f"tests/test_{name}.py" for name in _LEFT_OUT.split()}
 
 
 def test_files(root: Path, kinds: Collection[str], browser: bool) -> list[str]:
     """Those that can reach a file of these suffixes."""
-    patterns = [{".py": "tests/test_*.py", ".js": "tests/js/*.test.js"}[kind] for kind in kinds]
+    patterns = [each for kind in kinds for each in _PATTERNS[kind]]
     patterns += ["tests/browser/test_*.py"] if browser else []
     found = [file.relative_to(root).as_posix() for pattern in patterns for file in sorted(root.glob(pattern))]
-    return [name for name in found if name not in LEFT_OUT]
+    return [name for name in dict.fromkeys(found) if name not in LEFT_OUT]
 
 
 def command(tests: list[str], *more: str) -> list[str]:

@@ -4,12 +4,14 @@ visitor and somebody who asks the page; each is bounded.
 
 from __future__ import annotations
 
+import json
 import resource
 import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,8 @@ def attacks(app: App, log: Path, budget_mb: float) -> dict[str, dict[str, Any]]:
     """What each attack did to the server, to an honest run, to the page and to the log; whether that is ``ok``."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
     found = {}
-    for attack in (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense):
+    attacks = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
+    for attack in (*attacks, in_pieces, many_kinds, half_characters, long_prompts, unread_followers):
         report = _watched(app, log, attack)
         found[attack.__name__] = report | {
             "ok": report["run"] == "finished"
@@ -124,6 +127,81 @@ def nonsense(app: App) -> str:
         for number in range(20)
         for _ in range(5)
     )
+
+
+def in_pieces(app: App) -> str:
+    """Bodies without a length, in pieces of one byte: reading a megabyte of them took six seconds of the server."""
+    head = "POST /gradio_api/queue/join HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + b"1\r\nx\r\n" * 100_000
+    return _held(app, [body] * (UNREAD // 2), 1.0)
+
+
+def many_kinds(app: App) -> str:
+    """Rules of as many kinds as a body holds, and settings of as many names."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    names = {f"name{number}": number for number in range(30_000)}
+    wrong = ("+".join(["lock"] * 180_000), "+" * 900_000, names, ["lock"] * 30_000, LONG)
+
+    def each() -> Iterator[int]:
+        for setting in ("compute", "unmask", "epsilon", "events", "model", "prompt"):
+            for value in wrong:
+                asked = http.post("/call/v2/decode", json={"prompt": "A fox", "gen_length": 8} | {setting: value})
+                yield asked.status_code
+                if asked.status_code == 200:
+                    http.get(f"/call/decode/{asked.json()['event_id']}")
+
+    return _statuses(each())
+
+
+def half_characters(app: App) -> str:
+    """Texts that cannot be sent back: the stream broke off, with a traceback in the log."""
+    http = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60)
+    start = _number(app, "start")
+    bodies = [{"data": [{"prompt_tokens": [1], "lanes": [], "prompt": "\ud800"}]}, {"data": [{"\ud800": 1}]}]
+    headers = {"content-type": "application/json"}
+
+    def each() -> Iterator[int]:
+        for body in bodies * 20:
+            content = json.dumps(body | {"fn_index": start, "session_hash": secrets.token_hex(6)})
+            yield http.post("/queue/join", content=content, headers=headers).status_code
+
+    return _statuses(each())
+
+
+def long_prompts(app: App) -> str:
+    """Prompts of the greatest length, from many at once: each has to be read to know whether another asks for it."""
+    visitor = Visitor(app.url)
+    form, number = visitor.form(), visitor.number("start")
+    visitor.close()
+
+    def ask(letter: str) -> int:
+        body = {"data": [form | {"prompt": f"{letter} " * 10_000}], "fn_index": number}
+        url = f"{app.url}/gradio_api/queue/join"
+        return httpx.post(url, json=body | {"session_hash": secrets.token_hex(6)}, timeout=60).status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        return _statuses(pool.map(ask, "abcdefghij" * 15))
+
+
+def unread_followers(app: App) -> str:
+    """Many who ask for the same run, finished or not, and do not read it."""
+    visitor = Visitor(app.url)
+    asked = {"Generated_length": 224, "Steps": 112, "Block_length": 224}
+    list(visitor.run(**asked))
+    http, number = httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60), visitor.number("start")
+    forms = (visitor.form(**asked), visitor.form(**asked | {"Seed": 99}))
+    names = [secrets.token_hex(6) for _ in range(UNREAD)]
+
+    def each() -> Iterator[int]:
+        for name, form in zip(names, forms * UNREAD, strict=False):
+            body = {"data": [form], "fn_index": number, "session_hash": name}
+            yield http.post("/queue/join", json=body).status_code
+
+    joined = _statuses(each())
+    streams = [f"GET /gradio_api/queue/data?session_hash={name} HTTP/1.1\r\nHost: localhost\r\n\r\n" for name in names]
+    _held(app, [stream.encode() for stream in streams[::2]], HOLD_SECONDS, read=False)
+    visitor.close()
+    return joined
 
 
 def _number(app: App, name: str) -> int:

@@ -1,4 +1,4 @@
-// The four figures, by Plotly, redrawn a few times a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
+// The four figures, by Plotly, redrawn once a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
 import { h, inView, throttle, watchView } from "../dom.js";
 import { explained } from "../panels/glossary.js";
@@ -8,6 +8,8 @@ import { tameToolbar } from "./charttools.js";
 import { pinName } from "./pins.js";
 
 const REDRAW_MS = 1000;
+// While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
+const [PARTS, MOST_REST_MS] = [60, 5000];
 const KL_FLOOR = 1e-12;
 const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned word locks.";
 const FIGURES = [
@@ -73,10 +75,15 @@ export class Curves {
       this.note,
       this.plots.map(({ node }) => node),
     );
-    this.redraw = throttle(() => this.draw(), REDRAW_MS);
+    this.rest = REDRAW_MS;
+    this.redraw = throttle(
+      () => this.draw(),
+      () => this.rest,
+    );
     this.pins = new Map();
     new ResizeObserver(() => this.redraw()).observe(this.node);
     watchView(this.node, () => this.redraw());
+    for (const { node } of this.plots) watchView(node, () => this.trace?.live && this.redraw());
   }
 
   /** The lanes that are drawn: all, or those that a lesson speaks of. only: their ids, or null. */
@@ -119,14 +126,27 @@ export class Curves {
     }
   }
 
-  draw() {
+  /** Draws all; of a run that still grows those in sight, each in a frame of its own. */
+  async draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
-    for (const figure of this.plots)
-      this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), TOOLBAR).then(() => {
-        tameToolbar(figure.plot, `Tools of the chart “${figure.title}”`);
-        this.#makeRoom(figure);
-      });
+    const { live } = this.trace;
+    let took = 0;
+    for (const figure of this.plots) {
+      if (live && !inView(figure.node)) continue;
+      const begun = performance.now();
+      this.#drawOne(figure);
+      took += performance.now() - begun;
+      if (live) await new Promise(requestAnimationFrame);
+    }
+    this.rest = live ? Math.min(Math.max(REDRAW_MS, PARTS * took), MOST_REST_MS) : REDRAW_MS;
     this.moveTo(this.step);
+  }
+
+  #drawOne(figure) {
+    this.plotly.react(figure.plot, this.#data(figure.key), this.#layout(figure), TOOLBAR).then(() => {
+      tameToolbar(figure.plot, `Tools of the chart “${figure.title}”`);
+      this.#makeRoom(figure);
+    });
   }
 
   /** The legend takes no height from the lines. */

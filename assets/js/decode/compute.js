@@ -9,7 +9,7 @@ import { either, flags, join, NONE, ranked, take } from "./arrays.js";
 
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
-const FAR = 0.05; // what a change adds to the debt of rows however far they are
+const FAR = 0.05; // unless debts are steep, what a change adds to that of rows however far they are
 
 /** What all rules share. locks: positions lock under it. */
 export class ComputeRule {
@@ -113,9 +113,10 @@ export class BudgetRule extends ComputeRule {
       debt.fill(0); // in the run, or after other rules: nothing is owed
       return active;
     }
+    const owed = (distance) => (this.steep ? 1 / Math.max(distance, 1) : FAR + 1 / (1 + distance));
     for (const slot of changed) {
       const [start, stop] = state.canvas.slotsOf(state.canvas.sequence[slot]);
-      for (let own = start; own < stop; own++) debt[own] += FAR + 1 / (1 + Math.abs(own - slot));
+      for (let own = start; own < stop; own++) debt[own] += owed(Math.abs(own - slot));
     }
     return join(state.split(active).map((part, b) => this.#chosen(state, b, active.subarray(...part), debt)));
   }

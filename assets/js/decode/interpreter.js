@@ -4,6 +4,8 @@
 import { shouldInterruptAfterDeadline } from "quickjs-emscripten-core";
 
 const [MOST_BYTES, MOST_STACK, MOST_MS] = [32 * 2 ** 20, 2 ** 18, 500];
+const MOST_TEXT = 2 ** 16; // characters of an answer: the positions of the longest canvas take less
+const MOST_TOLD = 200; // of what it threw
 const FILE = "rule.js";
 /** What it says depends on what it is told alone, so that a run repeats. */
 const REPEATS = "delete globalThis.Date; delete Math.random;";
@@ -29,6 +31,8 @@ export class Interpreter {
   call(name, value) {
     const asked = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
     const found = this.#run(asked, "own.js");
+    if (typeof found !== "string") return null;
+    if (found.length > MOST_TEXT) throw new RangeError(`${name} returned more than ${MOST_TEXT / 2 ** 10} kB`);
     try {
       return found === "" ? undefined : JSON.parse(found);
     } catch {
@@ -55,9 +59,15 @@ export class Interpreter {
 
 /** What a text threw, in a clause. */
 function told(error) {
-  const { name, message, stack } = error?.message === undefined ? { message: JSON.stringify(error) } : error;
+  const { name, message, stack } = error?.message === undefined ? { message: inJson(error) } : error;
   if (message === "interrupted") return `it took more than ${MOST_MS / 1000} s`;
   if (message === "out of memory") return `it took more than ${MOST_BYTES / 2 ** 20} MB`;
-  const [, line] = new RegExp(`${FILE}:(\\d+)`).exec(stack ?? "") ?? [];
-  return [name, `${message}`.slice(0, 200)].filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
+  const [, line] = new RegExp(`${FILE}:(\\d{1,6})\\b`).exec(typeof stack === "string" ? stack : "") ?? [];
+  const said = [name, message].map((part) => (typeof part === "string" ? part : inJson(part)).slice(0, MOST_TOLD));
+  return said.filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
+}
+
+/** A thrown value as JSON, "" where it has none. */
+function inJson(value) {
+  return typeof value === "bigint" ? `${value}` : (JSON.stringify(value) ?? "");
 }

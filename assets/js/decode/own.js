@@ -9,6 +9,7 @@ const READ = "tokens that the typed rule was told of";
 
 /** Numbers as JSON has them: null where there is none. */
 const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
+const shown = (value) => JSON.stringify(value).slice(0, 60);
 const truths = (values) => Array.from(values, Boolean);
 
 /** For runs of one sequence, whose slots are its positions. */
@@ -84,7 +85,7 @@ export class OwnRule extends ComputeRule {
     if (!Array.isArray(found)) throw new RangeError(said);
     const chosen = new Uint8Array(canvas.total);
     for (const position of found) {
-      if (!Number.isInteger(position)) throw new RangeError(`${said}, and ${JSON.stringify(position)} is none`);
+      if (!Number.isInteger(position)) throw new RangeError(`${said}, and ${shown(position)} is none`);
       if (!allowed.has(position)) throw new RangeError(`${said}, and ${position} cannot be ${what}`);
     }
     put(chosen, Int32Array.from(found), 1);

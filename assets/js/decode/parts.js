@@ -3,7 +3,7 @@
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { OnnxEngine } from "./engine.js";
-import { unpacked } from "./packed.js";
+import { gunzipped, unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
 import { TextTokenizer } from "./tokenizer.js";
 
@@ -14,14 +14,14 @@ const textOf = (bytes) => new TextDecoder().decode(bytes);
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** The bytes of a packed file. Throws a RangeError, a sentence. */
-const within = (name, blob) =>
-  unpacked(blob).catch(() => {
+const within = (name, { packed }) =>
+  unpacked(packed).catch(() => {
     throw new RangeError(`The decoder cannot be unpacked: this page is damaged at ${name}.`);
   });
 
 /** An answer's bytes. hear(bytes) is told of each part that comes. Throws a RangeError, a sentence. */
 async function fetched(name, url, cache = "default", hear = () => {}) {
-  if (url instanceof Blob) return within(name, url);
+  if (url.packed) return within(name, url);
   const failed = (how) => new RangeError(`${FAILED}${name} ${how}.`);
   const answer = await fetch(url, { cache }).catch(() => null);
   if (!answer?.ok) throw failed("did not come");
@@ -35,12 +35,6 @@ async function fetched(name, url, cache = "default", hear = () => {}) {
     parts.push(value);
     hear(value.length);
   }
-}
-
-/** The content of gzip. */
-async function gunzipped(bytes) {
-  const content = new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
-  return new Uint8Array(await content.arrayBuffer());
 }
 
 /** Where a file lies, by an address that names what must be in it. */
@@ -63,7 +57,7 @@ class Files {
 
   /** Throws a RangeError, a sentence, for what is not what it must be. */
   async get(name, url, told) {
-    if (url instanceof Blob) return within(name, url);
+    if (url.packed) return within(name, url);
     const address = addressOf(url, told);
     const kept = await allowed(() => this.#store?.match(address));
     if (kept) {
@@ -88,16 +82,17 @@ class Files {
 
   /** Drops what the browser keeps of another edition's: all but these. files: [name, url, told], see `get`. */
   async tidy(files) {
-    const named = new Set(files.map(([, url, told]) => !(url instanceof Blob) && addressOf(url, told).href));
+    const named = new Set(files.map(([, url, told]) => !url.packed && addressOf(url, told).href));
     const all = (await allowed(() => this.#store?.keys())) ?? [];
     for (const { url } of all) if (!named.has(url)) await allowed(() => this.#store.delete(url));
   }
 }
 
 /** {engine, tokenizer, shape, note, interpreter} of a model. ort: ONNX Runtime Web. model: the folder of the model's
- * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or packed files by their
- * names and packed files. hear(got, all) is told of bytes. note: a sentence, where the browser keeps nothing, or "".
- * interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come whole. */
+ * files; runtime, interpreter: where the packed code of ONNX Runtime and of QuickJS lies; URLs, or {packed: the text of a
+ * packed file}, those of the model by their names. hear(got, all) is told of bytes. note: a sentence, where the browser
+ * keeps nothing, or "". interpreter() fetches QuickJS's code. Throws a RangeError, one sentence, for what does not come
+ * whole. */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
   const { shape, graphs, weights, ...told } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));

@@ -15,6 +15,10 @@ const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
 
 let parts = null; // a promise of them, once they are asked for
+let tellWhere;
+const where = new Promise((then) => {
+  tellWhere = then;
+});
 const runs = new Map();
 const channel = new MessageChannel();
 const waiting = [];
@@ -34,8 +38,8 @@ async function interpreter(code) {
 }
 
 /** See `assemble`; what failed is asked for anew. */
-function assembled(where, hear = () => {}) {
-  parts ??= assemble(ort, where, hear);
+function assembled(hear = () => {}) {
+  parts ??= where.then((each) => assemble(ort, each, hear));
   parts.catch(() => {
     parts = null;
   });
@@ -66,15 +70,15 @@ class WorkerRun {
   }
 
   /** Decodes, to its end or to a sentence why not. */
-  go(where) {
-    this.ended = this.#go(where).finally(() => this.#wake());
+  go() {
+    this.ended = this.#go().finally(() => this.#wake());
     return this.ended;
   }
 
-  async #go(where) {
+  async #go() {
     let made = null;
     try {
-      made = await assembled(where, (got, all) => this.#loading && this.#say({ loading: { got, all } }));
+      made = await assembled((got, all) => this.#loading && this.#say({ loading: { got, all } }));
       if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter(made.interpreter());
       if (this.#stopped) return;
       this.#open(made);
@@ -183,15 +187,15 @@ class WorkerRun {
 /** What is asked of no run. */
 const asks = {
   /** Has the decoder ready, and its code compiled by a forward. */
-  async prepare({ where }) {
-    const { engine } = await assembled(where);
+  async prepare() {
+    const { engine } = await assembled();
     await engine.attention(new Int32Array(WARM), 0);
   },
 
   /** {id, piece} of the one token that a text is (with a space before it, where that is how a word begins), or {problem}
    * why it is none. It mirrors `one_token` of surelock/ui/request.py. */
-  async token({ text, where }) {
-    const { tokenizer, shape } = await assembled(where);
+  async token({ text }) {
+    const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
     const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
     const [id] = found.at(-1) ?? [shape.mask_id];
@@ -201,8 +205,8 @@ const asks = {
 
   /** [[position, share], ...]: what a position of these tokens (-1: masked) attends to most, as
    * surelock/ui/attended.py says. */
-  async attended({ tokens, cell, where }) {
-    const { engine, shape } = await assembled(where);
+  async attended({ tokens, cell }) {
+    const { engine, shape } = await assembled();
     const ids = Int32Array.from(tokens, (token) => (token < 0 ? shape.mask_id : token));
     const shares = Array.from(await engine.attention(ids, cell), (share, at) => [at, Number(share.toFixed(4))]);
     const others = shares.filter(([at]) => at !== cell && tokens[at] >= 0);
@@ -230,8 +234,9 @@ self.onmessage = async ({ data: { ask, call, run, ...asked } }) => {
   if (ask === "start") {
     const made = new WorkerRun(run, asked.request);
     runs.set(run, made);
-    return made.go(asked.where);
+    return made.go();
   }
+  if (ask === "where") return tellWhere(asked.where);
   if (ask === "drop") return runs.delete(run);
   const of = run === undefined ? asks : runs.get(run);
   postMessage({ call, answer: of ? await answered((each) => of[ask](each), asked) : null });

@@ -18,8 +18,8 @@ export class BrowserSource {
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where: {model, runtime, interpreter}, see `assemble`. name: of that model. machine: what a
-   * trace calls this computer. Nothing is fetched before a run is asked for. */
+  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. name: of
+   * that model. machine: what a trace calls this computer. Nothing is fetched before a run is asked for. */
   constructor({ worker, where, name, machine = "a browser" }) {
     Object.assign(this, { url: worker, where, name, machine, ready: false });
   }
@@ -32,7 +32,7 @@ export class BrowserSource {
   async prepare() {
     if (lacking() || !(await allowed(() => globalThis.caches?.has(STORE)))) return;
     this.#worker ??= this.#made();
-    await this.ask("prepare", undefined, { where: this.where });
+    await this.ask("prepare");
     this.ready = this.#worker !== null;
   }
 
@@ -58,7 +58,7 @@ export class BrowserSource {
     try {
       const whole = { ...wholeRequest(request), machine: this.machine };
       this.#worker ??= this.#made();
-      this.#worker.postMessage({ ask: "start", run, request: whole, where: this.where });
+      this.#worker.postMessage({ ask: "start", run, request: whole });
       return null;
     } catch (error) {
       if (error instanceof DOMException) return { lost: `${GONE}${error.message}` }; // workers are forbidden
@@ -95,13 +95,13 @@ export class BrowserSource {
   token(text) {
     if (lacking()) return null;
     this.#worker ??= this.#made();
-    return this.ask("token", undefined, { text, where: this.where });
+    return this.ask("token", undefined, { text });
   }
 
   /** See Attended; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
-    const found = this.ready && (await this.ask("attended", undefined, { tokens, cell, where: this.where }));
+    const found = this.ready && (await this.ask("attended", undefined, { tokens, cell }));
     return Array.isArray(found) ? found : null;
   }
 
@@ -114,6 +114,7 @@ export class BrowserSource {
       this.#calls.get(call)?.(answer);
       this.#calls.delete(call);
     };
+    this.where().then((where) => worker.postMessage({ ask: "where", where }));
     worker.onerror = ({ message }) => this.#lose(`${GONE}${message || "its worker did not start"}.`);
     return worker;
   }

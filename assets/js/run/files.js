@@ -14,7 +14,7 @@ const PRESETS = "presets.json";
 const beside = (name) => new URL(`../${name}`, import.meta.url);
 
 async function blobOf(name) {
-  return new Blob([await unpacked(packed.get(name))], { type: TYPES[name.split(".").at(-1)] });
+  return new Blob([await unpacked(await packed.get(name).text())], { type: TYPES[name.split(".").at(-1)] });
 }
 
 /** An answer with that file, as `fetch` gives it. */
@@ -25,15 +25,17 @@ export const addressOf = async (name) =>
   packed.has(name) ? URL.createObjectURL(await blobOf(name)) : beside(name).href;
 
 /** Where a decoder's parts are, see `assemble`. */
-export function partsOf(model) {
+export async function partsOf(model) {
   const folder = `${model}/`;
   if (!packed.has(RUNTIME)) {
     const [own, runtime, interpreter] = [folder, RUNTIME, INTERPRETER].map((name) => beside(name).href);
     return { model: own, runtime, interpreter };
   }
-  const own = [...packed].filter(([name]) => name.startsWith(folder));
-  const files = Object.fromEntries(own.map(([name, blob]) => [name.slice(folder.length), blob]));
-  return { model: files, runtime: packed.get(RUNTIME), interpreter: packed.get(INTERPRETER) };
+  const textOf = async (name) => ({ packed: await packed.get(name).text() });
+  const names = [...packed.keys()].filter((name) => name.startsWith(folder));
+  const files = await Promise.all(names.map(async (name) => [name.slice(folder.length), await textOf(name)]));
+  const [runtime, interpreter] = await Promise.all([RUNTIME, INTERPRETER].map(textOf));
+  return { model: Object.fromEntries(files), runtime, interpreter };
 }
 
 /** Where the worker's script is. */

@@ -76,7 +76,7 @@ async function sourcesOf({ root, server }) {
 
 /** What this browser decodes by itself. */
 export const browserSource = async () =>
-  new BrowserSource({ worker: await workerAddress(), where: partsOf("stories"), name: "stories" });
+  new BrowserSource({ worker: await workerAddress(), where: () => partsOf("stories"), name: "stories" });
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
  * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */

@@ -97,13 +97,13 @@ export class Queue {
     if (this.#stream || !this.#asked.size) return;
     const stream = new EventSource(new URL(`queue/data?session_hash=${this.session}`, this.root));
     this.#stream = stream;
-    stream.onmessage = ({ data }) => this.#hear(JSON.parse(data));
-    stream.onerror = () => this.#closed({ lost: LOST });
+    stream.onmessage = ({ data }) => this.#stream === stream && this.#hear(JSON.parse(data) ?? {});
+    stream.onerror = () => this.#stream === stream && this.#closed({ lost: LOST });
   }
 
   /** The stream has ended; with it, where that is said, all that was asked for. */
   #closed(last) {
-    this.#stream?.close();
+    this.#stream.close();
     this.#stream = null;
     if (!last) return this.#listen(); // for what was asked for meanwhile
     const left = [...this.#asked.values()];
@@ -117,10 +117,12 @@ export class Queue {
     if (msg === "unexpected_error") return this.#closed({ lost: LOST });
     const asked = this.#asked.get(id);
     if (!asked) return this.#joining && this.#early.push(message);
-    if (msg === "estimation") asked.hear({ place: message.rank + 1 });
+    if (msg === "estimation") asked.hear({ place: (message.rank ?? 0) + 1 });
     else if (msg === "process_starts") asked.hear({ place: 0 });
-    else if (msg === "process_generating" && message.success) asked.hear({ text: whole(output.data[0]) });
-    else if (msg.startsWith("process_")) {
+    else if (msg === "process_generating" && message.success) {
+      const text = whole(output?.data?.[0]);
+      if (typeof text === "string") asked.hear({ text });
+    } else if (`${msg}`.startsWith("process_")) {
       this.#asked.delete(id);
       asked.end(message.success ? { over: true } : { refused: output?.error ?? LOST });
     }
@@ -128,7 +130,7 @@ export class Queue {
 }
 
 /** The first answer comes whole, later ones as differences: here always another text in its place. */
-const whole = (value) => (Array.isArray(value) ? value[0][2] : value);
+const whole = (value) => (Array.isArray(value) ? value[0]?.[2] : value);
 
 function noNetwork(error) {
   if (!(error instanceof TypeError || error instanceof SyntaxError)) throw error;

@@ -305,7 +305,7 @@ export class Stage {
     this.drawer.finished();
     this.drawer.inspector.drawPins(this.pins);
     this.timeline.finish();
-    this.curves.redraw();
+    this.curves.draw();
     this.analysis.redraw();
     this.drawRasters();
     this.#markChapters();

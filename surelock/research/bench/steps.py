@@ -1,7 +1,7 @@
 """`bench steps`: `bench decode` with what explains it, beside the least that the device could take.
 
-Beside each step the network's forward alone is timed on the same rows: what is left is the price of the rule. And in
-each repeat what the commit error of the locked run costs, beside the unlocked run.
+Beside each step the forward of the same rows is timed alone, by the same engine: what is left is the price of the rule.
+And in each repeat what the commit error of the locked run costs, beside the unlocked run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +31,13 @@ from surelock.bench import (
 from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
+from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Step
+from surelock.decoding.step import Plan, Step
 from surelock.engines.cache import Rows
+from surelock.engines.flags import add_engine_flag
 from surelock.engines.posterior import kl_divergence
-from surelock.engines.torch import PackedForward
+from surelock.engines.torch import TorchEngine
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
@@ -50,6 +52,7 @@ RATIOS = ("speedup", "forward_speedup", "commit_error_over_baseline")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `bench steps`; sets the parser's `run`."""
     add_subject_flags(parser, gen_length=256)
+    add_engine_flag(parser)
     add = parser.add_argument
     add("--record-locks", type=Path, metavar="FILE", help="keep when each position was unmasked and locked")
     add("--replay-locks", type=Path, metavar="FILE", help="unmask and lock as recorded, stretched to this length")
@@ -60,7 +63,7 @@ def run(arguments: argparse.Namespace) -> Figures:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
     locks = arguments.record_locks and target_file("--record-locks", arguments.record_locks)
     load_at_start = load_of_cores()
-    lm = subject(arguments)
+    lm = subject(arguments, arguments.engine)
     settings = DecodeSettings(gen_length=arguments.gen_length, steps=arguments.steps)
     locked = Decoder(settings=settings, compute=LockRule(epsilon=arguments.epsilon))
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
@@ -83,7 +86,8 @@ class DecodeBench(Lockstep):
         self.commit_errors: list[float] = []
         self.lengths = [len(prompt) + locked.settings.gen_length for prompt in prompts]
         self.positions = max(self.lengths)
-        self._packed = PackedForward(lm.network, sum(self.lengths))
+        self._run = Run(lm.shape, prompts, locked)
+        self._memory = lm.engine.memory(self._run.layout)
 
     def repeat(self) -> None:
         super().repeat()
@@ -93,14 +97,19 @@ class DecodeBench(Lockstep):
     def beside(self, name: str, step: Step) -> dict[str, float]:
         return {f"{name} forward": timed(self.lm.device, self._forward_alone(step))[0]}
 
-    def _forward_alone(self, step: Step) -> Callable[[], Tensor]:
-        tokens, rows = packed_rows(step, self.lengths, self.lm.device)
+    def _forward_alone(self, step: Step) -> Callable[[], object]:
+        """The layers of all rows of a step, and the logits of those that torch computed or ONNX Runtime read."""
+        engine, memory = self.lm.engine, self._memory
+        if isinstance(engine, TorchEngine):
+            tokens, rows = packed_rows(step, self.lengths, self.lm.device)
 
-        @torch.inference_mode()
-        def forward() -> Tensor:
-            return self.lm.network.logits(self._packed(tokens, rows))
+            @torch.inference_mode()
+            def forward() -> Tensor:
+                return engine.network.logits(memory.packed(tokens, rows))
 
-        return forward if len(tokens) else lambda: tokens
+            return forward if len(tokens) else lambda: tokens
+        plan, read = forward_plan(self._run, step), np.flatnonzero(np.isfinite(step.confidence[step.computed]))
+        return lambda: (engine.read(memory, plan), engine.logits(memory, read))
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
@@ -126,6 +135,21 @@ def packed_rows(step: Step, lengths: list[int], device: torch.device) -> tuple[T
     slots = torch.from_numpy(step.computed).flatten()[kept].nonzero()[:, 0]
     rows = Rows(positions[slots].to(device), slots.to(device), step.computed.sum(axis=1).tolist(), lengths)
     return torch.from_numpy(step.tokens).flatten()[kept][slots].to(device), rows
+
+
+def forward_plan(run: Run, step: Step) -> Plan:
+    """A plan of the rows that a step computed, of which none is read."""
+    canvas, slots = run.canvas, run.canvas.flat(step.computed)
+    first, none = run.plan(), np.zeros(len(slots), dtype=bool)
+    assert first is not None
+    return replace(
+        first,
+        slots=slots,
+        counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
+        tokens=step.tokens[step.computed],
+        positions=canvas.position[slots],
+        **dict.fromkeys(("probed", "watches", "compares", "chooses"), none),
+    )
 
 
 # --- beside it: rounding and the roofline ----------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """`bench table`: the rows of the table of speeds, resumable row by row.
 
-Each row is one `bench steps` of the model under the torch engine, kept as a line of OUT/cells.jsonl as soon as it is
+Each row is one `bench steps` of the model, kept as a line of OUT/cells.jsonl as soon as it is
 measured, with the model's weights, the machine, its load and the spread. A row that is there is not measured again:
 what was measured with another sampler has to be deleted first. `python -m surelock.research.tables` writes the table.
 """
@@ -17,6 +17,7 @@ from surelock.bench import openings, setup_of
 from surelock.decoding.choices import Decoder
 from surelock.decoding.locking import LockRule
 from surelock.decoding.settings import DecodeSettings
+from surelock.engines.flags import add_engine_flag
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
@@ -48,6 +49,7 @@ ROWS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `bench table`; sets the parser's `run`."""
     add_model_flags(parser)
+    add_engine_flag(parser)
     add = parser.add_argument
     add("--row", action="append", choices=ROWS, help="gen_length x batch; repeatable (default: all of them)")
     add("--out", type=Path, default=Path("runs/bench"), help="where the rows are kept (default: %(default)s)")
@@ -58,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure the rows that are not there yet. Raises ValueError, OSError."""
     set_threads(arguments.threads)
-    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), engine="torch")
+    lm = load(arguments.model, device=arguments.device, dtype=told_dtype(arguments), engine=arguments.engine)
     setup = setup_of(lm) | weights_of(lm) | {"model": Path(lm.name).name}
     cells = [ROWS[name] for name in dict.fromkeys(arguments.row or ROWS)]
     run_cells(cells, lambda cell: measure(lm, cell), arguments.out, setup)

@@ -42,7 +42,8 @@ def save_checkpoint(
     own = config.qk_norm or config.shifted or config.block_size
     if own or config.n_heads * config.head_size != config.d_model:
         raise CheckpointError(
-            "the LLaDA layout has no query/key norms, no shifted logits and no blocks, and needs n_heads * head_size == d_model"
+            "the LLaDA layout has no query/key norms, shifted logits or blocks, "
+            "and needs n_heads * head_size == d_model"
         )
     shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
     described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}

@@ -1,0 +1,74 @@
+"""Checkpoints of random weights: the size and the speed of a model without its files."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import torch
+
+from surelock.model.checkpoint import SINGLE, row_counts
+from surelock.model.config import NetworkConfig
+from surelock.model.families import A2D_QWEN3, LLADA, Family
+from surelock.model.network import empty_network
+
+_AT_ONCE = 2**24  # numbers that are drawn at once
+
+
+def write_random(config: NetworkConfig, directory: Path) -> None:
+    """Write a checkpoint of random weights in bfloat16: config.json and one file of safetensors, without a tokenizer.
+
+    config: a shape of the layout of Qwen3 or of LLaDA.
+    directory: where the files go.
+    """
+    family, described = _described(config)
+    (directory / "config.json").write_text(json.dumps(described | {"mask_token_id": 1, "eos_token_id": 0}), "utf-8")
+    header, stop = {}, 0
+    for name, parameter in empty_network(config).named_parameters():
+        rows, *columns = parameter.shape
+        sources = family.tensor_names(name)
+        for source, count in zip(sources, row_counts(config, sources, rows), strict=True):
+            start, stop = stop, stop + 2 * count * math.prod(columns)
+            header[source] = {"dtype": "BF16", "shape": [count, *columns], "data_offsets": [start, stop]}
+    told, generator = json.dumps(header).encode(), torch.Generator().manual_seed(0)
+    with (directory / SINGLE).open("wb") as file:
+        file.write(len(told).to_bytes(8, "little") + told)
+        for entry in header.values():
+            size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
+            for at in range(0, size, _AT_ONCE):
+                part = torch.empty(min(_AT_ONCE, size - at), dtype=torch.bfloat16)
+                part = part.fill_(1.0) if norm else part.normal_(std=0.02, generator=generator)
+                file.write(part.view(torch.int16).numpy().tobytes())
+
+
+def _described(config: NetworkConfig) -> tuple[Family, dict[str, object]]:
+    """The family of a shape, and its config.json."""
+    if config.qk_norm:
+        return A2D_QWEN3, {
+            "architectures": sorted(A2D_QWEN3.architectures),
+            "vocab_size": config.vocab_size,
+            "hidden_size": config.d_model,
+            "num_hidden_layers": config.n_layers,
+            "num_attention_heads": config.n_heads,
+            "num_key_value_heads": config.n_kv_heads,
+            "head_dim": config.head_size,
+            "intermediate_size": config.d_ff,
+            "max_position_embeddings": config.max_length,
+            "rope_theta": config.rope_theta,
+            "rms_norm_eps": config.norm_eps,
+            "tie_word_embeddings": config.tied,
+        }
+    return LLADA, {
+        "architectures": sorted(LLADA.architectures),
+        "vocab_size": config.vocab_size,
+        "d_model": config.d_model,
+        "n_layers": config.n_layers,
+        "n_heads": config.n_heads,
+        "n_kv_heads": config.n_kv_heads,
+        "mlp_hidden_size": config.d_ff,
+        "max_sequence_length": config.max_length,
+        "rope_theta": config.rope_theta,
+        "rms_norm_eps": config.norm_eps,
+        "weight_tying": config.tied,
+    }
