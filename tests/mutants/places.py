@@ -14,14 +14,12 @@ TOOLS, NODE_TOOLS = WORK / "python", WORK / "node"
 PYTHON = ("surelock/decoding", "surelock/trace", "surelock/ui", "surelock/model", "surelock/quality")
 AREAS = (*PYTHON, "surelock/research/arena.py", "assets/js")
 AT_ONCE = 2  # files measured, faults tried
-GENERATED = {"assets/js/trace/check_trace.js"}
 
 
 def sources(root: Path) -> list[str]:
     """The files that faults are drawn in, relative to the checkout."""
     found = [file for area in AREAS for file in ([root / area] if area.endswith(".py") else (root / area).rglob("*.*"))]
-    names = sorted(file.relative_to(root).as_posix() for file in found if file.suffix in (".py", ".js"))
-    return [name for name in names if name not in GENERATED]
+    return sorted(file.relative_to(root).as_posix() for file in found if file.suffix in (".py", ".js"))
 
 
 def install() -> None:

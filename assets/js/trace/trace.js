@@ -1,8 +1,8 @@
 // The trace in the browser: the format of surelock/trace/schema.json, unpacked into typed arrays so that any step draws
 // at once. A trace is a prompt and its lanes; nothing here knows a lane by more than its id.
 
-import { validate } from "./check_trace.js";
 import { Pieces } from "./pieces.js";
+import { faultOf } from "./schema.js";
 import { clocked, speedOf, timedTogether } from "./timing.js";
 import { fromVersion2 } from "./version2.js";
 
@@ -342,10 +342,10 @@ export class Trace {
       throw new TraceError(`This trace has version ${version}; this page reads versions 2 and ${VERSION}.`);
     }
     const checked = document.version === 2 ? fromVersion2(document) : document;
-    if (!validate(checked)) {
-      const [{ instancePath, message }] = validate.errors;
-      const where = instancePath.slice(1, 81) || "its top";
-      throw new TraceError(`The trace is damaged at ${where}: it ${message}.`);
+    const fault = faultOf(checked);
+    if (fault) {
+      const where = fault.at.slice(1, 81) || "its top";
+      throw new TraceError(`The trace is damaged at ${where}: it must ${fault.what}.`);
     }
     const trace = new Trace(checked);
     if (new Set(trace.lanes.map(({ id }) => id)).size < trace.lanes.length) throw damaged("two lanes have the same id");
