@@ -34,7 +34,7 @@ const { stage } = parts;
 embed(stage.root);
 stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
 followScheme();
-window.surelock = parts;
+window.surelock = { ...parts, page };
 
 try {
   const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));

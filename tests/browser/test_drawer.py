@@ -79,7 +79,7 @@ def gap(one: Any, other: Any) -> float:
 def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     """Pin and curve, ε and what it locks, What if and its lane: each in the window, 400 px apart at most."""
     press(stage, 40)
-    assert stage.evaluate("[...surelock.stage.pins.keys()]") == [40]
+    assert stage.evaluate("[...surelock.page.now.pins.keys()]") == [40]
     curve = box(stage, ".sl-cell-curve")
     columns = stage.evaluate("surelock.stage.sides[1].grid.box.columns")
     far = max(gap(stage.evaluate(CELL, cell), curve) for cell in range(4 * columns, 12 * columns))
@@ -105,7 +105,7 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     lane = stage.locator(".sl-side").nth(2).bounding_box()
     assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1] / 2
     expect(stage.locator(".sl-drawer-progress")).to_have_text("Starting …")
-    assert stage.text_content(".sl-status") == "" and stage.evaluate("surelock.stage.pins.size") == 1
+    assert stage.text_content(".sl-status") == "" and stage.evaluate("surelock.page.now.pins.size") == 1
 
 
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
@@ -220,9 +220,9 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     stage.locator("canvas.sl-grid").nth(1).focus()
     for key in ("ArrowDown", "ArrowRight", "Enter", "ArrowRight"):
         stage.keyboard.press(key)
-    cell = stage.evaluate("surelock.stage.hover")
+    cell = stage.evaluate("surelock.page.now.hover")
     expect(drawer).to_contain_text(f"Position {cell}")
-    assert [cell - 1] == stage.evaluate("[...surelock.stage.pins.keys()]"), "it follows the arrows"
+    assert [cell - 1] == stage.evaluate("[...surelock.page.now.pins.keys()]"), "it follows the arrows"
     assert stage.evaluate("surelock.stage.sides[1].canvas.clientWidth") < wide
     for _ in range(8):
         stage.keyboard.press("Tab")
@@ -238,7 +238,7 @@ def test_the_drawer_opens_and_shuts_by_keyboard_and_loses_nothing(stage: Page) -
     stage.keyboard.press("ArrowLeft")
     stage.keyboard.press("Enter")
     expect(drawer).to_contain_text(f"Position {cell - 1}")
-    assert stage.evaluate("[surelock.stage.pins.size, surelock.stage.drawer.epsilon.value]") == [1, value]
+    assert stage.evaluate("[surelock.page.now.pins.size, surelock.stage.drawer.epsilon.value]") == [1, value]
     stage.keyboard.press("Escape")
     expect(drawer).to_be_hidden()
     stage.wait_for_function("(wide) => surelock.stage.sides[1].canvas.clientWidth === wide", arg=wide)

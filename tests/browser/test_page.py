@@ -170,7 +170,7 @@ def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: 
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(*map(str.split, texts), strict=False)))
     assert texts[1].split()[shared].startswith(fork.inner_text().strip(",.")) and shared > 5
     fork.click()
-    step, cell = page.evaluate("[surelock.stage.timeline.step, surelock.stage.hover]")
+    step, cell = page.evaluate("[surelock.stage.timeline.step, surelock.page.now.hover]")
     lanes = "surelock.stage.trace.lanes.map((lane) => lane"
     tokens = page.evaluate(f"{lanes}.token({cell}, {step}))")
     assert len(set(tokens)) == 2 and min(tokens) >= 0
@@ -275,12 +275,12 @@ def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app:
     wait_for_run(page, 20)
     different = page.evaluate(
         """() => {
-          const { stage } = surelock, found = [];
+          const { stage, page } = surelock, found = [];
           const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
           stage.timeline.pause();
           const visits = [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]];
           for (const [step, hover, pin] of visits) {
-            stage.hover = hover;
+            page.set({ hover });
             if (pin !== undefined) stage.pin(pin);
             stage.timeline.seek(step);
             stage.redraw();
@@ -301,14 +301,14 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
     canvas = page.locator("canvas.sl-grid").nth(1)
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
-    assert page.evaluate("[...surelock.stage.pins.keys()]") == [16]
+    assert page.evaluate("[...surelock.page.now.pins.keys()]") == [16]
     page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name.endsWith('(16)'))")
     expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")  # beside the drawer cells are narrower
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
-    assert page.evaluate("surelock.stage.pins.size") == 0
+    assert page.evaluate("surelock.page.now.pins.size") == 0
 
 
 def test_invalid_settings_are_corrected_or_explained_beside_the_field(page: Page, app: App) -> None:
@@ -521,7 +521,7 @@ def test_keyboard_only(page: Page, app: App) -> None:
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    assert page.evaluate("surelock.stage.pins.size") == 1 and shown(page) == before
+    assert page.evaluate("surelock.page.now.pins.size") == 1 and shown(page) == before
     assert "Position" in page.inner_text(".sl-inspector-title")
 
 

@@ -60,7 +60,7 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     tap(phone, 1, 70)
     sheet, player = phone.locator(".sl-drawer"), box(phone, ".sl-timeline")
     expect(sheet).to_be_visible()
-    assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.stage.pins.size") == 0
+    assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.page.now.pins.size") == 0
     assert phone.locator(".sl-tip").is_hidden(), "a finger has no pointer: nothing lies over the cells"
     lies = box(phone, ".sl-drawer")
     assert lies["y"] + lies["height"] <= player["y"] + 1 and player["y"] + player["height"] <= HEIGHT
@@ -70,10 +70,10 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     )
     assert phone.evaluate(bottom) <= lies["y"], "the cell that it speaks of stays in sight"
     tap(phone, 1, 70)
-    assert phone.evaluate("[...surelock.stage.pins.keys()]") == [70]
+    assert phone.evaluate("[...surelock.page.now.pins.keys()]") == [70]
     for cell in range(66, 70):
         tap(phone, 1, cell)
-    assert phone.evaluate("surelock.stage.pins.size") == 1, "single taps pin nothing"
+    assert phone.evaluate("surelock.page.now.pins.size") == 1, "single taps pin nothing"
     phone.evaluate("for (let cell = 20; cell < 25; cell++) surelock.stage.pin(cell)")
     tap(phone, 1, 69)
     said = phone.locator(".sl-note")
@@ -99,7 +99,7 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
     phone.evaluate("surelock.stage.timeline.seek(Infinity)")
     phone.tap(".sl-text .sl-fork")
     expect(sheet).to_be_visible()
-    assert phone.evaluate("surelock.stage.hover") > 12
+    assert phone.evaluate("surelock.page.now.hover") > 12
 
 
 def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:

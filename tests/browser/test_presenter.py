@@ -99,7 +99,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
         }"""
     )
     page.mouse.move(x, y)
-    until(page, "surelock.stage.hover === 30")
+    until(page, "surelock.page.now.hover === 30")
     ring = page.locator(".sl-pointer").bounding_box()
     assert ring is not None and ring["width"] >= 60
     assert abs(ring["x"] + ring["width"] / 2 - x) < 2 and abs(ring["y"] + ring["height"] / 2 - y) < 2
@@ -107,7 +107,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     tip = page.locator(".sl-tip").bounding_box()
     assert tip is not None and abs(tip["x"] - x) < 60 and abs(tip["y"] - y) < 60
     page.mouse.click(x, y)
-    assert page.evaluate("[...surelock.stage.pins.keys()]") == [30]
+    assert page.evaluate("[...surelock.page.now.pins.keys()]") == [30]
     page.keyboard.press("f")
     until(page, f"!{PRESENTING}")
     expect(page.locator(".sl-pointer")).to_be_hidden()

@@ -2,6 +2,7 @@
 
 import { h, inView, throttle, watchView } from "../dom.js";
 import { explained } from "../panels/glossary.js";
+import { page } from "../run/state.js";
 import { number } from "../trace/described.js";
 import { restingMedians } from "../trace/values.js";
 import { tameToolbar } from "./charttools.js";
@@ -80,7 +81,6 @@ export class Curves {
       () => this.draw(),
       () => this.rest,
     );
-    this.pins = new Map();
     new ResizeObserver(() => this.redraw()).observe(this.node);
     watchView(this.node, () => this.redraw());
     for (const { node } of this.plots) watchView(node, () => this.trace?.live && this.redraw());
@@ -215,7 +215,7 @@ export class Curves {
   /** A pinned position's KL in each lane, with a mark at each of its locks. */
   #pinLines() {
     const lines = [];
-    for (const [cell, pin] of this.pins) {
+    for (const [cell, pin] of page.now.pins) {
       const name = plain(pinName(this.trace, cell));
       const colour = this.colours.pins[pin];
       this.lanes.forEach((lane, at) => {

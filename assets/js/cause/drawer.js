@@ -117,12 +117,12 @@ export class Drawer {
     this.epsilon.turnTo(lane);
   }
 
-  draw(step, pins) {
+  draw(step) {
     const { trace, epsilon, cell } = this;
     if (!this.isOpen) return;
     if (epsilon.lane) epsilon.moveTo(trace.reached(epsilon.lane, step));
     this.curve.draw(cell, step);
-    this.inspector.draw(cell, step, pins);
+    this.inspector.draw(cell, step);
     this.whatIf?.draw(cell, step);
   }
 

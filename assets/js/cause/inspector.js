@@ -2,6 +2,7 @@
 // in the drawer.
 
 import { h, percent, scientific, setText } from "../dom.js";
+import { page } from "../run/state.js";
 import { Attended } from "../trace/attended.js";
 import { eventText } from "../trace/described.js";
 import { isMasked, STATES } from "../trace/trace.js";
@@ -47,12 +48,12 @@ export class Inspector {
   }
 
   /** A position at the cursor's step: each lane's own step is said beside its name. */
-  draw(cell, step, pins) {
+  draw(cell, step) {
     if (cell !== this.cell) this.say("");
     this.cell = cell;
     setText(this.title, `Position ${cell}${cell < this.trace.promptLength ? " (prompt)" : ""}`);
     this.#namePins(step);
-    setText(this.pinButton, pins.has(cell) ? "Unpin" : "Pin");
+    setText(this.pinButton, page.now.pins.has(cell) ? "Unpin" : "Pin");
     for (const column of this.columns) {
       const t = this.trace.reached(column.lane, step);
       setText(column.stands, t < 0 ? "before its first step" : `after its step ${t + 1}`);
@@ -152,9 +153,9 @@ export class Inspector {
     );
   }
 
-  drawPins(pins) {
+  drawPins() {
     this.say("");
-    this.pinned = [...pins].map(([cell, pin]) => {
+    this.pinned = [...page.now.pins].map(([cell, pin]) => {
       const onclick = () => this.onPin(cell);
       const button = h("button", { type: "button", class: `sl-pin sl-pin-${pin + 1}`, title: "Unpin", onclick });
       return { cell, pin, button };

@@ -209,7 +209,7 @@ export class Running {
     if (page.now.waits === "more") return this.#takeBack();
     const { run } = this;
     if (!run.pausable) {
-      this.stage.timeline.seek(this.stage.timeline.step - 1);
+      this.stage.timeline.seek(page.now.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
     }
     page.set({ phase: "paused", wish: "pause" });

@@ -33,6 +33,8 @@ export class State {
  * source: "server" or "browser", which is to compute the next run; sources: those that may.
  * recorded: the recorded run. edited: the form's settings as a query, once a visitor has changed them. wanted: what a
  * link wants to look at in the run that it asks for.
+ * step: the cursor's, from 0 (-1: before the first). hover: the position that is looked at, or -1. pins: those pinned, a Map to
+ * the number of each one's colour; a change is another Map.
  * prompt, model: that Run would take. presets: rules that a lane can have. arrived: {said, session}, once the form holds what the page's load event brought.
  * live: who starts, pauses and stops a run (see Running), once the stage is there.
  */
@@ -47,6 +49,9 @@ export const page = new State({
   recorded: null,
   edited: null,
   wanted: null,
+  step: -1,
+  hover: -1,
+  pins: new Map(),
   prompt: "",
   model: "",
   presets: [],

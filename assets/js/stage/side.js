@@ -1,6 +1,7 @@
 // One lane on the stage: its name and clock, its grid, its raster, its text.
 
 import { h, setText, zoomOf } from "../dom.js";
+import { page } from "../run/state.js";
 import { choiceText, judgements, sentence } from "../trace/described.js";
 import { parting, prose, writeProse } from "../trace/prose.js";
 import { Clock } from "./clock.js";
@@ -73,10 +74,10 @@ export class Side {
     });
     canvas.addEventListener("blur", () => stage.announceLater());
     canvas.addEventListener("focus", () => {
-      if (stage.hover < 0 && canvas.matches(":focus-visible")) stage.focusCell(this, stage.trace.promptLength);
+      if (page.now.hover < 0 && canvas.matches(":focus-visible")) stage.focusCell(this, stage.trace.promptLength);
     });
     gridKeys(canvas, {
-      cell: () => stage.hover,
+      cell: () => page.now.hover,
       count: () => stage.trace.n,
       columns: () => this.grid.box.columns,
       move: (cell) => stage.focusCell(this, cell),
@@ -157,7 +158,7 @@ export class Side {
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
     this.parted = shown;
-    writeProse(this.parting, parts, () => this.stage.toFork(this, this.stage.timeline.step));
+    writeProse(this.parting, parts, () => this.stage.toFork(this, page.now.step));
   }
 
   /** Says in the grid's name what it shows. */

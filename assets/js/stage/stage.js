@@ -11,6 +11,7 @@ import { Analysis } from "../panels/analysis.js";
 import { Runs } from "../panels/runs.js";
 import { tabs } from "../panels/tabs.js";
 import { besideParents } from "../run/branching.js";
+import { page } from "../run/state.js";
 import { chapters, writtenAt } from "../trace/chapters.js";
 import { forkOf } from "../trace/prose.js";
 import { Trace } from "../trace/trace.js";
@@ -59,7 +60,7 @@ export class Stage {
       lessons = {},
     } = {},
   ) {
-    Object.assign(this, { root, pins: new Map(), hover: -1, trace: null, sides: [], chapters: [], onRun });
+    Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
     this.onView = () => {
       if (this.looking) return; // half-way
       onView();
@@ -174,14 +175,16 @@ export class Stage {
       beforeSeen(this.curves.node, () => loadPlotly(plotly).then((found) => this.curves.use(found)), CURVES_MS);
     else this.curves.use(window.Plotly ?? null);
     this.#theme();
+    page.follow(["pins"], () => this.#pinned());
+    page.follow(["hover"], () => this.redraw());
   }
 
   /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other lanes: pins and drawer stay. */
   show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
     if (!keep) {
       this.drawer.close(); // it draws the trace that was on show
-      this.pins.clear();
-      this.hover = this.tapped = -1;
+      this.tapped = -1;
+      page.set({ pins: new Map(), hover: -1 });
     }
     this.trace = trace;
     trace.live = live;
@@ -202,8 +205,8 @@ export class Stage {
 
   /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
   get view() {
-    const { step, byClock } = this.timeline;
-    return { step, pins: [...this.pins.keys()], byClock, colour: this.colourBy };
+    const { step, pins } = page.now;
+    return { step, pins: [...pins.keys()], byClock: this.timeline.byClock, colour: this.colourBy };
   }
 
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
@@ -213,9 +216,7 @@ export class Stage {
     this.timeline.setRace(byClock);
     this.colourBy = colour;
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
-    this.pins = new Map(there.map((cell, colour) => [cell, colour]));
-    this.hover = there.at(-1) ?? -1;
-    this.#pinned();
+    page.set({ pins: new Map(there.map((cell, colour) => [cell, colour])), hover: there.at(-1) ?? -1 });
     if (there.length && !this.lessons.open && !isNarrow()) this.drawer.open(there.at(-1), this.sides.at(-1));
     if (step !== undefined) this.timeline.seek(step);
     this.looking = false;
@@ -248,9 +249,8 @@ export class Stage {
     this.numbers.load(trace);
     this.gauges.load(trace);
     this.drawer.load(trace, this.#nodeOf);
-    this.drawer.inspector.drawPins(this.pins);
+    this.drawer.inspector.drawPins();
     this.share.load(trace);
-    this.curves.pins = this.pins;
     this.#resize();
     this.curves.load(trace);
     this.analysis.load(trace);
@@ -275,7 +275,7 @@ export class Stage {
   #drawRasters() {
     if (!this.trace || !this.colours || !inView(this.grids)) return;
     for (const { raster } of this.sides) raster.draw(this.trace, this.colours);
-    for (const { raster } of this.sides) raster.moveTo(this.timeline.step);
+    for (const { raster } of this.sides) raster.moveTo(page.now.step);
   }
 
   #nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
@@ -303,7 +303,7 @@ export class Stage {
     this.trace.live = false;
     this.colouring.load(this.trace);
     this.drawer.finished();
-    this.drawer.inspector.drawPins(this.pins);
+    this.drawer.inspector.drawPins();
     this.timeline.finish();
     this.curves.draw();
     this.analysis.redraw();
@@ -322,21 +322,21 @@ export class Stage {
   }
 
   pin(cell) {
-    if (this.pins.has(cell)) this.pins.delete(cell);
-    else {
-      const taken = new Set(this.pins.values());
+    const pins = new Map(page.now.pins);
+    if (!pins.delete(cell)) {
+      const taken = new Set(pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)
         return this.drawer.inspector.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
-      this.pins.set(cell, free);
+      pins.set(cell, free);
     }
-    this.#pinned();
+    page.set({ pins });
     this.onView();
   }
 
   #pinned() {
-    this.curves.pins = this.pins;
-    this.drawer.inspector.drawPins(this.pins);
+    if (!this.trace) return;
+    this.drawer.inspector.drawPins();
     this.curves.redraw();
     this.redraw();
   }
@@ -350,7 +350,7 @@ export class Stage {
   }
 
   redraw() {
-    this.#draw(this.timeline.step);
+    this.#draw(page.now.step);
   }
 
   #reveal(trace, label = "") {
@@ -362,8 +362,9 @@ export class Stage {
   /** A click or Enter pins a cell and opens the drawer on it; of a finger's taps the first one shows it, and so does a click on a pinned cell that the drawer does not show. */
   press(side, cell, touched) {
     const drawer = this.lessons.hides("inspector") ? null : this.drawer;
-    const shows = touched ? cell !== this.tapped : this.pins.has(cell) && drawer && !drawer.shows(cell);
-    this.hover = this.tapped = cell;
+    const shows = touched ? cell !== this.tapped : page.now.pins.has(cell) && drawer && !drawer.shows(cell);
+    this.tapped = cell;
+    page.set({ hover: cell });
     drawer?.open(cell, side);
     if (shows) this.redraw();
     else this.pin(cell);
@@ -387,23 +388,22 @@ export class Stage {
   point(side, cell, event) {
     this.tip.hidden = cell < 0;
     if (cell < 0) return this.#leave();
-    const other = cell !== this.hover || side !== this.pointed?.side;
+    const other = cell !== page.now.hover || side !== this.pointed?.side;
     this.pointed = { side, cell };
-    this.#writeTip(this.timeline.step);
+    this.#writeTip(page.now.step);
     const box = this.root.getBoundingClientRect();
     const zoom = zoomOf(this.root);
     const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
     this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
     if (!other) return;
-    Object.assign(this, { hover: cell, led: null });
-    this.redraw();
+    this.led = null;
+    page.set({ hover: cell });
   }
 
   /** The pointer has left the grids: what the drawer speaks of stays marked. */
   #leave() {
     if (!this.drawer.isOpen || this.led) return;
-    this.hover = this.drawer.cell;
-    this.redraw();
+    page.set({ hover: this.drawer.cell });
   }
 
   #writeTip(step) {
@@ -413,16 +413,17 @@ export class Stage {
   }
 
   focusCell(side, cell) {
-    Object.assign(this, { hover: cell, led: side });
+    this.led = side;
     this.long.reveal(cell, side.grid);
     this.drawer.follow(cell, side);
-    this.redraw();
+    page.set({ hover: cell });
     this.presenter.reveal(cell);
   }
 
   /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
   #speak(step) {
-    const { led, hover } = this;
+    const { led } = this;
+    const { hover } = page.now;
     if (hover < 0 || !led || led.canvas !== document.activeElement) return;
     setText(this.spoken, this.drawer.inspector.describe(led.lane, hover, step));
   }
@@ -482,7 +483,7 @@ export class Stage {
     this.numbers.draw(trace, step);
     if (sight.reads(this.gauges.node)) this.gauges.draw(trace, step);
     this.curves.moveTo(trace.reached(subject(trace), step));
-    this.drawer.draw(step, this.pins);
+    this.drawer.draw(step);
     this.#writeTip(step);
     if (!moving) this.#speak(step);
     this.presenter.follow((lane) => trace.reached(lane, step));
@@ -507,8 +508,8 @@ export class Stage {
         top: this.long.windowed ? this.long.top : 0,
         other: side === base ? null : base.labels.tokens,
         fresh: lit,
-        hover: this.hover,
-        pins: this.pins,
+        hover: page.now.hover,
+        pins: page.now.pins,
       });
     }
   }
@@ -517,7 +518,7 @@ export class Stage {
   toFork(side, step) {
     const { trace } = this;
     const { position } = forkOf(trace, side.lane, step);
-    this.hover = position;
+    page.set({ hover: position });
     this.timeline.seek(writtenAt(trace, side.lane, position));
     if (!this.lessons.hides("inspector")) this.drawer.open(position, side);
   }
@@ -526,7 +527,7 @@ export class Stage {
   #announce() {
     if (!this.trace || (this.grids.contains(document.activeElement) && document.activeElement.matches("canvas")))
       return;
-    const { step } = this.timeline;
+    const { step } = page.now;
     setText(this.summary, summary(this.trace, step));
     for (const side of this.sides) side.name(this.trace, step);
   }

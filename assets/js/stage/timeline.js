@@ -1,6 +1,7 @@
 // Play, pause, step and scrub. Holds the cursor; never talks to a server.
 
 import { h, perFrame, reducedMotion, setText } from "../dom.js";
+import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const STOP_MS = 2_500; // at a moment that matters, or until Play
@@ -114,6 +115,14 @@ export class Timeline {
     );
     this.show = perFrame(() => this.#show());
     new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+  }
+
+  /** The cursor's step: the page's. */
+  get step() {
+    return page.now.step;
+  }
+  set step(step) {
+    page.set({ step });
   }
 
   get last() {
