@@ -289,7 +289,7 @@ def test_a_trace_of_version_2_opens() -> None:
     meant = json.loads(json.dumps(known))  # with settings that have come since
     meant[1]["compute"]["lock"]["future"] = False
     for budget in (meant[2]["compute"], meant[3]["events"][3]["compute"]):
-        budget |= {"near": None, "floor": 0.1, "candidates": 4}
+        budget |= {"near": None, "floor": 0.1, "candidates": 4, "steep": False}
     assert [lane.to_plain() for lane in lanes_of(trace.header)] == meant
     assert trace.lanes.engine.tolist() == [None] * 4
     for own, steps in trace.steps.groupby("lane"):
