@@ -168,9 +168,9 @@ def test_drift_follows_keys_and_values_for_sixteen_steps(stories: surelock.Langu
         """What the rows of the first block's attention keep, and of all that follow, when step `at` is over."""
         found: list[torch.Tensor] = []
 
-        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: bool) -> torch.Tensor:
+        def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *mask: None, **given: bool) -> torch.Tensor:
             found.extend((k[0, :, i].flatten(), v[0, :, i].flatten()))
-            return own(q, k, v, **given)
+            return own(q, k, v, *mask, **given)
 
         own = F.scaled_dot_product_attention
         with pytest.MonkeyPatch.context() as patch:

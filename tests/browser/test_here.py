@@ -92,6 +92,7 @@ def test_it_pauses_steps_and_stops(page: Page, app: App) -> None:
     assert status(page).startswith("Stopped after")
 
 
+@pytest.mark.long
 def test_ten_runs_ask_the_server_for_none(page: Page, app: App) -> None:
     here(page, app, gen_length=8, steps=8)
     run_to_end(page)

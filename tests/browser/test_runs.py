@@ -108,7 +108,7 @@ def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
         assert page.input_value("#sl-gen-length input[type=number]") == "128"
 
 
-@pytest.mark.parametrize(("name", "block"), [("qwen", 32), ("bd3lm", 64)])
+@pytest.mark.parametrize(("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)])
 def test_a_real_models_folder_is_offered_and_runs(page: Page, tmp_path: Path, name: str, block: int) -> None:
     """Qwen3's kind, in its own template, in the blocks that suit its family; a block-causal one has its own."""
     write_chat_model(tmp_path / name)

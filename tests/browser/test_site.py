@@ -169,6 +169,7 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     assert page.evaluate("surelock.live.run.trace.count") == 24
 
 
+@pytest.mark.long
 def test_a_part_that_breaks_off_or_came_changed_is_one_sentence_and_a_second_press_decodes(
     page: Page, folder: str
 ) -> None:
@@ -207,6 +208,7 @@ HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 =
 LET = "role=button[name='Let it run']"
 
 
+@pytest.mark.long
 def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, folder: str, tmp_path: Path) -> None:
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
@@ -251,6 +253,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.long
 def test_a_hostile_rule_is_stopped_in_a_sentence_and_leaves_the_tab_alive(page: Page, folder: str) -> None:
     query = urlencode({"contestants": json.dumps([EVERY, OWN])})
     page.goto(f"{folder}?{QUERY}&{query}")
