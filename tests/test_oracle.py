@@ -571,7 +571,7 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
     ("examples", "least", "drawn"),
     [
         pytest.param(120, 0, MODELS | ADDED, id="120"),
-        pytest.param(1000, 1, MODELS, marks=pytest.mark.long, id="1000"),
+        pytest.param(1000, 1, MODELS | ADDED, marks=pytest.mark.long, id="1000"),
         *(pytest.param(130, 0, {kind: ADDED[kind]}, marks=pytest.mark.long, id=kind) for kind in ADDED),
     ],
 )

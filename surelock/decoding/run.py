@@ -305,4 +305,5 @@ class Run:
 
     def _sum(self, costs: NDArray, slots: Slots) -> NDArray:
         """The sum of the slots' costs in each sequence, [B] float64."""
-        return np.bincount(self.canvas.sequence[slots], costs[slots], self.canvas.batch)
+        sums = np.bincount(self.canvas.sequence[slots], costs[slots], self.canvas.batch)
+        return sums.astype(float)  # sums of nothing are integers
