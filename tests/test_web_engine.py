@@ -141,11 +141,12 @@ def test_only_what_onnx_runtime_computes_has_parts_for_a_browser(stories_in_torc
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
     """At most one run in fifty parts from Python's, over all rules, policies and temperatures, and with events."""
     prompt = stories.encode("The dog and the cat went to the")
     count = parted = 0
-    for seed in range(6):
+    for seed in range(18):
         asked = [(decoder, 0) for decoder in decoders(24, seed=seed, temperature=(0.0, 0.5, 1.0)[seed % 3]).values()]
         if seed % 2:  # a word, and one more mask
             place = len(prompt) + seed
@@ -155,4 +156,4 @@ def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
         ours = [in_python(stories, [prompt], decoder, 0) for decoder, _ in asked]
         parted += sum(first_difference(*each) is not None for each in zip(ours, found, strict=True))
         count += len(asked)
-    assert count >= 100 and parted <= 0.02 * count, f"{parted} of {count}"
+    assert count >= 300 and parted <= 0.02 * count, f"{parted} of {count}"
