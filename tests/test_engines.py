@@ -289,8 +289,8 @@ def test_a_large_network_is_read_in_parts(
     write_llada(tmp_path, **TINY | {"tied": tied, "layers": 3}, dtype=dtype)
     whole = logits_of(surelock.load(tmp_path, engine="onnx"))
     monkeypatch.setattr(onnx, "_PART_BYTES", 2**12)
-    monkeypatch.setattr(onnx, "_AT_ONCE", 100)
-    monkeypatch.setattr(checkpoint, "_AT_ONCE", 100)
+    monkeypatch.setattr(onnx, "AT_ONCE", 100)
+    monkeypatch.setattr(checkpoint, "AT_ONCE", 100)
     lm = surelock.load(tmp_path, engine="onnx")
     assert len(lm.engine._parts) == 3 and list(lm.engine._given) == ["embed.weight" if tied else "head.weight"]
     np.testing.assert_allclose(logits_of(lm), whole, rtol=0, atol=1e-5)

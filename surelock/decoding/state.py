@@ -150,9 +150,8 @@ def _edges(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | N
     length = settings.block_length or settings.gen_length
     if block_size is None:
         return [*range(start, own.stop, length), own.stop]
-    length = (
-        block_size if length == settings.gen_length else min(length, block_size)
-    )  # one block is as many as it takes
+    # One block for all that is generated is as many of the network's as it takes.
+    length = block_size if length == settings.gen_length else min(length, block_size)
     if block_size % length:
         raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
     begun = own.start + ((start - own.start) // length + 1) * length  # of the block behind the one with `start`

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.model.config import NetworkConfig
-from surelock.model.families import Stored, Tensors
+from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
 
 if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
 _LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 _PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
-_AT_ONCE = 2**24  # numbers that are converted at once
-_SHOW_PROGRESS_FROM = 2**28  # parameters
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
@@ -339,7 +337,7 @@ def _parts(
     sizes = {name: sum(math.prod(each.shape) for _, each in parts) for name, parts in tensors.items()}
     each = max(1, int(config.n_layers * _PART_BYTES / (4 * sum(sizes[name] for name in sizes if "blocks" in name))))
     starts = range(0, config.n_layers, each)
-    progress = tqdm(starts, desc="loading", unit="part", disable=sum(sizes.values()) < _SHOW_PROGRESS_FROM)
+    progress = tqdm(starts, desc="loading", unit="part", disable=sum(sizes.values()) < SHOW_PROGRESS_FROM)
     found = []
     for start in progress:
         layers = range(start, min(start + each, config.n_layers))
@@ -363,8 +361,8 @@ def _wide(stored: Stored) -> NDArray[np.float32]:
     wide, kind = np.empty(math.prod(stored.shape), np.float32), _KINDS[stored.dtype]
     with stored.file.open("rb") as file:
         file.seek(stored.offset)
-        for at in range(0, len(wide), _AT_ONCE):
-            part = np.fromfile(file, kind, min(_AT_ONCE, len(wide) - at))
+        for at in range(0, len(wide), AT_ONCE):
+            part = np.fromfile(file, kind, min(AT_ONCE, len(wide) - at))
             if stored.dtype == "BF16":  # the upper half of a float32
                 part = (part.astype(np.uint32) << 16).view(np.float32)
             wide[at : at + len(part)] = part

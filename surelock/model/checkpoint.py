@@ -18,13 +18,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.config import NetworkConfig
-from surelock.model.families import CheckpointError, Family, Stored, Tensors
+from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, CheckpointError, Family, Stored, Tensors
 from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-_SHOW_PROGRESS_FROM = 2**28  # parameters
-_AT_ONCE = 2**24  # numbers that are read at once
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 
 
@@ -130,7 +128,7 @@ class TensorFiles:
         try:
             whole = self._reader(self.files[name]).get_slice(name)
             rows, *columns = whole.get_shape()
-            each = max(1, _AT_ONCE // math.prod(columns))
+            each = max(1, AT_ONCE // math.prod(columns))
             for start in range(0, rows, each):
                 yield whole[start : min(start + each, rows)]
         except SafetensorError as error:
@@ -188,7 +186,7 @@ def load_weights(
     with TensorFiles(directory) as files:
         dtype = dtype or next(files.parts(found["embed.weight"][0][0])).dtype
         size = sum(parameter.numel() for parameter in parameters.values())
-        progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < _SHOW_PROGRESS_FROM)
+        progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
         for name, sources in progress:
             value, start = torch.empty(parameters[name].shape, dtype=dtype, device=device_of(name)), 0
             for part in chain.from_iterable(files.parts(source) for source, _ in sources):

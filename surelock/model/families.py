@@ -16,6 +16,9 @@ from typing import Any, NamedTuple
 
 from surelock.model.config import NetworkConfig
 
+AT_ONCE = 2**24  # numbers of a tensor that are read, converted or written at once
+SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
+
 
 class CheckpointError(ValueError):
     """A checkpoint is missing, damaged or not supported. The message names the file, key or tensor."""

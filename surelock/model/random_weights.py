@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from surelock.model.checkpoint import SINGLE, row_counts
 from surelock.model.config import NetworkConfig
-from surelock.model.families import A2D_QWEN3, LLADA, Family
+from surelock.model.families import A2D_QWEN3, AT_ONCE, LLADA, Family
 from surelock.model.network import empty_network
-
-_AT_ONCE = 2**24  # numbers that are drawn at once
 
 
 def write_random(config: NetworkConfig, directory: Path) -> None:
@@ -36,13 +35,13 @@ def write_random(config: NetworkConfig, directory: Path) -> None:
         file.write(len(told).to_bytes(8, "little") + told)
         for entry in header.values():
             size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
-            for at in range(0, size, _AT_ONCE):
-                part = torch.empty(min(_AT_ONCE, size - at), dtype=torch.bfloat16)
+            for at in range(0, size, AT_ONCE):
+                part = torch.empty(min(AT_ONCE, size - at), dtype=torch.bfloat16)
                 part = part.fill_(1.0) if norm else part.normal_(std=0.02, generator=generator)
                 file.write(part.view(torch.int16).numpy().tobytes())
 
 
-def _described(config: NetworkConfig) -> tuple[Family, dict[str, object]]:
+def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
     """The family of a shape, and its config.json."""
     if config.qk_norm:
         return A2D_QWEN3, {
@@ -59,16 +58,29 @@ def _described(config: NetworkConfig) -> tuple[Family, dict[str, object]]:
             "rms_norm_eps": config.norm_eps,
             "tie_word_embeddings": config.tied,
         }
-    return LLADA, {
+    return LLADA, llada_config(config)
+
+
+def llada_config(config: NetworkConfig) -> dict[str, Any]:
+    """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
+    return {
         "architectures": sorted(LLADA.architectures),
-        "vocab_size": config.vocab_size,
+        "model_type": "llada",
         "d_model": config.d_model,
         "n_layers": config.n_layers,
         "n_heads": config.n_heads,
         "n_kv_heads": config.n_kv_heads,
         "mlp_hidden_size": config.d_ff,
+        "vocab_size": config.vocab_size,
+        "embedding_size": config.vocab_size,
         "max_sequence_length": config.max_length,
+        "rope": True,
         "rope_theta": config.rope_theta,
         "rms_norm_eps": config.norm_eps,
+        "layer_norm_type": "rms",
+        "activation_type": "silu",
+        "block_type": "llama",
+        "include_bias": False,
+        "include_qkv_bias": config.qkv_bias,
         "weight_tying": config.tied,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -107,8 +108,7 @@ def _without(plan: Plan, slots: NDArray[np.int64], counts: list[int]) -> Plan:
     """The second step of a dense plan, which leaves out `slots`."""
     kept = ~np.isin(plan.slots, slots)
     rows = ("slots", "tokens", "positions", "probed", "watches", "compares", "chooses")
-    told = {name: getattr(plan, name) for name in Plan.__slots__}
-    return Plan(**told | {name: told[name][kept] for name in rows} | {"step": 1, "counts": counts})
+    return replace(plan, step=1, counts=counts, **{name: getattr(plan, name)[kept] for name in rows})
 
 
 def _around(position: int, length: int) -> list[tuple[int, int]]:

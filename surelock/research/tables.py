@@ -254,9 +254,13 @@ def speed_parts() -> str:
     )
 
 
+def printed(name: str) -> list[dict[str, Any]]:
+    """The objects of a file of lines."""
+    return [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+
+
 def laptop() -> str:
     """What `bench decode` printed of a real model's shape, one line an engine."""
-    lines = (RESULTS / "laptop.jsonl").read_text("utf-8").splitlines()
     rows = [
         [
             told["engine"],
@@ -266,7 +270,7 @@ def laptop() -> str:
             f"{told['locked_step_ms'] / 1e3:.2f} s",
             "{processor}, {threads} threads".format(**told),
         ]
-        for told in map(json.loads, lines)
+        for told in printed("laptop")
     ]
     names = ["engine", "loading", "memory at most", "a step", "of SureLock, nothing locked", "processor"]
     return markdown(names, rows)
@@ -274,13 +278,12 @@ def laptop() -> str:
 
 def in_browser(benchmark: str) -> list[dict[str, Any]]:
     """What `python -m tests.browser.measure_here` or `measure_engines` printed, a line a time."""
-    lines = map(json.loads, (RESULTS / "browser.jsonl").read_text("utf-8").splitlines())
-    return [told for told in lines if told["benchmark"] == benchmark]
+    return [told for told in printed("browser") if told["benchmark"] == benchmark]
 
 
 def weightings() -> str:
     """Every weighting of a budget's rows that was tried, beside the one that the tries began with."""
-    told = [json.loads(line) for line in (RESULTS / "weightings.jsonl").read_text("utf-8").splitlines()]
+    told = printed("weightings")
     (former,) = (each for each in told if each["weighting"] == FORMER)
     rows = []
     for each in told:
@@ -294,13 +297,12 @@ def weightings() -> str:
 
 def steep() -> str:
     """Today's budget at a fifth of the rows, on more openings and in other settings: from cells of `near`'s form."""
-    records = [json.loads(line) for line in (RESULTS / "steep.jsonl").read_text("utf-8").splitlines()]
+    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for record in printed("steep"):
+        for name in ("rows", "positions", "commits", "changed", "error", "regret"):
+            found[record["cell"]["setting"]][name] += record["result"][name]
     rows = []
-    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
-        own: dict[str, list[float]] = defaultdict(list)
-        for record in records:
-            for name in ("rows", "positions", "commits", "changed", "error", "regret"):
-                own[name] += record["result"][name] if record["cell"]["setting"] == setting else []
+    for setting, own in found.items():
         error, regret = (estimates.mean(own[name]) for name in ("error", "regret"))
         figures = [f"{each.value:.4f} ({each.error:.4f})" for each in (error, regret)]
         share, changed = sum(own["rows"]) / sum(own["positions"]), sum(own["changed"]) / sum(own["commits"])

@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from surelock.model.checkpoint import INDEX, SINGLE, row_counts
-from surelock.model.config import NetworkConfig
 from surelock.model.families import LLADA, CheckpointError
 from surelock.model.network import Network
+from surelock.model.random_weights import llada_config
 
 
 def save_checkpoint(
@@ -46,7 +46,8 @@ def save_checkpoint(
             "and needs n_heads * head_size == d_model"
         )
     shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
-    described = _describe(config, dtype) | {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
+    described = llada_config(config) | {"torch_dtype": str(dtype).removeprefix("torch.")}
+    described |= {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
     directory.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=directory) as made:  # what is there stays until all of the new is written
         weight_map = {}
@@ -79,32 +80,6 @@ def _bytes(tensors: Mapping[str, Tensor]) -> int:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _describe(config: NetworkConfig, dtype: torch.dtype) -> dict[str, Any]:
-    """The config.json of the LLaDA layout, without the special tokens."""
-    return {
-        "architectures": ["LLaDAModelLM"],
-        "model_type": "llada",
-        "d_model": config.d_model,
-        "n_layers": config.n_layers,
-        "n_heads": config.n_heads,
-        "n_kv_heads": config.n_kv_heads,
-        "mlp_hidden_size": config.d_ff,
-        "vocab_size": config.vocab_size,
-        "embedding_size": config.vocab_size,
-        "max_sequence_length": config.max_length,
-        "rope": True,
-        "rope_theta": config.rope_theta,
-        "rms_norm_eps": config.norm_eps,
-        "layer_norm_type": "rms",
-        "activation_type": "silu",
-        "block_type": "llama",
-        "include_bias": False,
-        "include_qkv_bias": config.qkv_bias,
-        "weight_tying": config.tied,
-        "torch_dtype": str(dtype).removeprefix("torch."),
-    }
 
 
 def _unstack(network: Network) -> Iterator[tuple[str, Tensor]]:
