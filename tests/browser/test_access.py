@@ -63,7 +63,7 @@ def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
     visit(page, app.url)
     seek(page, 30)
     summary, spoken = page.locator(".sl-stage > .sl-hidden").first, page.locator(".sl-spoken")
-    expect(summary).to_contain_text("Step 31", timeout=6000)
+    expect(summary).to_contain_text("Step 31", timeout=20_000)
     page.locator("canvas.sl-grid").nth(1).focus()
     page.keyboard.press("ArrowRight")
     expect(spoken).to_contain_text("Position")
@@ -72,7 +72,7 @@ def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
     page.wait_for_timeout(4500)  # summaries come every four seconds at most
     expect(summary).to_contain_text("Step 31")
     page.evaluate(f"{FOCUSED}.blur()")
-    expect(summary).to_contain_text("Step 51", timeout=6000)
+    expect(summary).to_contain_text("Step 51", timeout=20_000)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

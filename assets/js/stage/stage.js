@@ -489,7 +489,7 @@ export class Stage {
     this.presenter.follow((lane) => trace.reached(lane, step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
-    if (!this.timeline.playing) this.announceLater();
+    if (step >= 0 && !this.timeline.playing) this.announceLater();
   }
 
   #drawGrids(sides, step) {
