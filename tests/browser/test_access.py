@@ -63,6 +63,7 @@ def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
     visit(page, app.url)
     seek(page, 30)
     summary, spoken = page.locator(".sl-stage > .sl-hidden").first, page.locator(".sl-spoken")
+    assert (summary.text_content() or "").startswith("Step "), "the first is spoken with the first step"
     expect(summary).to_contain_text("Step 31", timeout=20_000)
     page.locator("canvas.sl-grid").nth(1).focus()
     page.keyboard.press("ArrowRight")
