@@ -67,6 +67,13 @@ def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
         assert plan.repeats.shape[0] == 2 and (plan.repeats[0] < plan.chooses.sum()).all()
 
 
+def test_costs_of_no_rows_are_float64() -> None:
+    """A step in which every row rests has none; numpy alone would count them in integers."""
+    run = Run(SHAPE, PROMPTS, Decoder(settings=DecodeSettings(gen_length=12)))
+    sums = run._sum(np.ones(run.canvas.total), np.empty(0, dtype=np.int64))
+    assert sums.dtype == np.float64 and sums.tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=DECODERS)
 def test_the_same_readings_make_the_same_steps(decoder: Decoder) -> None:
     first, second = through(decoder, 3), through(decoder, 3)
