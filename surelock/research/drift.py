@@ -21,7 +21,7 @@ from surelock.research import estimates
 from surelock.research.experiment import Experiment
 from surelock.research.frontier import SETTINGS, frontier_decoder
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record
+from surelock.research.runner import Cell, Record, in_parts
 
 AHEAD = 16
 _LOCK = ("drift", "kl", "confidence", "age")
@@ -35,18 +35,14 @@ RULES: dict[str, Record] = {
 }
 
 
-def _cells(rules: dict[str, Record], prompts: int, each: int, sampler: Record, **more: Any) -> list[Cell]:
-    return [
-        {"source": "openings", "prompts": each, "skip": start, "seed": 0, "rule": name, "compute": rule,
-         "sampler": sampler, **more}
-        for name, rule in rules.items() for start in range(0, prompts, each)
-    ]  # fmt: skip
+def _cells(prompts: int, each: int, **more: Any) -> list[Cell]:
+    return [c for name, rule in RULES.items() for c in in_parts(prompts, each, rule=name, compute=rule, **more)]
 
 
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(RULES, 16, 8, SETTINGS["page"]),
-    "paper": _cells(RULES, 16, 4, {"gen_length": 256, "block_length": 32}, source="mt_bench"),
-    "quick": _cells(RULES, 2, 2, {"gen_length": 24}),
+    "stories": _cells(16, 8, sampler=SETTINGS["page"]),
+    "paper": _cells(16, 4, sampler={"gen_length": 256, "block_length": 32}, source="mt_bench"),
+    "quick": _cells(2, 2, sampler={"gen_length": 24}),
 }
 
 

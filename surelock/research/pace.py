@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +16,7 @@ from surelock.research import estimates
 from surelock.research.experiment import Experiment
 from surelock.research.frontier import EVERY, NEAR, PAPER, RESTING, SETTINGS, frontier_decoder, threshold_of
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record
+from surelock.research.runner import Cell, Record, in_parts
 
 #: What is timed: rules of `near`, and SureLock as the page has it.
 TIMED: dict[str, list[Record]] = {
@@ -33,20 +31,11 @@ TIMED: dict[str, list[Record]] = {
 }
 
 
-def _cells(lengths: Sequence[int], prompts: int, each: int, lanes: dict[str, list[Record]], **more: Any) -> list[Cell]:
-    """A cell for each few openings: an interruption costs minutes."""
-    return [
-        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "lanes": lanes, **more}
-        | {"sampler": more.get("sampler", SETTINGS["page"]) | {"gen_length": length}}
-        for length in lengths
-        for skip in range(0, prompts, each)
-    ]
-
-
+_QUICK = {name: TIMED[name][:1] for name in (EVERY, "dual cache")}
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells([128], 3, 1, TIMED),
-    "paper": _cells([256], 8, 1, TIMED, source="mt_bench", sampler={"block_length": 32}),
-    "quick": _cells([12], 2, 1, {name: TIMED[name][:1] for name in (EVERY, "dual cache")}, sampler={}),
+    "stories": in_parts(3, 1, lanes=TIMED, sampler=SETTINGS["page"] | {"gen_length": 128}),
+    "paper": in_parts(8, 1, lanes=TIMED, source="mt_bench", sampler={"block_length": 32, "gen_length": 256}),
+    "quick": in_parts(2, 1, lanes=_QUICK, sampler={"gen_length": 12}),
 }
 
 

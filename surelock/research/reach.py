@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,24 +24,17 @@ from surelock.research.drift import keys_and_values
 from surelock.research.experiment import Experiment
 from surelock.research.frontier import SETTINGS, frontier_decoder
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record
+from surelock.research.runner import Cell, Record, in_parts
 
 LATE = 16
 DISTANCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _EACH = 8  # of every eighth step
 
 
-def _cells(prompts: int, each: int, sampler: Record, **more: Any) -> list[Cell]:
-    return [
-        {"source": "openings", "prompts": each, "skip": start, "seed": 0, "sampler": sampler, **more}
-        for start in range(0, prompts, each)
-    ]
-
-
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(8, 4, SETTINGS["page"]),
-    "paper": _cells(16, 4, {"gen_length": 256, "block_length": 32}, source="mt_bench"),
-    "quick": _cells(2, 2, {"gen_length": 24}),
+    "stories": in_parts(8, 4, sampler=SETTINGS["page"]),
+    "paper": in_parts(16, 4, sampler={"gen_length": 256, "block_length": 32}, source="mt_bench"),
+    "quick": in_parts(2, 2, sampler={"gen_length": 24}),
 }
 
 
