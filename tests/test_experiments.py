@@ -140,15 +140,6 @@ def test_two_processes_make_the_table_of_one(flops, tmp_path):
     assert {file.name for file in (tmp_path / "flops").iterdir()} == set(FILES)
 
 
-def test_the_shares_of_the_processes_are_the_grid(tmp_path):
-    cells = [{"n": n} for n in range(7)]
-    for rank in (1, 0, 2):
-        runner.run_cells(cells, lambda cell: {"square": cell["n"] ** 2}, tmp_path, {}, rank=rank, world=3)
-    assert len(list(tmp_path.glob("cells*.jsonl"))) == 3
-    assert [record["result"]["square"] for record in runner.merge(cells, tmp_path, {})] == [n**2 for n in range(7)]
-    assert [file.name for file in tmp_path.iterdir()] == ["cells.jsonl"]
-
-
 def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch, capsys):
     def write(descriptor: int, data: bytes) -> None:
         os.write(descriptor, data[:30])

@@ -186,32 +186,6 @@ def test_the_arenas_contestants_take_turns_in_going_first(stories, monkeypatch):
             assert told[name]["texts"][i] == surelock.generate(stories, [prompt.ids], **run)[0]
 
 
-def test_the_arenas_table_is_paired_with_every_position():
-    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
-    bad = none | {"again": 1}
-
-    def runs(steps, rows, seconds, faults):
-        sizes = {"steps": [steps] * 2, "rows": [rows] * 2, "flops": [10.0 * rows] * 2, "tokens": [8] * 2}
-        sizes["error"] = [0.0, 1 - rows / 100]
-        return sizes | {"seconds": seconds, "texts": ["a"] * 2, "faults": faults}
-
-    def record(seconds, faults):
-        own = {"Every position": runs(8, 100, [1.0, 3.0], [none, none]), "Mine": runs(4, 30, seconds, faults)}
-        return {"cell": {"contestants": dict.fromkeys(own)}, "result": own | {"threads": 2, "device": "cpu"}}
-
-    frame = arena.ARENA.table([record([0.5, 1.5], [none, bad]), record([0.5, 1.5], [bad, none])]).set_index(
-        "contestant"
-    )
-    first, mine = frame.loc["Every position"], frame.loc["Mine"]
-    assert (first.speed, first.speed_se, first.rows, first.clean_change) == (1, 0, 1, 0)
-    assert (mine.steps, mine.rows, mine.flops, mine.tokens_per_s) == (4, 0.3, 0.3, 8.0)
-    assert (first.error, first.error_se) == (0, 0)
-    assert (mine.error, mine.error_se) == pytest.approx((0.35, 0.35 / math.sqrt(3)))  # of four: 0, .7, 0, .7
-    assert (mine.speed, mine.speed_se) == (2, 0)  # each opening was twice as fast, though they differ
-    assert (mine.clean, mine.again, mine.clean_change) == (0.5, 0.5, -0.5)
-    assert mine.clean_change_se == pytest.approx(mine.clean_se) == pytest.approx(math.sqrt(0.25 / 3))
-
-
 @pytest.fixture(scope="module")
 def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
     """The embedded model, as if it had learnt to answer."""

@@ -23,14 +23,10 @@ from surelock.research.judged import Scores
 from surelock.research.lab import Lab, decode_cell, decoder_of
 from surelock.research.prompts import Prompt
 from surelock.research.runner import DEFAULTS, Cell, grid
-from surelock.research.sampler import SAMPLER
 from surelock.research.texts import text_figures
 from surelock.research.theory import Drift
 
 LN2 = math.log(2)
-SETTINGS = ["block_length", "remasking", "temperature", "no_repeat_ngram_size"]
-
-
 # --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
 
 EVERY_SETTING: Cell = DEFAULTS | {
@@ -207,27 +203,6 @@ def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> N
     assert (hot["gen_ppl"], hot["gen_ppl_base"], hot["gen_ppl_ratio"]) == pytest.approx((2, 8, 1 / 4))
 
 
-@pytest.mark.parametrize(
-    ("experiment", "settings"),
-    [
-        (paper.EPSILON, ["gen_length", "epsilon"]),
-        (paper.UNLOCK, ["epsilon", "unlock_period"]),
-        (paper.SEEN, ["temperature", "visible_steps", "epsilon"]),
-        (
-            paper.QUALITY,
-            ["source", "gen_length", "steps", *SETTINGS, "epsilon"],
-        ),
-    ],
-)
-def test_tables_of_comparisons_begin_with_what_was_varied(
-    experiment: Any, settings: list[str], compared: list[dict]
-) -> None:
-    frame = experiment.table(compared)
-    assert frame.columns[: frame.columns.get_loc("active_ratio")].tolist() == settings
-    assert frame["bits_change"].tolist() == pytest.approx([-7, 2])
-    assert frame["epsilon"].tolist() == [5e-3] * 2
-
-
 def test_estimates_beside_the_jackknife() -> None:
     """The error of a mean with gaps, by hand; of a ratio, from leaving out each prompt in turn."""
     assert estimates.mean([1.0, None, 3.0]).error == pytest.approx(1)  # as of the two alone
@@ -248,51 +223,6 @@ def test_estimates_beside_the_jackknife() -> None:
     assert found.error == pytest.approx(error, rel=0.01)
     other = estimates.ratio((over + 10).tolist(), under.tolist())
     assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
-
-
-def test_the_samplers_two_seeds_make_one_row_more() -> None:
-    """Four continuations of two openings: clean 1 and 1, 0 and 1; the error is that of the openings' 1 and .5."""
-    none = {"sentences": 3, "again": 0, "strangers": [], "stuck": []}
-    cell = DEFAULTS | {"temperature": 0.5}
-    first = {"texts": ["a b c", "a b c a b c"], "faults": [none, none | {"again": 1}]}
-    second = {"texts": ["a b c", "a b c"], "faults": [none, none]}
-    third = {"texts": ["a"] * 2, "faults": [none | {"stuck": ["a a"], "strangers": ["Otto"]}] * 2}
-    seeds = {0: first, 1000: second, 2000: third}
-    frame = SAMPLER.table([{"cell": cell | {"seed": seed}, "result": result} for seed, result in seeds.items()])
-    rows = {row["seed"]: row for row in frame.to_dict("records")}
-    assert list(rows) == [1000, "0 and 1000", 0, 2000]
-    assert (rows[2000]["strangers"], rows[2000]["clean"], rows[0]["strangers"]) == (1, 0, 0)
-    both = rows["0 and 1000"]
-    assert (both["prompts"], both["sentences"], both["temperature"]) == (4, 12, 0.5)
-    assert (both["clean"], both["again"], both["stuck"]) == (0.75, 0.25, 0)
-    assert both["clean_se"] == both["again_se"] == pytest.approx(0.25)
-    assert both["trigrams"] == pytest.approx((1 + (1 + 0.75) / 2) / 2)
-
-
-# --- tables of single runs --------------------------------------------------------------------------------------------
-
-
-def test_the_flops_table_takes_each_figure_from_its_cell() -> None:
-    names = ["active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"]
-    names += ["flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"]
-    result = {name: float(i) for i, name in enumerate(names)}
-    (row,) = paper.FLOPS.table([{"cell": DEFAULTS | {"epsilon": 5e-4}, "result": result}]).to_dict("records")
-    assert row == {"gen_length": 64, "epsilon": 5e-4, **result}
-
-
-def test_the_dynamics_table_by_hand() -> None:
-    """Eight steps: a quarter is the second, a half the fourth. One rise, from .3 to .4."""
-    ratio = [1.0, 0.9, 0.8, 0.3, 0.4, 0.2, 0.1, 0.1]
-    record = {"cell": DEFAULTS | {"epsilon": 5e-3}, "result": {"flops_ratio": ratio, "active_ratio": ratio}}
-    (row,) = paper.DYNAMICS.table([record]).to_dict("records")
-    assert {name: row[name] for name in ("at_25", "at_50", "at_75", "at_100", "rises")} == {
-        "at_25": 0.9,
-        "at_50": 0.3,
-        "at_75": 0.2,
-        "at_100": 0.1,
-        "rises": 1,
-    }
-    assert row["mean"] == pytest.approx(3.8 / 8)
 
 
 def test_dynamics_are_each_steps_share_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,12 +343,6 @@ def test_one_fit_of_three_is_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
         assert told["rho_above_1"] == pytest.approx(1 / 3) and told["rho"] == pytest.approx(0.9)
 
 
-def test_the_contraction_table_leaves_the_curve_out() -> None:
-    record = {"cell": DEFAULTS | {"temperature": 1.0, "prompts": 4}, "result": {"mean_kl": [1.0], "rho": 0.5}}
-    (row,) = theory.CONTRACTION.table([record]).to_dict("records")
-    assert row == {"gen_length": 64, "temperature": 1.0, "prompts": 4, "rho": 0.5}
-
-
 def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     run = drift_of_three()
@@ -472,33 +396,3 @@ def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> N
     assert len(expected["kl"]) > 5 and found.keys() == expected.keys()
     for name, values in expected.items():
         assert found[name] == pytest.approx(values, rel=1e-5, abs=1e-9), name
-
-
-def test_the_bounds_table_by_hand() -> None:
-    """rho .25, so a tail of one step weighs 1, of two 1.5, of all 2. L is 10 or 1, and each is taken with sqrt 2."""
-    result = {
-        "rho": 0.25,
-        "smooth_max": 10 / math.sqrt(2),
-        "smooth_99": 1 / math.sqrt(2),
-        "kl": [0.01, 0.04, 0.09, 0.16],
-        "left": [1.0, 2.0, 0.0, 1.0],
-        "error": [0.5, 3.9, 1.0, 2.0],
-        "error_alone": [0.5, 0.25, 0.5, 1.0],
-        "error_token": [0.1, 0.2, 0.3, 0.5],
-    }
-    rows = theory.BOUND.table([{"cell": DEFAULTS | {"epsilon": 5e-3}, "result": result}]).to_dict("records")
-    assert [(row["smooth"], row["steps"]) for row in rows] == [
-        ("max", "all"), ("max", "left"), ("99", "all"), ("99", "left"),
-    ]  # fmt: skip
-    assert [row["C_tail"] for row in rows] == pytest.approx([20, 15, 2, 1.5])
-    # bounds: 20 sqrt(D) = 2, 4, 6, 8; 10, 15, 0, 10 of them 1, 3, 0, 4; a tenth of both
-    assert [row["holds"] for row in rows] == [1.0, 0.5, 0.0, 0.0]
-    assert [row["holds_alone"] for row in rows] == [1.0, 0.75, 0.5, 0.25]
-    assert [row["loose"] for row in rows] == pytest.approx([4, (3 / 3.9 + 2) / 2, 0.4, (0.3 / 3.9 + 0.2) / 2])
-    assert [row["epsilon_at_1"] for row in rows] == pytest.approx([1 / 400, 1 / 225, 1 / 4, 1 / 2.25])
-    for row in rows:
-        assert (row["epsilon"], row["gen_length"], row["rho"], row["locked"]) == (5e-3, 64, 0.25, 4)
-        assert (row["error_50"], row["error_token_50"], row["error_alone_50"]) == pytest.approx((1.5, 0.25, 0.5))
-        assert (row["error_95"], row["error_token_95"]) == pytest.approx((2 + 0.85 * 1.9, 0.3 + 0.85 * 0.2))
-        # ranks 1 2 3 4 beside 1 4 2 3: 1 - 6 (0 + 4 + 1 + 1) / (4 * 15)
-        assert row["rank_correlation"] == pytest.approx(0.4)

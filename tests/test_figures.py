@@ -1,7 +1,7 @@
 """The figures of the documents: tables are as the command writes them.
 
 What stands beneath the tables of docs/results.md holds no figure but the papers'; `tests/test_claims.py` holds what it
-says of them. The tables' arithmetic is held by hand where each experiment is tested.
+says of them. What an experiment's table makes of its cells is held by `tests/test_results.py`.
 """
 
 from __future__ import annotations

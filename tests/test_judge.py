@@ -31,7 +31,7 @@ from transformers import (
 
 import surelock
 from surelock.quality.judge import Judge, Score
-from surelock.research import compare, judged
+from surelock.research import judged
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.judged import Scores, beside, merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
@@ -352,16 +352,6 @@ def test_finished_cells_are_scored_and_nothing_is_decoded(epsilon, path, judge, 
     assert (epsilon / "table.md").read_text() == table.replace(f" --judge {path}", "")
 
 
-def test_cells_of_the_time_when_a_judge_was_part_of_them_are_still_finished(epsilon):
-    records = lines(epsilon / "cells.jsonl")
-    for number, record in enumerate(records):
-        record["setup"]["judge"] = [None, "gpt2-large"][number % 2]
-    text = "".join(json.dumps(record) + "\n" for record in records)
-    (epsilon / "cells.jsonl").write_text(text)
-    assert quick("epsilon", epsilon.parent) == 0
-    assert (epsilon / "cells.jsonl").read_text() == text
-
-
 def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsys):
     assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
     scored = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
@@ -460,15 +450,3 @@ def test_the_change_at_equal_repeats_is_told_from_the_liking_for_repeats():
     left_out = [beside([without(each, out) for each in own], without(base, out)) for out in range(n)]
     jackknife = math.sqrt((n - 1) * np.var([each["bits_change_even"] for each in left_out]))
     assert row["bits_change_even_se"] == pytest.approx(jackknife, rel=0.05) and jackknife > 0.05 / n**0.5
-
-
-def test_settings_are_pooled_over_epsilon():
-    cells = [{"epsilon": epsilon, "seed": 0} for epsilon in (None, 5e-4, 5e-2)]
-    told = [Scores([10.0, 20.0], [5, 5], [30, 30], [None, 0.5]), Scores([12.0, 20.0], [5, 6], [30, 35], [0.1, 0.5])]
-    scores = [{"": told[0]}, {"": told[1]}, {"": told[0]}]
-    frame = compare.judge_table([{"cell": cell} for cell in cells], scores, ("epsilon",))
-    assert frame["epsilon"].isna().tolist() == [False, False, True]
-    pooled = frame.iloc[2]
-    assert pooled["bits"] == pytest.approx((32 + 30) / math.log(2) / (65 + 60))
-    assert pooled["repeats"] == pytest.approx((0.1 + 0.5) / 2)
-    assert frame["bits_change"][1] == frame["bits_change_se"][1] == 0

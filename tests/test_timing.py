@@ -150,49 +150,6 @@ def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
     assert all(count >= bench.LEAST and count % 2 == 0 for count in repeats)
 
 
-def test_the_runtime_table_by_hand() -> None:
-    """16 steps: an eighth is two. The baseline makes 10 tokens/s; the locked run 5, 15, then 20, at last 40, 60."""
-    cell = grid(batch=4, gen_length=64, epsilon=5e-3, repeats=2)[0]
-    result = {
-        "e2e_tps_base": 10.0,
-        "e2e_tps": 18.0,
-        "tps_ratio": 1.8,
-        "tps_ratios": [1.5, 2.1],
-        "flops_ratio": 0.5,
-        "step_tps_base": [10.0] * 16,
-        "step_tps": [5.0, 15.0, *[20.0] * 12, 40.0, 60.0],
-        "threads": 2,
-        "device": "cpu",
-    }
-    (row,) = RUNTIME.table([{"cell": cell, "result": result}]).to_dict("records")
-    assert row == {
-        "batch": 4,
-        "gen_length": 64,
-        "epsilon": 5e-3,
-        "e2e_tps_base": 10.0,
-        "e2e_tps": 18.0,
-        "tps_ratio": 1.8,
-        "flops_ratio": 0.5,
-        "tps_ratio_min": 1.5,
-        "tps_ratio_max": 2.1,
-        "step_ratio_first": 1.0,
-        "step_ratio_last": 5.0,
-        "efficiency": 0.9,
-        "device": "cpu",
-        "threads": 2,
-    }
-
-
-def test_the_selection_table_names_the_methods() -> None:
-    cells = [cell for cell in SELECTION.grids["stories"] if cell["gen_length"] == 256]
-    result = {"tps_ratio": 1.5, "flops_ratio": 0.25, "device": "cpu"}
-    frame = SELECTION.table([{"cell": cell, "result": result} for cell in cells])
-    assert frame.to_dict("records") == [
-        {"gen_length": 256, "method": method, **result}
-        for method in ("selection k=0.8", "locking", "locking and selection k=0.8")
-    ]
-
-
 # --- `bench decode` ---------------------------------------------------------------------------------------------------
 
 
