@@ -8,7 +8,7 @@ import { inWords, judge } from "../../assets/js/lessons/questions.js";
 import { GLOSSARY } from "../../assets/js/panels/glossary.js";
 import { Tab } from "../../assets/js/run/tab.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf, small } from "./small.js";
+import { decoder, raceOf } from "./small.js";
 
 const assets = new URL("../../assets/", import.meta.url);
 const read = (path) => JSON.parse(readFileSync(new URL(path, assets), "utf-8"));
@@ -34,30 +34,6 @@ test("a lesson is not about a run for which its sentences are false", () => {
   );
   const random = made((each) => Object.assign(each, { unmask: { kind: "random" } }));
   assert.match(random, /^This lesson is about other lanes/);
-});
-
-test("the answers of a run of three steps", () => {
-  const document = small();
-  for (const record of document.records) record.commit_error = record.unmasked.map(() => 0.5);
-  document.records[1].changed = [2];
-  const trace = Trace.parse(document);
-  const asks = (is, more) => answer(trace, { is, ...more });
-  assert.deepEqual(asks("written_next", { lane: "reference", at: 0, count: 3 }), [3]);
-  assert.equal(asks("leftmost_share", { lane: "reference" }), 1);
-  assert.equal(asks("still_share", { lane: "reference", below: 1 }), 0.5); // of 0, 1, 2, 3 in two steps
-  assert.deepEqual(asks("first_locked", { lane: "subject", count: 5 }), [2]);
-  assert.equal(asks("rest_steps", { lane: "b" }), 2);
-  assert.equal(asks("changed_share", { lane: "b" }), 0.5);
-  assert.equal(asks("error_rank", { lanes: ["a", "b"], want: "least", tie: 0 }), "same");
-  assert.equal(asks("error_ratio", { lane: "b", beside: "a" }), 1);
-  assert.ok(Math.abs(asks("flops_saved", { lane: "b" }) - 0.2) < 1e-12);
-  assert.ok(Math.abs(asks("time_saved", { lane: "b" }) - 1 / 3) < 1e-12);
-  assert.equal(asks("saved_more", { lane: "b", tie: 0.03 }), "time");
-  assert.equal(asks("after_end_share", { lane: "b" }), 0);
-  assert.ok(Math.abs(asks("cost_spread", { lanes: ["a", "b"] }) - 0.25) < 1e-12);
-  assert.equal(stepOf(0.34, trace.reference.count), 1);
-  assert.ok(holds(trace, { answer: { is: "rest_steps", lane: "b" }, at_least: 2, at_most: 2 }));
-  assert.ok(!holds(trace, { answer: { is: "saved_more", lane: "b", tie: 0 }, equals: "flops" }));
 });
 
 /** A lane of six positions, two of them prompt; 20 is a word, 0 the end. */
@@ -106,10 +82,9 @@ test("the answers count what they say", () => {
   assert.equal(own("after_end_share"), 0.5);
   assert.equal(own("after_end_share", {}, [{ unmasked: [[2, 0]] }]), 1);
   assert.equal(own("after_end_share", {}, [{ unmasked: write(2, 3, 4, 5) }]), 0);
-  assert.equal(
-    asked([laneOf("a", steps, "everything"), laneOf("b", steps.slice(0, 2))], "rest_steps", { lane: "subject" }),
-    1,
-  );
+  const two = [laneOf("a", steps, "everything"), laneOf("b", steps.slice(0, 2))];
+  const both = ["reference", "subject"].map((lane) => asked(two, "rest_steps", { lane }));
+  assert.deepEqual([...both, stepOf(0.34, 3)], [1.5, 1, 1]);
 });
 
 test("commit errors, FLOPs and times of lanes are ranked and compared, those within a tie as the same", () => {
