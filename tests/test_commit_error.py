@@ -17,15 +17,12 @@ from oracle import OracleNetwork
 
 import surelock
 from surelock import (
-    BlockCache,
     DecodeSettings,
-    Event,
     Everything,
     LanguageModel,
     LockByAge,
     LockRule,
     SelectRule,
-    UnlockRule,
 )
 from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
 from surelock.decoding.compute import ComputeRule
@@ -94,32 +91,6 @@ def test_without_locks_it_is_zero(lm: LanguageModel, cfg_scale: float) -> None:
     assert errors(lm, settings).error.max() == 0
 
 
-def test_the_regret_of_a_step_by_hand(lm: LanguageModel) -> None:
-    """Of two commits by entropy in a step, where some rows were stolen; each beside the shadow's best of its rank."""
-    settings = DecodeSettings(gen_length=12, block_length=6, steps=6)
-    rule = SelectRule(0.4)
-    steps = list(surelock.decode(lm, PROMPTS, settings, compute=rule, unmask=surelock.Entropy(), keep_logits=True))
-    found, told = commit_error(lm, steps, settings), 0
-    for b, prompt in enumerate(PROMPTS):
-        n, first = len(prompt) + 12, steps[0].tokens.shape[1] - len(prompt) - 12
-        own = found.of(b)
-        for step in steps[1:]:
-            now = own.step == step.index
-            tokens = np.where(step.newly_unmasked[b], lm.mask_id, step.tokens[b])[first:]
-            assert not step.computed[b, first:].all() and step.scores == "entropy"
-            with torch.no_grad():
-                log_p = lm.network(torch.from_numpy(tokens[None]))[0].log_softmax(-1)
-            entropy = -(log_p.exp() * log_p).sum(-1).numpy()
-            block = np.arange(n) < len(prompt) + (6 if step.index < 3 else 12)
-            candidates = np.flatnonzero((tokens == lm.mask_id) & block)
-            np.testing.assert_array_equal(np.flatnonzero(step.open[b, first:]), candidates)
-            best = np.sort(entropy[candidates])[: now.sum()]
-            assert own.regret[now].sum() == pytest.approx(entropy[own.position[now]].sum() - best.sum(), abs=1e-9)
-            assert (own.regret[now] >= 0).all()
-            told += own.regret[now].sum() > 1e-3
-    assert told > 3 and not found.regret[found.step == 0].any()
-
-
 def test_a_regret_is_told_where_it_is_defined_and_asked_for(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isnan(errors(lm, compute=LOOSE, unmask=surelock.Random()).regret).all()
     settings = DecodeSettings(gen_length=12)
@@ -151,40 +122,11 @@ def test_rounding_in_float32_is_as_the_docs_say(stories: LanguageModel) -> None:
     assert off[true < 0.01].max() < 1e-6 < off.max() < 2e-5
 
 
-@pytest.mark.parametrize("compute", [LOOSE, LockByAge(2), SelectRule(0.4), BlockCache(), LOOSE & SelectRule(0.5)])
-def test_what_is_skipped_shows_and_batch_mates_do_not(lm: LanguageModel, compute: ComputeRule) -> None:
-    settings = dataclasses.replace(SETTINGS, seed=[5, 6, 7])
-    together = errors(lm, settings, compute=compute)
-    assert together.error.max() > 1e-6
-    for b, prompt in enumerate(PROMPTS):
-        alone = errors(lm, dataclasses.replace(SETTINGS, seed=5 + b), [prompt], compute=compute)
-        own = together.of(b)
-        np.testing.assert_array_equal(own.position, alone.position)
-        np.testing.assert_allclose(own.error, alone.error, rtol=0, atol=1e-12)
-        np.testing.assert_array_equal(own.changed, alone.changed)
-
-
 def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = errors(lm, compute=LOOSE)
     monkeypatch.setattr(module, "_ROWS", {"cpu": 1})
     monkeypatch.setattr(module, "_HELD_BYTES", 1)
     np.testing.assert_allclose(errors(lm, compute=LOOSE).error, whole.error, rtol=0, atol=1e-12)
-
-
-def test_unlocking_and_events_are_replayed_with_the_run(lm: LanguageModel) -> None:
-    rule = LockRule(epsilon=0.5, percentile=None, unlock=UnlockRule(period=2, epsilon_unlock=1e-6, min_interval=0))
-    events = [Event(4, "write", 5, 17), Event(6, "mask", 3), Event(7, "rule", compute=LockByAge(0))]
-    found = errors(lm, prompts=[[5, 9, 3]], compute=rule, events=events)
-    assert len(found.error) == 12 + 1 and found.error.max() > 0  # what was masked again is committed twice
-
-
-def test_a_commit_that_was_not_computed_has_no_error(lm: LanguageModel) -> None:
-    """A `Replay` commits what it is told to, whatever the rule computes."""
-    unmask = surelock.Replay([[(i // 2, i, 2 + i) for i in range(12)]])
-    settings = DecodeSettings(gen_length=12)
-    found = errors(lm, settings, [[5]], compute=SelectRule(0.2), unmask=unmask)
-    assert np.isnan(found.error).any() and not np.isnan(found.error).all()
-    assert not found.changed[np.isnan(found.error)].any()
 
 
 def test_what_cannot_be_measured_is_refused(lm: LanguageModel) -> None:

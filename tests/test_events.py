@@ -12,13 +12,10 @@ from conftest import TINY
 
 import surelock
 from surelock import (
-    BlockCache,
-    BudgetRule,
     DecodeSettings,
     Event,
     Everything,
     LanguageModel,
-    LockByAge,
     LockRule,
     Replay,
     SelectRule,
@@ -115,56 +112,6 @@ def test_events_are_checked_to_be_events(lm: LanguageModel) -> None:
         run(lm, Event(2, "mask", 4), unmask=replay)
 
 
-def test_lock_and_unlock(lm: LanguageModel) -> None:
-    plain, steps = run(lm, observe=True), run(lm, Event(3, "lock", 1), Event(6, "unlock", 1), observe=True)
-    for t, (a, b) in enumerate(zip(plain, steps, strict=True)):
-        assert (1 in where(b.locked)) == (3 <= t < 6) == (1 not in where(b.computed))
-        assert where(b.newly_locked) == ([1] if t == 3 else []) and where(b.newly_unlocked) == ([1] if t == 6 else [])
-        assert t >= 3 or np.array_equal(a.confidence, b.confidence)
-    assert float(steps[6].kl[0, 1]) == np.inf  # nothing to compare with: what it was before is forgotten
-
-
-def test_write_and_mask(lm: LanguageModel) -> None:
-    written = run(lm, Event(4, "write", 14, 7))
-    assert where(written[4].written) == [14] and int(written[4].tokens[0, 14]) == 7 and not written[4].masked[0, 14]
-    assert all(int(step.tokens[0, 14]) == 7 for step in written[4:])
-    plain = run(lm)
-    (first,) = where(plain[0].newly_unmasked)
-    masked = run(lm, Event(4, "mask", first))
-    assert where(masked[4].newly_masked) == [first]
-    again = [t for t, step in enumerate(masked) if first in where(step.newly_unmasked)]
-    assert len(again) == 2 and again[0] == 0 and again[1] >= 4
-    assert len(masked) == GEN and not masked[-1].masked.any()
-
-
-def test_a_lock_over_what_was_just_written_keeps_what_others_saw(lm: LanguageModel) -> None:
-    """Written and locked in one step, a position's keys and values are still those of the token before."""
-    (first,) = where(run(lm)[0].newly_unmasked)
-    written = run(lm, Event(4, "write", first, 7), Event(4, "lock", first))
-    locked = run(lm, Event(4, "lock", first))
-    assert int(written[4].tokens[0, first]) == 7 != int(locked[4].tokens[0, first])
-    assert where(written[4].computed) == where(locked[4].computed) == [p for p in range(N) if p != first]
-    assert np.array_equal(written[4].confidence, locked[4].confidence, equal_nan=True)
-
-
-def test_another_rule_from_here_on(lm: LanguageModel) -> None:
-    steps = run(lm, Event(5, "rule", compute=LockByAge(0)), compute=Everything())
-    assert not any(step.locked.any() for step in steps[:5])
-    assert where(steps[5].newly_locked) == where(~steps[5].masked)  # all that is not masked, after the first such step
-    back = run(lm, Event(5, "rule", compute=LockByAge(0)), Event(7, "rule", compute=Everything()))
-    assert where(back[-1].locked) == where(back[6].locked)  # locks that exist stay
-    fewer = run(lm, Event(5, "rule", compute=SelectRule(0.5)))
-    assert [int(step.computed.sum()) for step in fewer] == [N] * 5 + [8] * (GEN - 6) + [int(fewer[-1].computed.sum())]
-
-
-def test_a_budget_that_comes_back_begins_anew(lm: LanguageModel) -> None:
-    """What others computed meanwhile is not known to it: its first step computes all again."""
-    budget = BudgetRule(0.4)
-    rules = [Event(2, "rule", compute=budget), Event(4, "rule", compute=BlockCache()), Event(6, "rule", compute=budget)]
-    steps = run(lm, *rules)
-    assert [int(step.computed.sum()) for step in steps[2:8]] == [N, 6, GEN, GEN, N, 6]
-
-
 @pytest.mark.parametrize("compute", [Everything(), LOCKING, LOCKING & SelectRule(0.6)], ids=lambda rule: rule.kinds)
 @pytest.mark.parametrize("step", [0, 1, 6, 11])
 def test_shared_steps_are_the_same_bit_for_bit(tmp_path: Any, compute: Any, step: int) -> None:
@@ -182,12 +129,3 @@ def test_shared_steps_are_the_same_bit_for_bit(tmp_path: Any, compute: Any, step
     parent, child = values([]), values([event])
     equal = [all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in zip(parent, child, strict=True)]
     assert all(equal[:step]) and not equal[step]
-
-
-def test_what_one_sequence_gets_never_reaches_another(lm: LanguageModel) -> None:
-    prompts = [PROMPT, [8, 30, 2, 36]]
-    alone = run(lm, prompts=[prompts[1]], compute=LOCKING)
-    both = run(lm, Event(3, "write", 14, 7), Event(5, "lock", 0), prompts=prompts, compute=LOCKING)
-    for a, b in zip(alone, both, strict=True):
-        assert np.array_equal(a.tokens[0], b.tokens[1]) and np.array_equal(a.locked[0], b.locked[1])
-    assert not both[4].written[1].any()

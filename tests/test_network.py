@@ -186,42 +186,6 @@ def test_subsets_equal_dense_when_the_inputs_have_not_changed(layout) -> None:
             assert_near(part, dense(twin, ids)[list(chosen)])
 
 
-def test_a_computed_row_sees_the_stale_keys_of_the_others(lm) -> None:
-    """One layer: its keys and values depend on a position's own token only, so the cache's content is known."""
-    network = Network(lm.config).double().requires_grad_(False)
-    network.load_state_dict(lm.network.state_dict())
-    network.blocks = network.blocks[:1]
-    packed = Packed(network, [4])
-    packed.run([[5, 6, 7, 8]])
-    (changed,) = packed.run([[5, 6, 9, 10]], [[2]])  # position 3 still holds what token 8 wrote
-    assert_near(changed[0], network(torch.tensor([[5, 6, 9, 8]]))[0, 2], 1e-12)
-    (other,) = packed.run([[5, 6, 7, 8]], [[0]])  # position 2 holds what token 9 wrote
-    assert_near(other[0], network(torch.tensor([[5, 6, 9, 8]]))[0, 0], 1e-12)
-
-
-def test_rows_of_other_sequences_never_matter(lm) -> None:
-    ids, positions = [4, 9, 1, 1, 7], [1, 2, 4]
-    alone = Packed(lm.network, [5])
-    alone.run([ids])
-    for left, right in (([3, 1], [8] * 7), ([40, 40, 2], [1])):
-        batch = [left, ids, right]
-        packed = Packed(lm.network, [len(x) for x in batch])
-        assert_near(packed.run(batch)[1], lm.network(torch.tensor([ids]))[0], 1e-12)
-        assert_near(packed.run(batch, [[0], positions, []])[1], alone.run([ids], [positions])[0], 1e-12)
-
-
-def test_probes_do_not_write(lm) -> None:
-    packed = Packed(lm.network, [6, 3])
-    before, after = PROMPTS[:2], [[5, 3, 9, 12, 1, 7], PROMPTS[1]]
-    packed.run(before)
-    keys = [x.clone() for x in packed.cache.keys + packed.cache.values]
-    packed.run(after, [[3], []], written=[])
-    assert all(map(torch.equal, keys, packed.cache.keys + packed.cache.values))
-    packed.run(after, [[0, 3], [2]], written=[0, 2])  # position 3 probes; the others write what is there already
-    for old, new in zip(keys, packed.cache.keys + packed.cache.values, strict=True):
-        assert_near(new, old, 1e-12)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_narrow_networks_run(lm, llada: Path, dtype: torch.dtype) -> None:
     network = surelock.load(llada, device="cpu", dtype=dtype).network

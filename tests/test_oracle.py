@@ -653,57 +653,6 @@ def test_a_rule_that_never_fires_is_the_baseline(models, policy: str, temperatur
             assert np.array_equal(a.confidence, b.confidence, equal_nan=True)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("compute", [[LOOSE], [LOOSE, SELECT]], ids=names)
-@pytest.mark.parametrize("kind", ["llada-shards", "qwen3"])
-def test_a_sequence_does_not_depend_on_its_batch(
-    models, kind: str, compute: list[Named], policy: str, temperature: float
-) -> None:
-    steps = alone_and_together(models[kind], fixed_case(kind, compute, policy, temperature=temperature))
-    assert any(step.locked.any() for step in steps)
-
-
-@pytest.mark.parametrize("policy", ["Random", "Klass"])
-@pytest.mark.parametrize("compute", COMPUTES, ids=names)
-@pytest.mark.parametrize("kind", ["llada-shards", "qwen3"])
-def test_what_a_sequence_computes_does_not_depend_on_its_batch(models, kind: str, compute: list[Named], policy) -> None:
-    alone_and_together(models[kind], fixed_case(kind, compute, policy, temperature=0.8))
-
-
-def alone_and_together(model: Model, case: Case) -> list[Any]:
-    together = run_library(model, case)
-    for b, prompt in enumerate(BATCH):
-        alone = replace(case, prompts=[prompt], settings={**case.settings, "seed": case.settings["seed"][b]})
-        if case.unmask[0] == "Replay":
-            alone.unmask = ("Replay", {"replay": [case.unmask[1]["replay"][b]]})
-        n = len(prompt) + 12
-        for one, many in zip(run_library(model, alone), together, strict=False):
-            assert np.array_equal(one.tokens[0], many.tokens[b, -n:])
-            for name in FLAGS:
-                assert np.array_equal(getattr(one, name)[0], getattr(many, name)[b, -n:]), name
-    return together
-
-
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_temperature_does_not_change_locks_when_the_same_tokens_are_replayed(models, temperature: float) -> None:
-    """The paper's appendix on temperature: the rule sees the posterior before the temperature."""
-    case = replace(fixed_case("llada-shards", [LOOSE], temperature=temperature), observe=True)
-    sampled = run_library(models[case.model], case)
-    assert any(step.newly_locked.any() for step in sampled)
-    replay = [
-        [(s.index, p, int(s.tokens[b, p - 12])) for s in sampled for p in range(12) if s.newly_unmasked[b, p - 12]]
-        for b in range(len(BATCH))
-    ]
-    for other in (0.0, 0.3, temperature):
-        replayed = replace(case, unmask=("Replay", {"replay": replay}))
-        replayed.settings = {**case.settings, "temperature": other}
-        for a, b in zip(sampled, run_library(models[case.model], replayed), strict=True):
-            assert np.array_equal(a.tokens, b.tokens)
-            assert np.array_equal(a.locked, b.locked)
-            np.testing.assert_allclose(a.kl, b.kl, rtol=0, atol=TOLERANCE)
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["llada-bias", "qwen3-shards"])
 def test_guidance_with_every_policy(models, kind: str, policy: str) -> None:
