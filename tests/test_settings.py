@@ -150,13 +150,6 @@ def test_values_take_the_type_of_their_setting() -> None:
     assert json.dumps(to_plain(settings))
 
 
-def test_defaults_are_those_of_the_design() -> None:
-    settings = DecodeSettings()
-    assert (settings.gen_length, settings.block_length, settings.total_steps) == (128, None, 128)
-    assert LockRule() == LockRule(epsilon=5e-4, percentile=20.0, visible_steps=1, unlock=None)
-    assert Decoder() == Decoder(settings=settings, compute=LockRule(), unmask=LowConfidence(), events=())
-
-
 def test_what_a_model_recommends() -> None:
     """generation_config.json may hold keys of others; what the caller gives goes first."""
     generation = {"temperature": 0.5, "gen_length": 64, "steps": 32, "block_length": 32, "epsilon": 1e-2, "top_p": 0.9}
@@ -422,26 +415,6 @@ def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any,
     assert [settings.seed_of(b) for b in range(2 if isinstance(seed, int) else len(seed))] == (
         [seed, seed + 1] if isinstance(seed, int) else seed
     )
-
-
-@given(
-    epsilon=st.floats(allow_nan=False) | st.integers(-1, 1),
-    percentile=st.none() | st.floats(0, 100) | st.integers(0, 100),
-    visible_steps=st.integers(0, 2**53),
-    unlock=st.none()
-    | st.builds(
-        UnlockRule,
-        period=st.integers(1, 2**53),
-        budget=st.integers(1, 2**53),
-        epsilon_unlock=st.floats(0, allow_nan=False),
-        min_interval=st.integers(0, 2**53),
-        cooldown=st.integers(0, 2**53),
-        rho=st.floats(0, 1),
-    ),
-)
-def test_valid_rules(**values: Any) -> None:
-    rule = LockRule(**values)
-    assert {name: getattr(rule, name) for name in values} == values
 
 
 def test_no_setting_takes_or_repeats_what_is_huge() -> None:
