@@ -89,18 +89,22 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
 
 
 @pytest.mark.parametrize(
-    ("flag", "value"),
+    ("flag", "value", "more"),
     [
-        ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0),
-        ("adam_rate", -1.0), ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0),
-        ("save_minutes", 0.0), ("pieces", 10**9), ("layers", 10**5), ("batch_tokens", 10**12), ("d_model", 10**6),
-        ("processes", 10**4), ("renamed", 10**9), ("max_length", 10**10),
+        *((flag, value, {}) for flag, value in (
+            ("minutes", float("nan")), ("minutes", float("inf")), ("warm_up", 5.0), ("muon_rate", -1.0),
+            ("adam_rate", -1.0), ("heads", 0), ("layers", -1), ("threads", 100_000), ("weight_decay", -1.0),
+            ("save_minutes", 0.0), ("pieces", 10**9), ("layers", 10**5), ("batch_tokens", 10**12), ("d_model", 10**6),
+            ("processes", 10**4), ("renamed", 10**9), ("max_length", 10**10), ("steps", 0), ("dtype", "float16"),
+            ("heads", 3), ("windows", (5000,)), ("batch_tokens", 16), ("renamed", -1), ("prompted", 1.1),
+        )),
+        ("minutes", None, {"steps": None}), ("processes", 2, {"device": "cuda"}),
     ],
 )  # fmt: skip
-def test_flags_of_training_name_themselves(flag: str, value: float) -> None:
+def test_flags_of_training_name_themselves(flag: str, value: Any, more: dict[str, Any]) -> None:
     given: dict[str, Any] = {"data": (), "valid": Path(), "out": Path(), "steps": 5, flag: value}
     with pytest.raises(ValueError, match=f"^{flag}: "):
-        TrainOptions(**given)
+        TrainOptions(**given | more)
 
 
 def test_more_draws_than_can_be_computed_at_once_are_refused(

@@ -101,22 +101,6 @@ def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: 
     assert lm.decode(lm.encode(STORIES[0])) == STORIES[0]
 
 
-def test_options_are_refused_with_the_flag_named(stories_file: Path) -> None:
-    for wrong in (
-        {"steps": None},
-        {"steps": 0},
-        {"dtype": "float16"},
-        {"heads": 3},
-        {"windows": (5000,)},
-        {"batch_tokens": 16},
-        {"processes": 2, "device": "cuda"},
-        {"renamed": -1},
-        {"prompted": 1.1},
-    ):
-        with pytest.raises(ValueError, match=r"^\w+: "):
-            options(stories_file, "out", **wrong)
-
-
 def test_schedule_rises_and_falls_to_zero() -> None:
     rates = [learning_rate(p, 0.1) for p in (0.0, 0.05, 0.1, 0.55, 1.0, 1.1)]
     assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0, 0.0])
