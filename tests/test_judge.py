@@ -31,9 +31,8 @@ from transformers import (
 
 import surelock
 from surelock.quality.judge import Judge, Score
-from surelock.research import judged
 from surelock.research.cli import EXPERIMENTS
-from surelock.research.judged import Scores, beside, merge_scores, pairs_of, read_scores, score_texts
+from surelock.research.judged import Scores, beside
 from surelock.research.lab import Lab
 from surelock.research.prompts import OPENINGS
 from surelock.research.runner import finished
@@ -367,38 +366,6 @@ def test_a_changed_text_has_no_score_until_it_is_read_again(epsilon, path, capsy
     assert said not in capsys.readouterr().err
     again = (epsilon / "judge-random-1.5B" / "table.csv").read_text()
     assert again != scored and len(again.splitlines()) == len(scored.splitlines())
-
-
-def test_an_interrupted_scoring_goes_on_to_the_same_table(epsilon, path, monkeypatch):
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
-    folder = epsilon / "judge-random-1.5B"
-    finished_table, finished_cells = (folder / "table.csv").read_text(), (folder / "cells.jsonl").read_text()
-    (folder / "cells.jsonl").unlink()
-    scores, calls = Judge.scores, []
-
-    def interrupted(self: Judge, pairs: list[tuple[str, str]]) -> list[surelock.Score]:
-        calls.append(pairs)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return scores(self, pairs)
-
-    monkeypatch.setattr(Judge, "scores", interrupted)
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 130
-    assert (folder / "cells.jsonl").read_text() == finished_cells.splitlines(keepends=True)[0]
-    assert quick("epsilon", epsilon.parent, "--judge", str(path)) == 0
-    assert (folder / "table.csv").read_text() == finished_table
-    assert len(calls) == 2 + len(finished_cells.splitlines()) - 1
-
-
-def test_two_processes_score_what_one_does(epsilon, judge, stories, tmp_path):
-    lab = Lab(stories)
-    pairs = pairs_of(lab, judged.texts_of_tokens, lines(epsilon / "cells.jsonl"))
-    for rank in (1, 0):
-        score_texts(judge, pairs, tmp_path / "two", rank=rank, world=2)
-    merge_scores(judge, pairs, tmp_path / "two")
-    score_texts(judge, pairs, tmp_path / "one")
-    two, one = (next(read_scores(lab, pairs, tmp_path / name)).scores for name in ("two", "one"))
-    assert one == two and all(one)
 
 
 def test_a_judge_of_cells_without_texts_is_refused_before_the_work(path, tmp_path, capsys):
