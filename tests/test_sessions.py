@@ -75,6 +75,19 @@ def open_run(decoder: Any, owner: str = "a", sessions: Sessions | None = None) -
     return sessions, sessions.open(owner, replace(JOB, prompt=f"hello {next(NUMBERS)}"), recorder)
 
 
+def held(steps: int) -> tuple[Any, threading.Event, threading.Event]:
+    """A decoder whose steps wait, that it is in one, and what lets them go."""
+    inside, go = threading.Event(), threading.Event()
+
+    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
+        for step in range(steps):
+            inside.set()
+            go.wait(5)
+            yield [{"lane": "own", "step": step}]
+
+    return slow, inside, go
+
+
 @pytest.fixture
 def each_step_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SEND_SECONDS", "EACH_SECONDS"):
@@ -158,15 +171,8 @@ def test_a_later_stream_takes_the_run_over_from_one_that_was_given_up() -> None:
 
 
 def test_a_later_stream_waits_for_the_step_of_the_one_before() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
-        for step in range(4):
-            inside.set()
-            go.wait(5)
-            yield [{"lane": "own", "step": step}]
-
-    _, run = open_run(slow)  # type: ignore[arg-type]
+    slow, inside, go = held(4)
+    _, run = open_run(slow)
     given_up = threading.Thread(target=lambda: list(drawn(run.stream(-1))))
     given_up.start()
     assert inside.wait(5)
@@ -190,17 +196,6 @@ def test_what_is_no_number_of_steps_is_refused_and_the_device_stays_free(after: 
     assert told["refused"].startswith("A run goes on after a message's number") and run.state == PAUSED
     assert not sessions.computing
     assert len(messages(_continue(sessions, run.id, -1, 2))) == 3, "the opening and two steps"
-
-
-def test_one_step_at_a_time() -> None:
-    decoder = FakeDecoder()
-    _, run = open_run(decoder)
-    next(stream := drawn(run.stream(-1)))
-    run.pause()
-    list(stream)
-    after = len(run.computation.log) - 1
-    assert [message["seq"] for message in messages(run.stream(after, most=1))] == [after + 1]
-    assert run.state == PAUSED
 
 
 @pytest.mark.usefixtures("each_step_alone")
@@ -304,15 +299,8 @@ def test_a_run_ends_that_takes_too_long() -> None:
 
 
 def test_leaving_while_a_step_is_being_computed() -> None:
-    inside, go = threading.Event(), threading.Event()
-
-    def slow(*_: Any) -> Iterator[list[dict[str, Any]]]:
-        while True:
-            inside.set()
-            go.wait(5)
-            yield [{"lane": "own", "step": 0}]
-
-    sessions = Sessions(slow)  # type: ignore[arg-type]
+    slow, inside, go = held(10**6)
+    sessions = Sessions(slow)
     run = sessions.open("a", JOB, FakeRecorder())  # type: ignore[arg-type]
     seen: list[str] = []
     thread = threading.Thread(target=lambda: seen.extend(drawn(run.stream(-1))))
@@ -357,12 +345,6 @@ def test_a_run_that_nobody_resumes_is_dropped() -> None:
     assert len(sessions) == 1
     sessions.sweep(time.monotonic() + sessions_module.IDLE_SECONDS + 5)
     assert len(sessions) == 0
-
-
-@pytest.mark.parametrize("run_id", [None, 3, "", "x" * 1000, ["a"], {"a": 1}])
-def test_foreign_ids_find_nothing(run_id: Any) -> None:
-    sessions, _ = open_run(FakeDecoder())
-    assert sessions.find(run_id) is None
 
 
 def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None:
