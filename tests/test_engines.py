@@ -182,15 +182,6 @@ def test_a_loaded_engine_needs_its_files_no_more(llada: Path) -> None:
         lm.network  # noqa: B018
 
 
-@pytest.mark.parametrize("engine", ["torch", "onnx"])
-def test_weights_cut_short_are_told_in_a_sentence(llada: Path, engine: str) -> None:
-    file = llada / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="not a readable safetensors file") as caught:
-        surelock.load(llada, engine=engine)
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
@@ -220,29 +211,15 @@ def test_what_no_graph_expresses_is_left_to_torch(llada: Path) -> None:
         surelock.load(llada, engine="onnx")
 
 
-def test_files_may_be_links_as_in_the_hubs_cache(tmp_path: Path) -> None:
-    """All into one folder, under other names; links into several folders are torch's to read."""
-    snapshot, blobs, elsewhere = (tmp_path / name for name in ("snapshot", "blobs", "elsewhere"))
-    write_llada(snapshot, **TINY, shards=2)
-    last = list(surelock.decode(surelock.load(snapshot, engine="onnx"), PROMPTS, CHOSEN))[-1]
-    for folder in (blobs, elsewhere):
-        folder.mkdir()
-        for number, file in enumerate(sorted(snapshot.iterdir())):
-            (folder / f"{number}").write_bytes(file.read_bytes())
-    shards = {}
-    for number, file in enumerate(sorted(snapshot.iterdir())):
-        file.unlink()
-        file.symlink_to(blobs / f"{number}")
-        if file.suffix == ".safetensors":
-            shards[file] = elsewhere / f"{number}"
-    linked = surelock.load(snapshot, engine="onnx")
-    assert np.array_equal(list(surelock.decode(linked, PROMPTS, CHOSEN))[-1].tokens, last.tokens)
-    file, other = shards.popitem()
-    file.unlink()
-    file.symlink_to(other)
-    assert isinstance(surelock.load(snapshot, device="cpu").engine, TorchEngine)
+def test_links_into_several_folders_are_torchs_to_read(tmp_path: Path) -> None:
+    write_llada(tmp_path / "snapshot", **TINY, shards=2)
+    for number, file in enumerate(sorted((tmp_path / "snapshot").iterdir())):
+        folder = tmp_path / f"blobs-{number % 2}"
+        folder.mkdir(exist_ok=True)
+        file.symlink_to(file.rename(folder / f"{number}"))
+    assert isinstance(surelock.load(tmp_path / "snapshot", device="cpu").engine, TorchEngine)
     with pytest.raises(ValueError, match="its files lie in several folders"):
-        surelock.load(snapshot, engine="onnx")
+        surelock.load(tmp_path / "snapshot", engine="onnx")
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

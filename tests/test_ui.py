@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import inspect
 import json
 import math
 import os
@@ -14,7 +13,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import cycle
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,7 +27,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import surelock
-from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
+from surelock.decoding.choices import COMPUTE
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.settings import to_plain
@@ -42,10 +40,8 @@ from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
-from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import description
 from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import _Files, page_head, routes
 from surelock.ui.session import Sessions
@@ -56,20 +52,6 @@ ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
 OWN = Lane(id="own", name="Own", decoder=DECODER)
 DEFAULTS = defaults()
-
-
-@pytest.mark.parametrize(
-    ("changes", "field"),
-    [
-        ({"gen_length": "many"}, "gen_length"),
-        ({"block_length": 7}, "block_length"),
-        ({"seed": None}, "seed"),
-        ({"nonsense": 1}, "nonsense"),
-    ],
-)
-def test_invalid_settings_are_refused_by_name(changes: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValueError, match=rf"^{field}[^\n]*$"):
-        read_shared(DEFAULTS | changes)
 
 
 LANE = {"id": "a", "name": "A", "compute": {"kind": "lock"}, "unmask": {"kind": "random"}}
@@ -83,20 +65,17 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
         compute=surelock.LockRule(),
         unmask=surelock.Random(),
     )
+    for name, value in (("gen_length", "many"), ("block_length", 7), ("seed", None), ("nonsense", 1)):
+        with pytest.raises(ValueError, match=rf"^{name}[^\n]*$"):
+            read_shared(DEFAULTS | {name: value})
 
 
 @pytest.mark.parametrize(
     ("lanes", "said"),
     [
         (None, "one to four can race, not something else"),
-        ([], "one to four can race, not 0"),
         ([LANE] * 5, "one to four can race, not 5"),
-        ([LANE, LANE], "two lanes have the id 'a'"),
-        ([LANE | {"name": ""}], "needs name"),
         ([LANE | {"name": 5}], "needs name"),
-        ([{"id": "a", "compute": {"kind": "lock"}}], "needs name"),
-        ([LANE | {"compute": {"kind": "best"}}], "compute must be one of"),
-        ([LANE | {"compute": {"kind": "lock", "epsilon": "x"}}], "epsilon must be a number"),
         ([LANE | {"unmask": {"kind": "replay"}}], "replay"),
         ([LANE | {"compute": {"kind": "own"}}], "'.+' has a rule of its own, which only a visitor's browser runs"),
         ([LANE | {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "own"}}]}], "only a visitor's browser"),
@@ -104,7 +83,6 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
         ([LANE | {"compute": {"kind": "own", "code": 5}}], "code must be a text of at most 4,000 characters, not 5"),
         ([7], "must be objects"),
         ([LANE | {"events": [{"step": 0, "kind": "lock", "position": 1}] * 101}], "more than 100 events"),
-        ([LANE | {"events": [{"step": -1, "kind": "lock", "position": 1}]}], "event step must be"),
     ],
 )
 def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: str) -> None:
@@ -197,27 +175,10 @@ def arrived(form: Form, **query: str) -> tuple[dict[str, Any], Any]:
 
 
 def test_links_restore_what_is_valid_together(form: Form) -> None:
-    values = {
-        "gen_length": "64",
-        "steps": "32",
-        "block_length": "16",
-        "seed": "7",
-        "suppress_eos": "true",
-        "no_repeat_ngram_size": "5",
-        "nonsense": "1",
-    }
-    found, _ = arrived(form, **values)
-    values.pop("nonsense")
-    assert [found[name] for name in values] == [64, 32, 16, 7, True, 5]
-    for bad in (
-        {"steps": "9999"},
-        {"gen_length": "100000000"},
-        {"seed": "-1"},
-        {"seed": "9" * 5000},
-        {"temperature": "nan"},
-        {"no_repeat_ngram_size": "99"},
-        {"gen_length": "x"},
-    ):
+    values = {"gen_length": "64", "steps": "32", "block_length": "16", "seed": "7", "suppress_eos": "true"}
+    found, _ = arrived(form, **values, nonsense="1")
+    assert [found[name] for name in values] == [64, 32, 16, 7, True]
+    for bad in ({"steps": "9999"}, {"gen_length": "100000000"}, {"seed": "-1"}, {"temperature": "nan"}):
         found, link = arrived(form, **bad)
         assert found["gen_length"] == DEFAULTS["gen_length"] and found["seed"] == form.suits("stories")["seed"]
         assert len(link.problems) == 1, bad
@@ -455,26 +416,11 @@ def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, en
 
 
 @pytest.mark.parametrize(
-    ("compute", "unmask"),
-    list(zip([*COMPUTE, "lock+select", "lock+block_cache", "age+delayed_cache"], cycle(UNMASK), strict=False)),
-)
-def test_the_endpoint_takes_every_rule_and_policy(endpoint: Any, compute: str, unmask: str) -> None:
-    *_, last = endpoint("Once upon a time", gen_length=8, block_length=4, compute=compute, unmask=unmask)
-    assert last["done"] and len(last["tokens"]) == 4 + 8 and last["steps"] <= 8
-
-
-@pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"compute": "lock+age"}, "compute cannot be 'lock' and 'age' together"),
-        ({"unmask": "replay"}, "replay"),
-        ({"unmask": "best"}, "unmask must be one of"),
         ({"compute": "age", "epsilon": 0.1}, "epsilon is a setting of compute 'lock'"),
         ({"unmask": "klass", "klass_history": 0}, "klass_history must be"),
-        ({"events": [{"step": 2, "kind": "lock", "position": 99}]}, "there is no such position"),
-        ({"events": [{"step": 20, "kind": "lock", "position": 0}]}, "there is no such step"),
         ({"events": [{"step": 2, "kind": "mask", "position": 0}]}, "belongs to the prompt"),
-        ({"events": 5}, "events must be a list"),
         ({"events": [{"step": 1, "kind": "lock", "position": 10}]}, "it is masked, so it cannot be locked"),
     ],
 )
@@ -484,11 +430,7 @@ def test_the_endpoint_refuses_in_one_sentence(endpoint: Any, given: dict[str, An
     assert "\n" not in str(caught.value.message)
 
 
-def test_the_endpoints_parameters_are_the_librarys_settings(endpoint: Any) -> None:
-    parameters = inspect.signature(endpoint).parameters
-    assert set(flat_settings()) <= set(parameters)
-    told = description()
-    assert all(f"\n{name}" in told for name in flat_settings())
+def test_the_endpoint_takes_events(endpoint: Any) -> None:
     events = [{"step": 3, "kind": "write", "position": 6, "token": 42}]
     *_, last = endpoint("Once upon a time", gen_length=8, events=events)
     assert last["tokens"][6] == 42
@@ -648,12 +590,6 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     told = {"lock": "locked", "unlock": "unlocked", "mask": "masked", "write": "written"}.get(plain["kind"])
     if told is not None:
         assert ([plain["position"], 77] if told == "written" else plain["position"]) in mine[at][told]
-
-
-def test_only_decode_is_public() -> None:
-    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
-    open_to_calls = [function.api_name for function in page.fns.values() if function.api_visibility != "private"]
-    assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 
 
 def test_only_the_stages_files_are_served() -> None:
