@@ -288,6 +288,24 @@ def test_a_kl_is_told_where_a_rule_goes_by_it(lm: LanguageModel) -> None:
         assert [int((~np.isnan(step.kl)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, name
 
 
+def test_unlocking_keeps_its_times(lm: LanguageModel) -> None:
+    """A position that always passes and always drifts stays locked for more than min_interval steps, then unlocked for
+    more than cooldown steps. Where its KL is above rho * epsilon it does not lock again.
+    """
+
+    def turns(**changes: Any) -> tuple[list[int], list[int]]:
+        told = {"period": 1, "budget": WIDTH, "epsilon_unlock": 0, "min_interval": 1, "cooldown": 2, "rho": 1} | changes
+        rule = LockRule(epsilon=1e3, percentile=None, unlock=UnlockRule(**told))
+        steps = list(surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule))
+        flags = ("newly_locked", "newly_unlocked")
+        return tuple([step.index for step in steps if getattr(step, flag)[0, 0]] for flag in flags)
+
+    assert turns() == ([1, 6, 11], [3, 8])
+    assert turns(min_interval=3, cooldown=1) == ([1, 7], [5, 11])
+    assert turns(rho=0) == ([1], [3])
+    assert turns(period=4) == ([1, 7], [4])  # at step 8 the lock is a step old
+
+
 def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
     """Each position locks at the step it is given, or as soon as it is a candidate: visible since the step before."""
     drawn = torch.randint(0, GEN, (15,), generator=torch.Generator().manual_seed(0)).tolist()
