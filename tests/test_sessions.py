@@ -347,6 +347,12 @@ def test_a_run_that_nobody_resumes_is_dropped() -> None:
     assert len(sessions) == 0
 
 
+@pytest.mark.parametrize("run_id", [None, 3, "", "x" * 1000, ["a"], {"a": 1}])
+def test_foreign_ids_find_nothing(run_id: Any) -> None:
+    sessions, _ = open_run(FakeDecoder())
+    assert sessions.find(run_id) is None
+
+
 def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None:
     changes: tuple[dict[str, Any], ...] = (
         {"prompt": "\ud800"},
