@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +18,7 @@ from surelock.research import estimates
 from surelock.research.experiment import Experiment
 from surelock.research.frontier import EVERY, NEAR, PAPER, RESTING, SETTINGS, frontier_decoder, threshold_of
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record, in_parts
+from surelock.research.runner import Cell, Record
 
 #: What is timed: rules of `near`, and SureLock as the page has it.
 TIMED: dict[str, list[Record]] = {
@@ -31,11 +33,20 @@ TIMED: dict[str, list[Record]] = {
 }
 
 
-_QUICK = {name: TIMED[name][:1] for name in (EVERY, "dual cache")}
+def _cells(lengths: Sequence[int], prompts: int, each: int, lanes: dict[str, list[Record]], **more: Any) -> list[Cell]:
+    """A cell for each few openings: an interruption costs minutes."""
+    return [
+        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "lanes": lanes, **more}
+        | {"sampler": more.get("sampler", SETTINGS["page"]) | {"gen_length": length}}
+        for length in lengths
+        for skip in range(0, prompts, each)
+    ]
+
+
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": in_parts(3, 1, lanes=TIMED, sampler=SETTINGS["page"] | {"gen_length": 128}),
-    "paper": in_parts(8, 1, lanes=TIMED, source="mt_bench", sampler={"block_length": 32, "gen_length": 256}),
-    "quick": in_parts(2, 1, lanes=_QUICK, sampler={"gen_length": 12}),
+    "stories": _cells([128], 3, 1, TIMED),
+    "paper": _cells([256], 8, 1, TIMED, source="mt_bench", sampler={"block_length": 32}),
+    "quick": _cells([12], 2, 1, {name: TIMED[name][:1] for name in (EVERY, "dual cache")}, sampler={}),
 }
 
 
