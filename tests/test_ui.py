@@ -40,6 +40,7 @@ from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
+from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
@@ -590,6 +591,12 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     told = {"lock": "locked", "unlock": "unlocked", "mask": "masked", "write": "written"}.get(plain["kind"])
     if told is not None:
         assert ([plain["position"], 77] if told == "written" else plain["position"]) in mine[at][told]
+
+
+def test_only_decode_is_public() -> None:
+    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
+    open_to_calls = [function.api_name for function in page.fns.values() if function.api_visibility != "private"]
+    assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 
 
 def test_only_the_stages_files_are_served() -> None:
