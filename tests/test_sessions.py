@@ -357,11 +357,10 @@ def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None
     changes: tuple[dict[str, Any], ...] = (
         {"prompt": "\ud800"},
         {"tokens": [5, 7] * 500},
-        {"skip": {"own": 1}},
         {"chat": True},
     )
     keys = {JOB.key, *(replace(JOB, **change).key for change in changes)}
-    assert len(keys) == 5 and {len(key) for key in keys} == {64} and replace(JOB).key == JOB.key
+    assert len(keys) == 4 and {len(key) for key in keys} == {64} and replace(JOB).key == JOB.key
 
 
 def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
@@ -375,7 +374,7 @@ def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
         assert {message.pop("run") for message in own} == {run.id} and own == seen[0] and run.state == ENDED
     assert [message["seq"] for message in seen[0]] == list(range(8)) and seen[0][-1]["end"] == "finished"
     assert len({run.id for run in runs}) == 30
-    others = [replace(JOB, prompt="other"), replace(JOB, skip={"own": 1}), replace(JOB, tokens=[5, 7])]
+    others = [replace(JOB, prompt="other"), replace(JOB, tokens=[5, 7])]
     settings = surelock.DecodeSettings(gen_length=6, seed=1)
     seeded = replace(JOB.lanes[0], decoder=replace(DECODER, settings=settings))
     for number, job in enumerate([*others, replace(JOB, lanes=(seeded,))]):

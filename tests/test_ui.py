@@ -92,9 +92,9 @@ def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: st
 
 
 def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
-    lane = LANE | {"settings": {"gen_length": 8}, "skip": 3, "events": [{"step": 3, "kind": "lock", "position": 1}]}
+    lane = LANE | {"settings": {"gen_length": 8}, "events": [{"step": 3, "kind": "lock", "position": 1}]}
     job = read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "prompt": None, "lanes": [lane]}, 64)
-    assert (job.tokens, job.prompt, dict(job.skip)) == ([3, 4], None, {"a": 3})
+    assert (job.tokens, job.prompt) == ([3, 4], None)
     assert job.lanes[0].decoder.events == (surelock.Event(3, "lock", 1),)
     for change, said in (
         ({"prompt_tokens": []}, "prompt_tokens must be"),
@@ -104,8 +104,6 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
         ({"prompt": "a" * 20_001}, "prompt is too long: 20,001 characters"),
         ({"lanes": [lane | {"parent": "a" * 81}]}, "parent must be"),
         ({"lanes": None}, "one to four"),
-        ({"lanes": [lane | {"skip": 9}]}, "skip must be"),
-        ({"lanes": [lane | {"skip": True}]}, "skip must be"),
     ):
         with pytest.raises(ValueError, match=said):
             read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "lanes": [lane]} | change, 64)
@@ -522,8 +520,7 @@ def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surel
             header = make_header(lm, job.prompt, job.tokens, job.lanes, chat=job.chat)
             assert job.chat is chat and header.get("chat") is chat
             assert surelock.read_trace(Recorder(header, lm.tokenizer).document()).header == header
-            lane = header["lanes"][0] | {"skip": 0}
-            assert read_branch(lm, "stories", header | {"lanes": [lane]}, 256).chat is chat
+            assert read_branch(lm, "stories", header, 256).chat is chat
 
 
 def test_a_judge_that_cannot_be_loaded_is_refused_at_the_start(capsys: pytest.CaptureFixture) -> None:
@@ -568,13 +565,13 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     if plain["kind"] == "write":
         plain["token"] = 77
 
-    lane = exported["header"]["lanes"][0] | {"id": "child", "name": "Child", "parent": "parent", "skip": at}
+    lane = exported["header"]["lanes"][0] | {"id": "child", "name": "Child", "parent": "parent"}
     asked = {"prompt_tokens": exported["header"]["prompt_tokens"], "lanes": [lane | {"events": [plain]}]}
     job = read_branch(stories, "stories", asked, 256)
     child = Recorder(make_header(stories, None, job.tokens, job.lanes), stories.tokenizer)
     sent = messages(Sessions(make_decoder(models)).open("a", job, child).stream(-1))
     records = [record for message in sent for record in message.get("records", ())]
-    assert [record["step"] for record in records] == list(range(at, 20))
+    assert [record["step"] for record in records] == list(range(20)), "the page compares those it has"
     assert sent[-1]["end"] == "finished"
 
     def timeless(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

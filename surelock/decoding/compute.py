@@ -296,6 +296,10 @@ class BudgetRule(ComputeRule):
         """The masks of later blocks: their confidence is needed when their block begins."""
         return state.masked[slots] & ~state.open[slots]
 
+    def compares(self, state: State, slots: Slots) -> Flags:
+        """None: KLs play no part."""
+        return np.zeros(len(slots), dtype=bool)
+
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
         count = math.ceil(self.share * int((~state.rests[state.canvas.slots_of(b)]).sum()) - 1e-9)

@@ -46,8 +46,8 @@ class Computation:
     limits: of the server.
     took: called at the end with the seconds of computation.
 
-    `log` holds the messages, numbered by their index, without the id of the run. Steps that the page already has
-    (`job.skip`) are recorded but not sent. The race ends when it has no followers.
+    `log` holds the messages, numbered by their index, without the id of the run. The race ends when it has no
+    followers.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Computation:
         self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
         self.seconds, self.steps = 0.0, 0  # of computation, and computed
         self._begun: float | None = None  # when the step that is on its way began
-        self._took, self._skip = took, job.skip
+        self._took = took
         self.log: list[str] = []
         self.over: int | None = None  # the number of the first message behind the steps
         self.ended: str | None = None
@@ -152,9 +152,6 @@ class Computation:
         message = self.recorder.take(told)
         if self.over is None:
             self.steps += 1
-        if "records" in message:
-            new = [each for each in message["records"] if each["step"] >= self._skip.get(each["lane"], 0)]
-            message["records"] = new
         return message
 
     def _next(self) -> list[Told] | _NoMore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ class Job:
     prompt: its text, None if unknown.
     tokens: the token ids of the prompt.
     lanes: one to four decoders.
-    skip: for lanes of a branch, the number of first steps that the page already has.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
     asked: the key of the request that it was read from, see `surelock.ui.asking.key_of`; None if there was none.
     """
@@ -37,7 +36,6 @@ class Job:
     prompt: str | None
     tokens: list[int]
     lanes: tuple[Lane, ...]
-    skip: Mapping[str, int] = field(default_factory=dict)
     chat: bool | None = None
     asked: str | None = None
 
@@ -124,21 +122,15 @@ def _too_long(prompt: str) -> str:
 def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: int) -> Job:
     """Return the job of a branch, which continues a run from one of its steps.
 
-    asked: prompt_tokens, prompt, chat, and lanes. Each lane has its own settings, and `skip`, the number of its steps
-    that the page already has.
+    asked: prompt_tokens, prompt, chat, and lanes. Each lane has its own settings. The steps that the page already has
+    are computed again, and the page compares them.
 
     Raises ValueError, one sentence.
     """
-    tokens, prompt, plain = asked.get("prompt_tokens"), asked.get("prompt"), asked.get("lanes")
+    tokens, prompt = asked.get("prompt_tokens"), asked.get("prompt")
     if not isinstance(tokens, list) or not tokens or not all(type(token) is int and token >= 0 for token in tokens):
         raise ValueError("prompt_tokens must be a list of token ids.")
-    lanes = read_lanes(plain, None)
-    skip = {}
-    for lane, told in zip(lanes, plain or (), strict=True):
-        steps = told.get("skip", 0)
-        if type(steps) is not int or not 0 <= steps <= lane.decoder.settings.total_steps:
-            raise ValueError(f"skip must be a number of steps of {lane.name!r}, not {shown(steps)}.")
-        skip[lane.id] = steps
+    lanes = read_lanes(asked.get("lanes"), None)
     if isinstance(prompt, str) and len(prompt) > MOST_CHARACTERS:
         raise ValueError(_too_long(prompt))
     chat = asked.get("chat")
@@ -147,7 +139,6 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
         prompt if isinstance(prompt, str) else None,
         tokens,
         tuple(lanes),
-        skip,
         chat if isinstance(chat, bool) else None,
     )
     check_length(job, most)

@@ -25,6 +25,7 @@ from tests.browser.server import App, launch, serve
 
 DECODERS = ("everything", "surelock", "budget")
 PROMPT = "Once upon a time, there was a little girl named Lily. She"
+WARM_UP = 32  # tokens, a block of the page's
 ALONE = Path(__file__).with_name("alone.js").read_text("utf-8")
 FRAMES = """(ms) => new Promise((then) => {
   const times = [];
@@ -79,11 +80,11 @@ def alone(page: Page, gen_length: int, repeats: int) -> dict[str, dict[str, Any]
     """
     found: dict[str, list[dict[str, float]]] = {preset: [] for preset in DECODERS}
     generation = surelock.load("stories", device="cpu").generation  # the form begins with it
-    shared = PRESETS["everything"].decoder(generation, {"gen_length": gen_length, "steps": gen_length})
-    settings = shared.to_plain()["settings"]
-    for turn in range(repeats + 1):  # the first warms up
+    for turn in range(repeats + 1):
+        length = gen_length if turn else WARM_UP
+        shared = PRESETS["everything"].decoder(generation, {"gen_length": length, "steps": length})
         for preset in DECODERS[:: 1 if turn % 2 else -1]:
-            told = page.evaluate(ALONE, [preset, settings, PROMPT])
+            told = page.evaluate(ALONE, [preset, shared.to_plain()["settings"], PROMPT])
             if turn:
                 found[preset].append(told)
     medians = {preset: {name: median(run[name] for run in runs) for name in runs[0]} for preset, runs in found.items()}

@@ -181,6 +181,47 @@ def test_one_run_waits_at_a_time(stage: Page) -> None:
     assert runs(stage) == [["recorded", 128]]
 
 
+PARTED = "Computed again by another engine, “SureLock” parts from its record in step 4: the new computation is shown."
+
+
+def test_a_parent_that_is_computed_otherwise_now_is_shown_beside_its_branch(stage: Page) -> None:
+    """A recorded run, and a source whose engine commits another token in its fourth step."""
+    stage.evaluate("""() => {
+      whatIf(10);
+      const { records, header, pieces } = surelock.page.now.recorded.toDocument();
+      const own = records.filter(({ lane }) => lane === "surelock");
+      window.computed = (lanes, from, to) => lanes.flatMap((lane) => own.slice(from, to).map((record) => {
+        const unmasked = record.unmasked.map(([p, token]) => [p, record.step === 3 ? token + 1 : token]);
+        return { ...record, lane, unmasked };
+      }));
+      window.opening = (run, lanes) => open(run, { header: { ...header, engine: "another engine", lanes }, pieces });
+      const { child } = surelock.live.branching;
+      opening("first", [child.decoder]);
+      send({ run: "first", seq: 1, pieces: {}, records: computed([child.id], 0, 3) });
+    }""")
+    trace, counts = "surelock.stage.trace", "surelock.stage.trace.lanes.map(({ id, count }) => [id, count])"
+    assert stage.evaluate(counts) == [["everything", 128], ["surelock", 128], ["what-if-1", 10]]
+    assert status(stage).startswith("Computing again up to the step in question")
+
+    stage.evaluate("send({ run: 'first', seq: 2, pieces: {}, records: computed(['what-if-1'], 3, 4) })")
+    assert stage.evaluate("asked") == [["branch"], ["stop", "first"], ["branch"]]
+    assert stage.evaluate(counts) == [["everything", 128], ["surelock", 3], ["what-if-1", 3]]
+    stage.evaluate("""() => {
+      const lanes = ["surelock", "what-if-1"];
+      opening("second", lanes.map((id) => surelock.stage.trace.lane(id).decoder));
+      for (let step = 0; step < 20; step++)
+        send({ run: "second", seq: 1 + step, pieces: {}, records: computed(lanes, step, step + 1) });
+    }""")
+    assert status(stage) == PARTED
+    assert stage.evaluate(counts) == [["everything", 128], ["surelock", 20], ["what-if-1", 20]]
+    engines = f"{trace}.lanes.map(({{ decoder }}) => decoder.engine ?? null)"
+    assert stage.evaluate(engines) == [None, "another engine", "another engine"]
+    stage.evaluate("send({ run: 'second', seq: 30, end: 'finished', problem: null })")
+    assert status(stage) == PARTED and runs(stage) == [["recorded", 128], ["what if", 128]]
+    assert stage.evaluate("surelock.page.now.recorded.lane('surelock').count") == 128, "the recording stays"
+    idle(stage)
+
+
 def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
     seek(stage, 5)
     cell = stage.evaluate("surelock.stage.trace.lanes[1].tokens(5).indexOf(-1)")

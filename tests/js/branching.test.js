@@ -6,11 +6,13 @@ import {
   branchOf,
   cursorBefore,
   doneAt,
+  partedAt,
+  repeats,
   replaceable,
   withEvent,
 } from "../../assets/js/run/branching.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { small } from "./small.js";
+import { pairs, record, small } from "./small.js";
 
 test("one event more leaves out what was done later, and to its place in its own step", () => {
   const lock = { kind: "lock", step: 2, position: 2 };
@@ -39,6 +41,41 @@ test("a branch stands beside its parent, and of four lanes one is chosen that ma
   assert.deepEqual([last.child.id, last.child.count, last.child.decoder.parent], ["what-if-3", 0, null]);
   const loop = ["x", "y"].map((id, i) => ({ id, decoder: { parent: "yx"[i] } }));
   assert.deepEqual(besideParents(loop).length, 2, "a file may say that lanes come from each other");
+});
+
+test("a step repeats another one whatever order it tells its decisions in, and not with one more or less", () => {
+  const first = { ...record("b", 1), unmasked: pairs(2, 12, 3, 13), locked: [0, 1] };
+  const lane = { records: [null, first] };
+  assert.ok(repeats(lane, { ...first, unmasked: pairs(3, 13, 2, 12), locked: [1, 0], masked: [], seconds: 9 }));
+  const others = [{ computed: [0, 3] }, { unmasked: pairs(2, 12) }, { unmasked: pairs(2, 12, 3, 14) }];
+  for (const change of [...others, { locked: [1] }, { masked: [2] }, { written: pairs(2, 12) }, { unlocked: [3] }])
+    assert.ok(!repeats(lane, { ...first, ...change }), JSON.stringify(change));
+});
+
+test("a branch that parts from its parent goes on beside it from there, both as they are computed now", () => {
+  const trace = Trace.parse(small());
+  const [a, b] = trace.lanes;
+  trace.reference = b;
+  const branching = { ...branchOf(trace, b, {}, 2, "Other"), before: trace, cut: false };
+  const { child } = branching;
+  const again = partedAt(branching, { lane: child.id, step: 1 }, "this engine");
+  assert.deepEqual([again.before, again.cut, again.from], [trace, false, 1]);
+  assert.deepEqual(
+    again.trace.lanes.map(({ id, count }) => [id, count]),
+    [
+      ["a", 3],
+      ["b", 1],
+      [child.id, 1],
+    ],
+  );
+  assert.equal(again.trace.lanes[0], a, "what does not part is the same lane");
+  assert.equal(again.trace.reference, again.trace.lane("b"));
+  assert.equal(again.child, again.trace.lane(child.id));
+  assert.deepEqual([trace.reference, b.count, branching.trace.lane(child.id).count], [b, 3, 2], "these stay");
+  again.trace.computed(again.trace.lane("b"), "another");
+  assert.deepEqual([again.trace.lane("b").decoder.engine, b.decoder.engine], ["another", undefined]);
+  const said = "Computed again by this engine, “=Locks” parts from its record in step 2: the new computation is shown.";
+  assert.equal(again.parted, said);
 });
 
 test("branches of branches have ids of their own, and a document speaks of no lane that made room", () => {

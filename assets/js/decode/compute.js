@@ -126,6 +126,11 @@ export class BudgetRule extends ComputeRule {
     return flags(slots.length, (i) => state.masked[slots[i]] && !state.open[slots[i]]);
   }
 
+  /** KLs play no part. */
+  compares(_state, slots) {
+    return new Uint8Array(slots.length);
+  }
+
   /** Of one sequence's active slots those that are worth most. */
   #chosen(state, b, slots, debt) {
     const count = Math.ceil(this.share * state.canvas.lengths[b] - 1e-9);

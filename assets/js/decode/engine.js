@@ -4,7 +4,7 @@
 // up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
-import { count, find, NONE, place, put, take } from "./arrays.js";
+import { count, find, flags, NONE, place, put, take } from "./arrays.js";
 import { emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 19; // of one table of logits
@@ -92,30 +92,27 @@ class Cache {
 }
 
 /** What the engine keeps of one run: keys and values, posteriors that are watched, and of the step read last the rows
- * that can be asked for, and what their logits come from. */
+ * that can be asked for, what their logits come from, and the logits of candidates: numbers of their rows, and a row of
+ * [V] for each. */
 class Memory {
   constructor(makeCache, { lengths, passes }, vocabSize) {
     this.caches = Array.from({ length: passes }, () => lengths.map(makeCache));
     this.vocabSize = vocabSize;
     this.has = new Uint8Array(lengths.reduce((sum, length) => sum + length, 0));
     this.kept = null; // [slots, V] once a posterior is watched
-    [this.rows, this.hidden] = [NONE, new Float32Array(0)];
+    [this.rows, this.hidden, this.logits] = [NONE, new Float32Array(0), new Map()];
   }
 
-  /** The log posteriors of slots, [M, V]; zeros where none is kept. */
+  /** The log posteriors of slots that have one, [M, V]. */
   of(slots) {
-    return this.kept ? rowsOf(this.kept, slots, this.vocabSize) : new Float32Array(slots.length * this.vocabSize);
+    return rowsOf(this.kept, slots, this.vocabSize);
   }
 
-  /** Keeps log posteriors [M, V] of some slots, but for those that are probed. */
-  keep(slots, probed, posteriors) {
-    const width = this.vocabSize;
-    slots.forEach((slot, i) => {
-      if (probed[i]) return;
-      this.kept ??= new Float32Array(this.has.length * width);
-      this.kept.set(posteriors.subarray(i * width, (i + 1) * width), slot * width);
-      this.has[slot] = 1;
-    });
+  /** Keeps log posteriors [M, V] of some slots. */
+  keep(slots, posteriors) {
+    this.kept ??= new Float32Array(this.has.length * this.vocabSize);
+    setRows(this.kept, slots, posteriors);
+    put(this.has, slots, 1);
   }
 }
 
@@ -158,6 +155,7 @@ export class OnnxEngine {
     memory.rows = rows.length ? rows : Int32Array.from(plan.slots.keys());
     const hidden = await this.#forward(memory, plan, memory.rows);
     memory.hidden = hidden;
+    memory.logits.clear();
     for (let start = 0; start < rows.length; start += this.#rows) {
       const own = rows.subarray(start, start + this.#rows);
       const part = hidden.subarray(start * width, (start + own.length) * width);
@@ -177,7 +175,11 @@ export class OnnxEngine {
   async logits(memory, rows) {
     const width = this.config.vocab_size;
     const found = new Float32Array(rows.length * width).fill(Number.NaN);
-    const known = find(rows.map((row) => memory.rows[place(memory.rows, row)] === row));
+    rows.forEach((row, i) => {
+      if (memory.logits.has(row)) found.set(memory.logits.get(row), i * width);
+    });
+    const isKnown = (row) => !memory.logits.has(row) && memory.rows[place(memory.rows, row)] === row;
+    const known = find(Uint8Array.from(rows, isKnown));
     if (!known.length) return found;
     const at = take(rows, known).map((row) => place(memory.rows, row));
     const hidden = this.#runtime.table(rowsOf(memory.hidden, at, this.config.d_model), this.config.d_model);
@@ -244,7 +246,7 @@ export class OnnxEngine {
 
   /** Confidences, candidates (their tokens where any may be committed), and KLs that a rule goes by. */
   async #choose(chunk) {
-    const { plan, reading, own, logits } = chunk;
+    const { memory, plan, reading, own, logits } = chunk;
     const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own));
     const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
@@ -264,6 +266,8 @@ export class OnnxEngine {
     const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
     put(reading.confidence, own, found.confidence.data);
     reading.finite &&= found.total.data.every(Number.isFinite);
+    const width = logits.dims[1];
+    for (const i of chosen) memory.logits.set(own[i], logits.data.subarray(i * width, (i + 1) * width));
     if (!chosen.length) return;
     reading.score.set(found[score].data, first);
     if (!plan.quotas) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
@@ -288,12 +292,11 @@ export class OnnxEngine {
 
   /** Outputs of the posteriors' graph. What is not fed asks for nothing. */
   #posteriors(feeds, outputs) {
-    const { logits } = feeds;
-    const width = logits.dims[1];
-    const [some, one] = [this.#runtime.whole(SOME_ROW), this.#runtime.whole([1])];
-    const rows = { watched: some, compared: some, last: some, chosen: some, scored: some, shown: some, top_k: one };
-    const bias = this.#runtime.table(new Float32Array(width), width);
-    return this.#sessions.posterior.run({ ...rows, bias, kept: logits, ...feeds }, outputs);
+    const width = feeds.logits.dims[1];
+    const [none, some, one] = [NONE, SOME_ROW, [1]].map((values) => this.#runtime.whole(values));
+    const rows = { watched: none, compared: none, last: none, chosen: some, scored: some, shown: some, top_k: one };
+    const zeros = this.#runtime.table(new Float32Array(width), width);
+    return this.#sessions.posterior.run({ ...rows, bias: zeros, kept: zeros, ...feeds }, outputs);
   }
 
   /** KLs that no rule goes by, and likely tokens. */
@@ -310,31 +313,28 @@ export class OnnxEngine {
     });
   }
 
-  /** Outputs of the posteriors' graph; KLs of some rows from what is kept of their slots; and others are kept, but for
-   * those that are probed. */
+  /** Outputs of the posteriors' graph; KLs of some rows from what is kept of their slots, infinite where nothing is; and
+   * others are kept, but for those that are probed. */
   async #follow({ memory, plan, reading, own, logits }, compares, watches, outputs, feeds) {
-    const compared = find(compares);
-    const watched = find(watches);
-    const rows = take(own, compared);
-    const slots = take(plan.slots, rows);
-    const known = take(memory.has, slots);
-    const kept = known.includes(1) ? this.#runtime.table(memory.of(slots), logits.dims[1]) : logits;
-    const asked = {
-      ...feeds,
-      logits,
-      watched: this.#runtime.whole(watched),
-      kept,
-      compared: this.#runtime.whole(compared),
-      last: this.#runtime.whole(kept === logits ? compared : Array.from(compared.keys())),
-    };
-    const found = await this.#posteriors(asked, ["kl", "log_p", ...outputs]);
-    put(
-      reading.kl,
-      rows,
-      Float64Array.from(found.kl.data, (kl, i) => (known[i] ? kl : Number.POSITIVE_INFINITY)),
-    );
-    const stays = take(own, watched);
-    memory.keep(take(plan.slots, stays), take(plan.probed, stays), found.log_p.data);
+    put(reading.kl, take(own, find(compares)), Number.POSITIVE_INFINITY);
+    const compared = find(flags(own.length, (i) => compares[i] && memory.has[plan.slots[own[i]]]));
+    const watched = find(flags(own.length, (i) => watches[i] && !plan.probed[own[i]]));
+    const asked = { ...feeds, logits };
+    const wanted = outputs.slice();
+    if (compared.length) {
+      wanted.push("kl");
+      asked.compared = this.#runtime.whole(compared);
+      asked.last = this.#runtime.whole(compared.map((_, i) => i));
+      asked.kept = this.#runtime.table(memory.of(take(plan.slots, take(own, compared))), logits.dims[1]);
+    }
+    if (watched.length) {
+      wanted.push("log_p");
+      asked.watched = this.#runtime.whole(watched);
+    }
+    if (!wanted.length) return {};
+    const found = await this.#posteriors(asked, wanted);
+    if (compared.length) put(reading.kl, take(own, compared), found.kl.data);
+    if (watched.length) memory.keep(take(plan.slots, take(own, watched)), found.log_p.data);
     return found;
   }
 }
@@ -347,10 +347,10 @@ function biasOf(runtime, plan, candidates, width) {
   const own = find(rows.map((row) => places.has(row)));
   const drawn = plan.draws !== null && plan.temperature > 0;
   const bias = new Float32Array((drawn || own.length ? candidates.length : 1) * width);
-  if (drawn)
-    plan.draws.gumbel(candidates, width).forEach((u, i) => {
-      bias[i] = -plan.temperature * Math.log(-Math.log(u));
-    });
+  if (drawn) {
+    const uniform = plan.draws.gumbel(candidates, width);
+    for (let i = 0; i < uniform.length; i++) bias[i] = -plan.temperature * Math.log(-Math.log(uniform[i]));
+  }
   for (const i of own) bias[places.get(rows[i]) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
   for (let at = 0; at < bias.length; at += width)
     for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;

@@ -12,13 +12,30 @@ export async function packedText({ body }) {
   return reader.result.slice(reader.result.indexOf(",") + 1);
 }
 
-/** The content of gzip, bytes. Throws a TypeError for one that is damaged. It goes without a Blob, which no worker of a
- * file from a disk can read in WebKit. */
+/** All bytes of a stream. hear(bytes) is told of each part. It goes without a Blob, which no worker of a file from a disk
+ * can read in WebKit, and without a Response: what either holds stays in memory until the browser collects it. */
+export async function gathered(stream, hear = () => {}) {
+  const parts = [];
+  const reader = stream.getReader();
+  for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read()) {
+    parts.push(value);
+    hear(value.length);
+  }
+  const content = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    content.set(part, at);
+    at += part.length;
+  }
+  return content;
+}
+
+/** The content of gzip, bytes. Throws a TypeError for one that is damaged. */
 export async function gunzipped(bytes) {
   const { readable, writable } = new DecompressionStream("gzip");
-  const written = new Response(bytes).body.pipeTo(writable);
-  const [content] = await Promise.all([new Response(readable).arrayBuffer(), written]);
-  return new Uint8Array(content);
+  const writer = writable.getWriter();
+  const [content] = await Promise.all([gathered(readable), writer.write(bytes), writer.close()]);
+  return content;
 }
 
 /** The content of a packed file, bytes. text: that of the file. Throws a TypeError or a DOMException for one that is

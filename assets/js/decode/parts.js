@@ -3,11 +3,13 @@
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { OnnxEngine } from "./engine.js";
-import { gunzipped, unpacked } from "./packed.js";
+import { gathered, gunzipped, unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
 import { TextTokenizer } from "./tokenizer.js";
 
 const FAILED = "The decoder could not be fetched: ";
+const KEEPS_NONE = "This browser keeps no files of this page: the next visit fetches the decoder again.";
+const PLAIN_HTTP = "Over plain http a browser keeps no files of a page: the next visit may fetch the decoder again.";
 
 const bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 const textOf = (bytes) => new TextDecoder().decode(bytes);
@@ -25,17 +27,13 @@ async function fetched(name, url, cache = "default", hear = () => {}) {
   const failed = (how) => new RangeError(`${FAILED}${name} ${how}.`);
   const answer = await fetch(url, { cache }).catch(() => null);
   if (!answer?.ok) throw failed("did not come");
-  const parts = [];
-  const reader = answer.body.getReader();
-  for (;;) {
-    const { done, value } = await reader.read().catch(() => {
-      throw failed("came in part");
-    });
-    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
-    parts.push(value);
-    hear(value.length);
-  }
+  return gathered(answer.body, hear).catch(() => {
+    throw failed("came in part");
+  });
 }
+
+/** Gives the memory of bytes back that are not needed any more, whatever still holds them. */
+const release = ({ buffer }) => buffer.transfer?.(0); // older browsers wait until they collect it
 
 /** Where a file lies, by an address that names what must be in it. */
 function addressOf(url, { sha256: hash }) {
@@ -62,7 +60,7 @@ class Files {
     const kept = await allowed(() => this.#store?.match(address));
     if (kept) {
       this.#come(told.bytes);
-      return new Uint8Array(await kept.arrayBuffer());
+      return gathered(kept.body);
     }
     // The browser may have kept a damaged one by itself.
     for (const cache of ["default", "reload"]) {
@@ -109,20 +107,21 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const come = Promise.all(own.map(async (file) => [file[0], await files.get(...file)])).then(Object.fromEntries);
   const weightsCome = () => come.then((content) => Object.fromEntries(weights.map((name) => [name, content[name]])));
   const loading = files.get(...packed).then(async (code) => {
-    ort.env.wasm.wasmBinary = await gunzipped(code);
+    const runtimeCode = await gunzipped(code);
+    ort.env.wasm.wasmBinary = runtimeCode;
     ort.env.wasm.numThreads = 1;
     const made = Object.fromEntries(Object.entries(graphs).map(([name, text]) => [name, bytesOf(text)]));
     const engine = await OnnxEngine.load(ort, { config: shape.network, graphs: made, files: weightsCome });
-    ort.env.wasm.wasmBinary = undefined; // it runs: 14 MB less
+    ort.env.wasm.wasmBinary = undefined;
+    release(runtimeCode); // it is compiled
     return engine;
   });
   const [engine, content] = await Promise.all([loading, come]);
+  for (const name of weights) release(content[name]); // the sessions hold their own
   await files.tidy([packed, typed, ...own]);
   const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
-  const note =
-    globalThis.isSecureContext && !(await files.keeps())
-      ? "This browser keeps no files of this page: the next visit fetches the decoder again."
-      : "";
+  const lost = globalThis.isSecureContext ? KEEPS_NONE : PLAIN_HTTP;
+  const note = (await files.keeps()) ? "" : lost;
   const tokenizer = new TextTokenizer(tokens, config);
   return { engine, tokenizer, shape, note, interpreter: async () => gunzipped(await files.get(...typed)) };
 }

@@ -112,7 +112,7 @@ class WorkerRun {
       eos_id: shape.eos_id,
       length: tokens.length + settings.gen_length,
       steps: Math.max(...lanes.map((lane) => lane.settings.steps || settings.gen_length)),
-      lanes: lanes.map(({ skip, ...lane }) => lane),
+      lanes: lanes.map(({ engine: _, ...lane }) => lane),
       engine: engine.name,
       timed_together: [{ lanes: lanes.map(({ id }) => id), machine }],
       created: `${new Date().toISOString().slice(0, 19)}Z`,
@@ -123,13 +123,11 @@ class WorkerRun {
 
   async #steps({ engine, shape }) {
     const { header } = this.recorder;
-    const skip = new Map(this.request.lanes.map((lane) => [lane.id, lane.skip ?? 0]));
     for await (const told of race(engine, shape, header.prompt_tokens, header.lanes)) {
       if (told.length) {
-        const { records, ...message } = this.recorder.take(told);
-        const fresh = records?.filter(({ lane, step }) => step >= skip.get(lane));
-        this.#tell({ ...message, ...(fresh && { records: fresh }) });
-        this.#left -= records ? 1 : 0;
+        const message = this.recorder.take(told);
+        this.#tell(message);
+        this.#left -= message.records ? 1 : 0;
       }
       await breath();
       if (this.#left <= 0 && !this.#stopped) await this.#rest();

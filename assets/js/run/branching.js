@@ -39,6 +39,26 @@ export function branchOf(trace, parent, changed, from, name, gone = null) {
   return { trace: shown, child, from };
 }
 
+const DECISIONS = ["masked", "written", "unlocked", "unmasked", "locked"];
+const decided = (record) =>
+  JSON.stringify([record.computed, ...DECISIONS.map((name) => (record[name] ?? []).map(String).sort())]);
+
+/** Whether a step that a lane has, computed again, decides what it did. */
+export const repeats = (lane, record) => decided(record) === decided(lane.records[record.step]);
+
+/** A branch whose lane, computed again by that engine, parts in a step from what is on show: that lane and the one that
+ * it came from go on from there as they are computed now. {trace, child, from, ..., parted: a sentence}, see branchOf. */
+export function partedAt(branching, { lane: id, step }, engine) {
+  const { trace: shown } = branching;
+  const lane = shown.lane(id);
+  const parent = shown.lane(lane.decoder.parent);
+  const trace = shown.cutAt([parent ?? lane, lane], step);
+  const child = trace.lane(branching.child.id);
+  const { name } = parent ?? lane;
+  const parted = `Computed again by ${engine}, “${name}” parts from its record in step ${step + 1}: the new computation is shown.`;
+  return { ...branching, trace, child, from: child.count, parted };
+}
+
 /** The cursor's last step before a branch goes its own way; -1 where that is its first. */
 export const cursorBefore = ({ trace, child, from }) => (from ? trace.cursorAt(child, from - 1) : -1);
 

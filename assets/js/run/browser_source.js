@@ -37,8 +37,8 @@ export class BrowserSource {
   }
 
   /** Asks for a run, see `wholeRequest`, or for one that goes on with what the page has: {model, prompt, prompt_tokens,
-   * lanes}, each lane whole as a trace's header has it, with `skip`, the steps that the page has. hear(messages):
-   * {loading}, {note}, {refused} or {lost}, a sentence, or the run's own. */
+   * lanes}, each lane whole as a trace's header has it; the steps that the page has come again. hear(messages): {loading},
+   * {note}, {refused} or {lost}, a sentence, or the run's own. */
   start(request, hear) {
     const run = new BrowserRun(this, `browser-${this.#count++}`);
     this.#runs.set(run.id, hear);

@@ -2,7 +2,7 @@
 
 import { closeSidebarIfNarrow } from "../form/controls.js";
 import { Trace } from "../trace/trace.js";
-import { cursorBefore, whatIf } from "./branching.js";
+import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
 import { Waiting } from "./waiting.js";
 
@@ -50,7 +50,18 @@ export class Running {
     return page.now.waits ? ONE_WAITS : "";
   }
 
-  /** Asks for a run of these lanes with a trace's prompt; `skip`: so many steps of one are known already. A branch is shown while it waits; anything else ends the run on its way. */
+  /** Asks for a branch, see branchOf, and shows it while it waits. lanes: those that grow. */
+  askFor(branching, lanes) {
+    const { trace } = branching;
+    this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
+    this.ask(
+      trace,
+      lanes.map(({ decoder }) => decoder),
+      branching,
+    );
+  }
+
+  /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
   ask({ header: { model, prompt, chat, prompt_tokens } }, lanes, branching = null) {
     if (!branching) this.#stopRun();
     this.branching = branching;
@@ -70,6 +81,12 @@ export class Running {
     this.#showNew();
   }
 
+  /** What is said of the present run, and again at its end. */
+  #note(text) {
+    if (this.run) this.run.note = text;
+    this.stage.say(text);
+  }
+
   /** The records that came together are shown together. */
   #showNew() {
     const { run } = this;
@@ -84,7 +101,7 @@ export class Running {
     if (!isOwn && handle !== this.#asked) return;
     if (message.place !== undefined) return this.waiting.at(message.place);
     if (message.loading) return this.stage.say(fetching(message.loading));
-    if (message.note) return this.stage.say(message.note);
+    if (message.note) return this.#note(message.note);
     if (message.open) return this.#open(handle, message);
     if (!isOwn) return this.#refused(message.refused ?? message.lost);
     if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });
@@ -100,17 +117,33 @@ export class Running {
   #records({ pieces, records }) {
     const { run } = this;
     run.trace.addPieces(pieces);
-    for (const record of records) run.trace.append(record);
-    run.grown = records.length > 0 || run.grown;
-    if (!records.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
+    const again = records.filter(({ lane, step }) => step < run.trace.lane(lane)?.count);
+    const other = again.find((record) => !repeats(run.trace.lane(record.lane), record));
+    if (other) return this.#part(other);
+    const fresh = records.filter((record) => !again.includes(record));
+    for (const record of fresh) run.trace.append(record);
+    run.grown = fresh.length > 0 || run.grown;
+    if (!fresh.length) this.stage.say(`Computing again up to the step in question: step ${run.behind++} …`);
     else if (run.behind > 1) {
       run.behind = 1;
-      this.stage.say("");
+      this.stage.say(run.branching?.parted ?? "");
     }
     if (run.steps !== undefined && --run.steps <= 0) {
       run.steps = undefined;
       page.set({ phase: "paused" });
     }
+  }
+
+  /** A step that is on show came again as another one: all that grows is computed anew, the parent with it. */
+  #part(record) {
+    const { trace, branching, engine } = this.run;
+    const parted = partedAt(branching, record, engine);
+    const kept = trace.lanes.filter((lane) => !parted.trace.lanes.includes(lane) || trace.growing.includes(lane));
+    this.leave(trace);
+    this.askFor(
+      parted,
+      kept.map(({ id }) => parted.trace.lane(id)),
+    );
   }
 
   /** The steps are over; what skipping changed is told lane by lane. */
@@ -143,10 +176,11 @@ export class Running {
     branching?.trace.timed(open.header);
     trace.growing = open.header.lanes.map(({ id: own }) => trace.lane(own));
     for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
-    if (branching) trace.computed(branching.child, open.header.engine);
-    this.run = { id, handle, trace, pausable, behind: 1, branching };
+    const { engine } = open.header;
+    if (branching) for (const lane of trace.growing) trace.computed(lane, engine);
+    this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
-    this.stage.say("");
+    this.stage.say(branching?.parted ?? "");
     const { edited, wanted } = page.now;
     if (wanted) this.run.lacks = this.stage.look({ ...wanted, step: undefined });
     page.set({ edited: edited === this.submitted ? null : edited, phase: "running" }); // else typed since, and not run yet
@@ -170,7 +204,8 @@ export class Running {
     trace.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
-    let told = problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : "");
+    let told =
+      problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : (branching?.parted ?? this.run.note ?? ""));
     if (this.stage.trace !== trace) this.stage.drawer.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {

@@ -1,7 +1,7 @@
 // Runs that the stage asks for: a what-if, a lane with another epsilon, a lesson's own.
 
 import { number } from "../trace/described.js";
-import { branchOf, cursorBefore, whatIf, withEvent } from "./branching.js";
+import { branchOf, withEvent } from "./branching.js";
 
 export class Starting {
   /** live: see Running. */
@@ -21,10 +21,7 @@ export class Starting {
   /** Starts a run of its own with the prompt of another one. Gives a sentence where it cannot. */
   raceLike(trace, lanes) {
     if (this.live.refuses) return this.live.refuses;
-    this.live.ask(
-      trace,
-      lanes.map((lane) => ({ ...lane, skip: 0 })),
-    );
+    this.live.ask(trace, lanes);
     return "";
   }
 
@@ -42,9 +39,7 @@ export class Starting {
     const { trace, child } = branchOf(before, parent, changed, from, name, gone);
     const branching = { trace, child, from, before, cut };
     const unfinished = cut ? trace.lanes.filter((lane) => lane !== child && !lane.endsAt(lane.count - 1)) : [];
-    const lanes = [...unfinished, child].map((lane) => ({ ...lane.decoder, skip: lane.count }));
-    this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
-    this.live.ask(trace, lanes, branching);
+    this.live.askFor(branching, [...unfinished, child]);
     return "";
   }
 }

@@ -305,6 +305,13 @@ export class Lane {
   }
 }
 
+/** A new lane that begins with a copy of another one's first steps. */
+function begun(header, decoder, from, steps) {
+  const lane = new Lane(header, decoder);
+  for (const { top: _, ...record } of from?.records.slice(0, steps) ?? []) lane.append({ ...record, lane: lane.id });
+  return lane;
+}
+
 /** For a header: which lanes were timed together, and on what machine, where any were. */
 function timings(lanes) {
   const races = [...new Set(lanes.map(({ timing }) => timing))].filter(Boolean);
@@ -454,13 +461,17 @@ export class Trace {
 
   /** A new lane that begins as a copy of its parent's first steps, if it has a parent. It holds likely tokens of all its steps or of none: those of the copy would pass for those of later steps. */
   branch(decoder, steps) {
-    const parent = this.lane(decoder.parent);
-    const lane = new Lane(this.header, decoder);
-    for (const { top: _, ...record } of parent?.records.slice(0, steps) ?? [])
-      lane.append({ ...record, lane: lane.id });
+    const lane = begun(this.header, decoder, this.lane(decoder.parent), steps);
     this.lanes.push(lane);
     this.header = { ...this.header, lanes: [...this.header.lanes, decoder] };
     return lane;
+  }
+
+  /** The same trace with copies of some lanes' first steps in the lanes' places; they go on in that trace alone. */
+  cutAt(lanes, steps) {
+    const copy = (lane) => (lanes.includes(lane) ? begun(this.header, { ...lane.decoder }, lane, steps) : lane);
+    const copies = this.lanes.map(copy);
+    return Object.assign(this.withLanes(copies), { reference: copies[this.lanes.indexOf(this.reference)] });
   }
 
   /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
