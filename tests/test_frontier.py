@@ -12,8 +12,9 @@ import torch.nn.functional as F
 import surelock
 from surelock.decoding.loop import decode
 from surelock.research import drift, frontier, judged
-from surelock.research.frontier import FRONTIER, LockByChance, frontier_decoder
+from surelock.research.frontier import FRONTIER, frontier_decoder
 from surelock.research.lab import Lab
+from surelock.research.published import LockByChance
 from surelock.research.runner import Record
 
 PAPER, AGE, EVERY = "the paper's rule", "by age", "every position"
