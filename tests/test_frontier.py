@@ -11,9 +11,10 @@ import torch.nn.functional as F
 
 import surelock
 from surelock.decoding.loop import decode
-from surelock.research import drift, frontier, judged
-from surelock.research.frontier import FRONTIER, LockByChance, frontier_decoder
+from surelock.research import drift, frontier, judged, tables
+from surelock.research.frontier import FRONTIER, frontier_decoder
 from surelock.research.lab import Lab
+from surelock.research.published import LockByChance
 from surelock.research.runner import Record
 
 PAPER, AGE, EVERY = "the paper's rule", "by age", "every position"
@@ -72,6 +73,57 @@ def test_better_is_said_after_correction_for_everything_that_was_compared() -> N
             known = openings == 30  # fewer tell nothing of the tails
             assert set(at.loc[AGE, "beats_paper"]) == {told if known else ""}
             assert set(at.loc[PAPER, "beats_age"]) == {("worse" if told == "yes" else "no") if known else ""}
+
+
+def test_a_threshold_that_fewer_openings_have_is_compared_on_those() -> None:
+    """Of the rule by age, opening 1 was never measured: its figures, ratio and bits are of opening 0."""
+    made = records([[0.10, 0.30], [0.10, 0.30]], [[0.02, 0.9], [0.02, 0.9]])
+    for each in made:
+        if each["cell"]["rule"] == AGE and each["cell"]["half"] == "report":
+            each["result"] = {name: values[:1] for name, values in each["result"].items()}
+    frame = FRONTIER.table(made)
+    alone = frame[frame["target"].isna()].set_index("rule")
+    assert alone.loc[AGE, "openings"].tolist() == [1, 1] and alone.loc[PAPER, "openings"].tolist() == [2, 2]
+    assert alone.loc[AGE, "bits_change"].to_numpy() == pytest.approx(1 / 8 / math.log(2))
+    at = frame[frame["target"] == 0.52].set_index("rule")
+    assert at.loc[AGE, "over_paper"] == pytest.approx(0.02 / 0.10) and at.loc[PAPER, "error"] == pytest.approx(0.2)
+    assert set(at["beats_paper"]) == set(at["beats_age"]) == {""}
+
+
+def test_todays_budget_is_paired_with_what_frontier_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten comparisons of 30 openings; opening 0, of a large error, is the budget's alone."""
+    t, sides = 3.038, np.tile([-0.01, 0.01], 15)  # Student's, 29 degrees of freedom, at 1 - .05 / 10 / 2
+
+    def cells(experiment: str) -> list[Record]:
+        if experiment == "near":
+            made = [
+                record(
+                    "budget, near and steep",
+                    {"kind": "budget", "share": share},
+                    "report",
+                    [30] * 31,
+                    [9.0, *[error] * 30],
+                )
+                for share, error in ((0.3, 0.1), (0.2, 0.2))
+            ]
+        else:
+            computes = ({"share": 0.4}, {"share": 0.3}, {"dual": True}, {"steps": 12}, {"epsilon": 5e-5})
+            margin = 1.01 * t * sides.std(ddof=1) / math.sqrt(30)
+            errors = [(0.1 + side * margin + sides).tolist() for side in (1, -1, 0.9, 0.0, 20)]
+            made = [
+                record(rule, {"kind": "", **compute}, "report", [60] * 30, error)
+                for (rule, _), compute, error in zip(tables.OTHERS, computes, errors, strict=True)
+            ]
+        for each in made:
+            each["cell"]["skip"] = int(experiment == "frontier")
+        return made
+
+    monkeypatch.setattr(tables, "cells", cells)
+    rows = [line.strip("| ").split(" | ") for line in tables.paired().splitlines()[2:]]
+    assert [row[-1] for row in rows[::2]] == ["yes", "worse", "no", "no", "yes"]
+    assert {row[0] for row in rows} == {"0.30"} and {row[3] for row in rows} == {"0.60"}
+    assert {row[-2] for row in rows} == {"30"} and rows[6][5].startswith("1.000 (")
+    assert rows[7][-1] == "worse" and rows[7][1].startswith("0.2000 (0.0000)")
 
 
 def test_thresholds_of_one_share_are_a_target_too() -> None:

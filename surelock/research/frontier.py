@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,15 +15,15 @@ import plotly.express as px
 from numpy.typing import ArrayLike, NDArray
 from plotly.graph_objects import Figure
 
-from surelock.decoding.choices import Decoder, from_flat, read_compute
-from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
-from surelock.decoding.locking import LockingRule
+from surelock.decoding.choices import Decoder, from_flat
+from surelock.decoding.compute import BlockCache, ComputeRule, DelayedCache
 from surelock.decoding.loop import decode
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged
 from surelock.research.compare import bits_per_character
 from surelock.research.experiment import Experiment, Texts
 from surelock.research.lab import Lab
+from surelock.research.published import read_rule
 from surelock.research.runner import RECOMMENDED, Cell, Record, in_batches
 from surelock.research.texts import text_figures
 
@@ -32,25 +32,6 @@ PAPER, _AGE, _CHANCE, EVERY = "the paper's rule", "by age", "by chance", "every 
 _OTHERS = {"paper": PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
 _LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
-
-
-@dataclass(frozen=True, slots=True)
-class LockByChance(LockingRule):
-    """A control of this experiment: each candidate locks with the same probability in each step.
-
-    Drawn by step and slot of the batch, whatever the seed: the first sequences of two batches draw the same.
-    """
-
-    kind: ClassVar[str] = "chance"
-
-    probability: float = 0.1
-
-    def after(self, state: Any, reading: Any) -> Changes:
-        return Changes(locked=self.locked(state, reading, 1))
-
-    def converged(self, state: Any, reading: Any, z: Any) -> NDArray[np.bool_]:
-        drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
-        return np.array(drawn) < self.probability
 
 
 def _lock(**settings: Any) -> list[Record]:
@@ -83,7 +64,7 @@ FEW: dict[str, list[Record]] = {
 #: What leaves out masks, beside what may not: rule -> its thresholds.
 RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
 _SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
-NEAR_TARGETS = (0.16, 0.21, 0.31, 0.4)
+NEAR_TARGETS = (0.16, 0.21, 0.28, 0.4)
 NEAR: dict[str, list[Record]] = {
     EVERY: RULES[EVERY],
     "budget, near and steep": [{"kind": "budget", "share": share, "near": 4.0, "steep": True} for share in _SHARES[:4]],
@@ -93,7 +74,13 @@ NEAR: dict[str, list[Record]] = {
     RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
     PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
     _AGE: [{"kind": "age", "steps": 12}],
+    "ES-dLLM's choice": [{"kind": "es_dllm", "fraction": share} for share in (0.85, 0.5)],
+    "d²Cache's choice": [{"kind": "d2_cache", "masks": masks} for masks in (48, 20)],
 }
+
+#: Of these the rules that are measured on more openings, and what is measured in other settings.
+_MORE = {EVERY: NEAR[EVERY], "budget, near and steep": NEAR["budget, near and steep"][1:3]}
+_FIFTH = {"budget, near and steep": NEAR["budget, near and steep"][2:3]}
 
 #: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
 _LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
@@ -149,7 +136,12 @@ _GRIDS: dict[str, list[Cell]] = {
 
 
 _NEAR_GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(["page"], (0, 8), (48, 16), 8, NEAR),
+    "stories": [
+        *_cells(["page"], (0, 8), (48, 16), 8, NEAR),
+        *_cells(["page"], (0, 0), (64, 32), 8, _MORE),
+        *_cells(["page"], (0, 0), (32, 16), 8, {"budget, near and steep": _MORE["budget, near and steep"]}),
+        *_cells(["whole canvas", "256 tokens"], (0, 0), (48, 8), 4, _FIFTH),
+    ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
         for start in range(0, 80, 10)
@@ -167,7 +159,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
     prompts, found = lab.prompts(cell), defaultdict(list)
     for start, batch in in_batches(prompts, _BATCH):
         seeds = [cell["seed"] + cell["skip"] + start + number for number in range(len(batch))]
-        decoder = frontier_decoder(cell["sampler"], _read(cell["compute"]), seeds)
+        decoder = frontier_decoder(cell["sampler"], read_rule(cell["compute"]), seeds)
         ids = [prompt.ids for prompt in batch]
         for name, values in _run(lab, ids, decoder, cell["half"] == "report").items():
             found[name] += values
@@ -189,12 +181,6 @@ def looked_at(step: int, compute: ComputeRule) -> bool:
     return step % 2 == 0 or isinstance(compute, BlockCache | DelayedCache)
 
 
-def _read(plain: Record) -> ComputeRule:
-    if plain["kind"] == LockByChance.kind:
-        return LockByChance(plain["probability"])
-    return read_compute(plain)
-
-
 def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict[str, list[Any]]:
     shadow, rows, step = Shadow(lab.lm, decoder.settings), np.zeros(len(ids), dtype=int), None
     for step in decode(lab.lm, ids, **decoder.keywords(), keep_logits=report):
@@ -207,7 +193,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
     if not report:
         return told
     errors = shadow.result()
-    for name in ("commits", "error", "large", "changed", "regret"):
+    for name in ("commits", "error", "large", "changed", "regret", "drawn"):
         told[name] = []
     for b in range(len(ids)):
         own = errors.of(b)
@@ -216,6 +202,7 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
         told["large"].append(int((own.error > 0.1).sum()))
         told["changed"].append(int(own.changed.sum()))
         told["regret"].append(float(own.regret.mean()))
+        told["drawn"].append(float(own.drawn.mean()) if decoder.settings.temperature else None)
     return told | {"tokens": step.tokens[:, -length:].tolist()}
 
 
@@ -225,11 +212,12 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
 @dataclass(frozen=True, slots=True)
 class Point:
     """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. damage: by opening, the error
-    in nats and, where it was measured, the regret.
+    in nats and, where it was measured, the regret. openings: their numbers.
     """
 
     rows: estimates.Estimate
     damage: dict[str, NDArray[np.float64]]
+    openings: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +234,7 @@ class Comparison:
     def columns(self) -> dict[str, None]:
         """Those that only the rows of a target have."""
         first, *_ = self.others
-        minus = (f"minus_{name}{end}" for name in self.others for end in ("", "_se"))
+        minus = (f"minus_{name}{end}" for name in self.others for end in ("", "_se", "_openings"))
         return dict.fromkeys(("target", f"over_{first}", f"over_{first}_se", *minus))
 
 
@@ -257,10 +245,12 @@ def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
         rows += [{"setting": setting, **row} for row in _setting(rules, comparison)]
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | comparison.columns))
     tried = int(frame[[f"minus_{other}" for other in others]].notna().sum().sum())
-    openings = frame.pop("openings")
-    t = [estimates.student_t(1 - 0.05 / max(1, tried) / 2, max(count, _LEAST_OPENINGS) - 1) for count in openings]
+    if len(set(frame["openings"])) == 1:
+        del frame["openings"]
     for other in others:
-        difference, error = frame.pop(f"minus_{other}"), t * frame.pop(f"minus_{other}_se")
+        difference, error, openings = (frame.pop(f"minus_{other}{end}") for end in ("", "_se", "_openings"))
+        freedom = openings.fillna(0).clip(lower=_LEAST_OPENINGS) - 1
+        error *= [estimates.student_t(1 - 0.05 / max(1, tried) / 2, each) for each in freedom]
         told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
         frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
     return frame
@@ -278,7 +268,21 @@ def _thresholds(records: list[Record]) -> dict[str, dict[str, Record]]:
         half = halves.setdefault(record["cell"]["half"], defaultdict(list))
         for name, values in record["result"].items():
             half[name] += values
+        first = record["cell"].get("skip", 0)
+        half["opening"] += range(first, first + len(record["result"]["rows"]))
     return found
+
+
+def _at(own: Record, openings: Sequence[int]) -> Record:
+    """Of these openings what was measured of all."""
+    place = {opening: number for number, opening in enumerate(own["opening"])}
+    whole = {name: values for name, values in own.items() if len(values) == len(place)}
+    return {name: [values[place[opening]] for opening in openings] for name, values in whole.items()}
+
+
+def _both(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    """The openings of both, in the order of the first."""
+    return [opening for opening in first if opening in set(second)]
 
 
 def threshold_of(compute: Record) -> str:
@@ -287,38 +291,38 @@ def threshold_of(compute: Record) -> str:
 
 def _setting(rules: dict[str, dict[str, dict[str, Record]]], comparison: Comparison) -> Iterator[Record]:
     """Every threshold as it is, then every rule at every target."""
-    (every,) = rules[EVERY].values()
+    every = next((own["report"] for own in rules[EVERY].values()), None)
     for rule, thresholds in rules.items():
         for threshold, halves in thresholds.items():
-            yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every["report"])}
+            yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every)}
     for target in comparison.targets:
         points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != EVERY}
         reached = {rule: point for rule, point in points.items() if point is not None}
         yield from _beside(reached, target, comparison.others)
 
 
-def _figures(own: Record, every: Record) -> Record:
-    rows = estimates.ratio(own["rows"], own["positions"])
-    bits, bits_every = (bits_per_character(each) for each in (own, every))
-    change = estimates.difference(bits, bits_every)
-    commits = sum(own["commits"])
-    return {
+def _figures(own: Record, every: Record | None) -> Record:
+    """every: of the unlocked runs; the bits change on the openings that have both."""
+    rows, commits = estimates.ratio(own["rows"], own["positions"]), sum(own["commits"])
+    told = {
         "openings": len(own["error"]),
         "rows": rows.value,
         **estimates.named({name: estimates.mean(values) for name, values in _damage(own).items()}),
         "median": float(np.median(own["error"])),
         "large": sum(own["large"]) / commits,
         "changed": sum(own["changed"]) / commits,
-        "bits": bits.value,
-        "bits_change": change.value,
-        "bits_change_se": change.error,
-        "repeats": estimates.mean(own["repeats"]).value,
+        "bits": bits_per_character(own).value,
     }
+    if every is not None:
+        shared = _both(own["opening"], every["opening"])
+        bits = [bits_per_character(_at(each, shared)) for each in (own, every)]
+        told |= estimates.named({"bits_change": estimates.difference(*bits)})
+    return told | {"repeats": estimates.mean(own["repeats"]).value}
 
 
 def _damage(own: Record) -> dict[str, NDArray[np.float64]]:
     """The error by opening, and the regret where all openings have one."""
-    told = [name for name in ("error", "regret") if len(own.get(name, ())) == len(own["error"])]
+    told = [name for name in ("error", "regret", "drawn") if len(own.get(name, ())) == len(own["error"])]
     return {name: np.asarray(own[name], dtype=float) for name in told}
 
 
@@ -332,10 +336,13 @@ def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | N
     for low, high in pairwise(order):
         if shares[low] <= target <= shares[high]:
             weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
-            cheap, dear = (thresholds[each]["report"] for each in (low, high))
-            ends = _damage(cheap), _damage(dear)
-            damage = {name: _mix(own, ends[1][name], weight) for name, own in ends[0].items() if name in ends[1]}
-            return Point(estimates.ratio(_mix(cheap["rows"], dear["rows"], weight), cheap["positions"]), damage)
+            ends = [thresholds[each]["report"] for each in (low, high)]
+            openings = _both(*(end["opening"] for end in ends))
+            cheap, dear = (_at(end, openings) for end in ends)
+            both = _damage(cheap), _damage(dear)
+            damage = {name: _mix(own, both[1][name], weight) for name, own in both[0].items() if name in both[1]}
+            rows = estimates.ratio(_mix(cheap["rows"], dear["rows"], weight), cheap["positions"])
+            return Point(rows, damage, openings)
     return None
 
 
@@ -353,10 +360,16 @@ def _beside(points: dict[str, Point], target: float, others: dict[str, str]) -> 
         for short, name in others.items():
             if name not in points or name == rule:
                 continue
-            difference = estimates.difference(told["error"], estimates.mean(points[name].damage["error"]))
+            shared = _both(point.openings, points[name].openings)
+            own, other = (
+                _at({"error": each.damage["error"], "opening": each.openings}, shared)["error"]
+                for each in (point, points[name])
+            )
+            difference = estimates.difference(estimates.mean(own), estimates.mean(other))
             row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
+            row |= {f"minus_{short}_openings": len(shared)}
             if short == first:
-                ratio = estimates.ratio(errors, points[name].damage["error"])
+                ratio = estimates.ratio(own, other)
                 row |= {f"over_{first}": ratio.value, f"over_{first}_se": ratio.error}
         yield row
 
@@ -445,9 +458,12 @@ rows, error, own_change: share of rows, commit error and the change of the model
 NEARNESS = Experiment(
     title="Near: small budgets, and what the freedom to leave out masks is worth",
     note="""\
-Columns are those of `frontier`, on openings of which none chose anything; over_alike, beats_alike: beside the budget
-that counts a change alike wherever it is; beats_resting: beside the paper's rule where the masks of later blocks rest.
-Of the rules here only the paper's and the one by age compute every masked row in every step.""",
+Columns are those of `frontier`, on openings of which none chose anything; openings: how many, differences are over
+those that both have. drawn: the commit error at the temperature that the tokens were drawn at, where all cells have it.
+over_alike, beats_alike: beside the budget that counts a change alike wherever it is; beats_resting: beside the paper's
+rule where the masks of later blocks rest. Of the rules here only the paper's and the one by age compute every masked
+row in every step. ES-dLLM's and d²Cache's are choices of rows alone: without ES-dLLM's early layers of every row of the
+block, and without the rows that d²Cache takes from attention rollout.""",
     grids=_NEAR_GRIDS,
     measure=_measure,
     table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": RESTING})),

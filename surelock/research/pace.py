@@ -31,6 +31,10 @@ TIMED: dict[str, list[Record]] = {
     "by age": NEAR["by age"],
     "SureLock": [{"kind": "lock", "epsilon": 5e-4, "percentile": 20.0, "visible_steps": 1}],
 }
+#: What is timed of longer texts.
+_LONGER = {rule: TIMED[rule] for rule in (EVERY, "dual cache", "SureLock")}
+_LONGER["budget, near and steep"] = TIMED["budget, near and steep"][1:2]
+_WARM_UP = 3  # steps
 
 
 def _cells(lengths: Sequence[int], prompts: int, each: int, lanes: dict[str, list[Record]], **more: Any) -> list[Cell]:
@@ -44,7 +48,7 @@ def _cells(lengths: Sequence[int], prompts: int, each: int, lanes: dict[str, lis
 
 
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells([128], 3, 1, TIMED),
+    "stories": [*_cells([128], 5, 1, TIMED), *_cells([256, 512], 5, 1, _LONGER)],
     "paper": _cells([256], 8, 1, TIMED, source="mt_bench", sampler={"block_length": 32}),
     "quick": _cells([12], 2, 1, {name: TIMED[name][:1] for name in (EVERY, "dual cache")}, sampler={}),
 }
@@ -67,6 +71,8 @@ def _measure(lab: Lab, cell: Cell) -> Record:
             rows = positions = 0
             begun = time.process_time()
             for step in decode(lab.lm, [prompt.ids], **decoder.keywords()):
+                if not turn and step.index == _WARM_UP:
+                    break
                 rows, positions = rows + int(step.computed.sum()), positions + step.tokens.shape[1]
             own = {"seconds": time.process_time() - begun, "rows": rows, "positions": positions}
             for name, value in own.items() if turn else ():

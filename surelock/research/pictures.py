@@ -27,12 +27,16 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM, _NAMES = 460, 300, 64, 74, 52, 230
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a chart. points: (x, y, half the length of y's error bar). mark: with a dot at each point."""
+    """A line of a chart. points: (x, y, half the length of y's error bar). mark: with a dot at each point. labels: what
+    stands beside each of the points, on its left where `left`.
+    """
 
     name: str
     colour: str
     points: Sequence[tuple[float, float, float]]
     mark: bool = True
+    labels: Sequence[str] = ()
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +118,9 @@ def _chart(place: ET.Element, chart: Chart) -> None:
             low = max(b - se, chart.ticks[1][0])
             _add(group, "path", d=f"M{a:.1f} {y(low):.1f}V{y(b + se):.1f}", stroke_width=1)
             _add(group, "circle", cx=f"{a:.1f}", cy=f"{y(b):.1f}", r=4, fill="currentColor", stroke="none")
+        for (a, b, _), label in zip(points, line.labels, strict=False):
+            at_x, anchor = (a - 7, "end") if line.left else (a + 7, "start")
+            _write(place, label, round(at_x, 1), round(y(b) - 5, 1), 11, class_=line.colour, text_anchor=anchor)
     for row, line in enumerate(reversed(chart.lines)):
         left, top = chart.legend[0], chart.legend[1] - 18 * row
         dashes = {} if line.mark else {"stroke_dasharray": "5 3"}
@@ -159,9 +166,10 @@ def nearness(results: Path) -> str:
     )  # fmt: skip
 
 
+_ALIKE = "budget, all alike"
 _DRAWN = {
     "budget, near and steep": ("fixed budget", "lane-2"),
-    "budget, all alike": ("budget, all alike", "lane-3"),
+    _ALIKE: ("budget, all alike", "lane-3"),
     "the paper's rule, later blocks rest": ("paper's rule, later blocks rest", "lane-4"),
     "the paper's rule": ("paper's rule", "differs"),
     "by age": ("by age", "lane-1"),
@@ -176,11 +184,19 @@ def seconds(results: Path) -> str:
         (row["rule"], row["threshold"]): row["seconds"] for row in pace.query("gen_length == 128").to_dict("records")
     }
     points: dict[str, list[tuple[float, float, float]]] = {rule: [] for rule in _DRAWN}
+    shares: dict[str, list[tuple[float, str]]] = {rule: [] for rule in _DRAWN}
     for row in near.query("target.isna() and setting == 'page'").to_dict("records"):
         own = found.get((row["rule"], row["threshold"]))
         if own is not None and row["rule"] in points:
             points[row["rule"]].append((own, row["error"], row["error_se"]))
-    lines = [Line(name, colour, sorted(points[rule])) for rule, (name, colour) in _DRAWN.items() if points[rule]]
+            shares[row["rule"]].append((own, f"{row['rows']:.0%}"))
+    lines = [
+        Line(
+            name, colour, sorted(points[rule]), labels=[share for _, share in sorted(shares[rule])], left=rule == _ALIKE
+        )
+        for rule, (name, colour) in _DRAWN.items()
+        if points[rule]
+    ]
     every = next(own for (rule, _), own in found.items() if rule == "every position")
     taken = [point[0] for line in lines for point in line.points]
     ticks = [digit * 10.0**step for step in range(-2, 3) for digit in (1, 1.5, 2, 3, 5, 7)]
@@ -188,7 +204,7 @@ def seconds(results: Path) -> str:
     last = next(i for i, tick in enumerate(ticks) if tick > max(*taken, every))
     lines.append(Line("every position: no error", "ink", [(every, 0.1, 0.0), (every, 1e-4, 0.0)], mark=False))
     chart = Chart(
-        "What skipping rows costs, and what it saves",
+        "What skipping rows costs, and what it saves: percentages are of the rows",
         "processor seconds for 128 tokens, one thread",
         "commit error, nats",
         (ticks[first : last + 1], (1e-4, 1e-3, 1e-2, 1e-1)),

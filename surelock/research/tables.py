@@ -11,10 +11,10 @@ import lzma
 import math
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,17 @@ from numpy.typing import NDArray
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates
 from surelock.research.compare import bits_per_character, sampler_of
+from surelock.research.frontier import threshold_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
-RENAMED = {"contestant": {"Fixed budget": "Former budget"}}  # its cells decoded another than today's preset
+RENAMED = {
+    "contestant": {"Fixed budget": "Former budget"},  # its cells decoded another than today's preset
+    "rule": {
+        "ES-dLLM's choice": "ES-dLLM's importance, without early layers",
+        "d²Cache's choice": "d²Cache's masks, without rollout",
+    },
+}
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -295,19 +302,76 @@ def weightings() -> str:
     return markdown(["what was changed", "commit error", "beside the former", "regret"], rows)
 
 
-def steep() -> str:
-    """Today's budget at a fifth of the rows, on more openings and in other settings: from cells of `near`'s form."""
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in printed("steep"):
-        for name in ("rows", "positions", "commits", "changed", "error", "regret"):
-            found[record["cell"]["setting"]][name] += record["result"][name]
+BELIEVED = {
+    "the paper's rule": "epsilon 5e-05",
+    "the paper's rule, later blocks rest": "epsilon 5e-05",
+    "by age": "steps 12",
+    "dual cache": "dual True",
+    "budget, all alike": "share 0.3",
+    "budget, near and steep": "share 0.3",
+}
+
+
+def believed() -> str:
+    """One threshold of each rule of `near` at the page's settings, beside its seconds in `pace`."""
+    near, pace = read("near"), read("pace")
+    near = near[(near["setting"] == "page") & (near["target"] == "")]
+    both = near.merge(pace[pace["gen_length"] == 128][["rule", "threshold", "time_ratio"]], "left").fillna("")
+    forms = ["{rows:.2f}", plain("error", 4), "{changed:.1%}", plain("regret", 4), "{openings}", "{time_ratio:.2f}"]
     rows = []
-    for setting, own in found.items():
-        error, regret = (estimates.mean(own[name]) for name in ("error", "regret"))
-        figures = [f"{each.value:.4f} ({each.error:.4f})" for each in (error, regret)]
-        share, changed = sum(own["rows"]) / sum(own["positions"]), sum(own["changed"]) / sum(own["commits"])
-        rows.append([setting, str(len(own["error"])), f"{share:.2f}", figures[0], f"{changed:.1%}", figures[1]])
-    return markdown(["setting", "openings", "rows", "commit error", "top words changed", "regret"], rows)
+    for rule, threshold in BELIEVED.items():
+        (row,) = both[(both["rule"] == rule) & both["threshold"].str.startswith(threshold)].to_dict("records")
+        masks = "yes" if rule not in ("the paper's rule", "by age") else "no"
+        rows.append([rule, masks, *(written(form, row) for form in forms)])
+    head = ["rows", "commit error", "top words changed", "regret", "openings", "time, of every position's"]
+    return markdown(["rule", "may leave out masks", *head], rows)
+
+
+OURS, OTHERS = (
+    ("share 0.3", "share 0.2"),
+    {
+        ("fixed budget", "share 0.4"): "budget, all alike",
+        ("fixed budget", "share 0.3"): "budget, all alike",
+        ("dual cache", "dual True"): "dual cache",
+        ("by age", "steps 12"): "by age",
+        ("the paper's rule", "epsilon 5e-05"): "the paper's rule",
+    },
+)
+
+
+def by_opening(experiment: str, rule: str, threshold: str) -> dict[int, tuple[float, int, int]]:
+    """Commit error, rows and positions by opening, of what is reported of a rule at the page's settings."""
+    found = {}
+    for record in cells(experiment):
+        cell, told = record["cell"], record["result"]
+        if (cell["setting"], cell["half"], cell["rule"]) != ("page", "report", rule):
+            continue
+        if threshold_of(cell["compute"]).startswith(threshold):
+            values = zip(told["error"], told["rows"], told["positions"], strict=True)
+            found |= dict(enumerate(values, start=cell["skip"]))
+    return found
+
+
+def paired() -> str:
+    """Today's budgets beside rules of `frontier`, on the openings of both: by a paired difference (Student's t), at the
+    95 % level, corrected for all comparisons of the table (Bonferroni).
+    """
+    own = [by_opening("near", "budget, near and steep", share) for share in OURS]
+    others = [(name, by_opening("frontier", *key)) for key, name in OTHERS.items()]
+    rows = []
+    for (name, other), ours in product(others, own):
+        shared = sorted(ours.keys() & other.keys())
+        values = [np.array([each[opening] for opening in shared]) for each in (ours, other)]
+        means = [estimates.mean(each[:, 0]) for each in values]
+        shares = [f"{each[:, 1].sum() / each[:, 2].sum():.2f}" for each in values]
+        less, ratio = estimates.difference(*means), estimates.ratio(values[0][:, 0], values[1][:, 0])
+        t = estimates.student_t(1 - 0.05 / (len(others) * len(own)) / 2, len(shared) - 1)
+        told = "yes" if less.value + t * less.error < 0 else "worse" if less.value - t * less.error > 0 else "no"
+        errors = [f"{each.value:.4f} ({each.error:.4f})" for each in means]
+        figures = [shares[0], errors[0], name, shares[1], errors[1], f"{ratio.value:.3f} ({ratio.error:.3f})"]
+        rows.append([*figures, str(len(shared)), told])
+    head = ["rows", "today's budget", "beside", "its rows", "its error", "ratio", "openings", "less"]
+    return markdown(head, rows)
 
 
 def browser() -> str:
@@ -369,6 +433,13 @@ BY_JUDGE = {
     "where repeats stay": change("bits_change_even"),
     "Gen.-PPL": plain("gen_ppl_ratio") + " times",
     "bits with repeats": "{bits_repeats:.2f}",
+}
+COST = {
+    "openings": "{openings}",
+    "rows": "{rows:.2f}",
+    "commit error": plain("error", 4),
+    "top words changed": "{changed:.1%}",
+    "regret": plain("regret", 4),
 }
 TABLES: dict[str, Callable[[], str]] = {
     "flops": Table(
@@ -439,14 +510,17 @@ TABLES: dict[str, Callable[[], str]] = {
     "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
     "frontier-beaten": beaten,
     "frontier-agreement": agreement,
-    "near": Table(
+    "believed": believed,
+    "near": Table("near", {"rule": "{rule}"} | COST, "target == '' and setting == 'page'"),
+    "near-equal": Table(
         "near",
-        {"rule": "{rule}", "rows": "{rows:.2f}", "commit error": plain("error", 4)}
-        | {"top words changed": "{changed:.1%}", "regret": plain("regret", 4)},
-        "target == ''",
+        {"rows": "{target:.2f}", "rule": "{rule}", "commit error": plain("error", 4), "regret": plain("regret", 4)}
+        | {"error beside all alike": plain("over_alike")},
+        "target != ''",
     ),
+    "near-paired": paired,
+    "near-away": Table("near", {"setting": "{setting}", "rule": "{rule}"} | COST, "target == '' and setting != 'page'"),
     "weightings": weightings,
-    "steep": steep,
     "pace": Table(
         "pace",
         {"tokens": "{gen_length}", "rule": "{rule}", "rows": "{rows:.2f}"}
