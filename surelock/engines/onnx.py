@@ -6,9 +6,7 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surelock.decoding.step import Layout, Plan, Reading
+from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.model.config import NetworkConfig
 from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
-_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+_CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
 _PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
@@ -98,10 +96,11 @@ class Cache:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool) -> None:
+    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool, rows: int) -> None:
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)]
         self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
+        self.logits = np.empty((rows, config.vocab_size), np.float32)  # of the rows that are being read
         self.has = np.zeros(layout.slots, dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
@@ -151,7 +150,7 @@ class OnnxEngine:
         self._head = Session(head_graph(config, real, given=large), threads, folder)
         self._parts = _parts(config, real, threads, folder, self._given)
         self._posterior = Session(posterior_graph(), threads, folder)
-        self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
+        self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
     @property
@@ -168,7 +167,7 @@ class OnnxEngine:
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self._parts, self.config, layout, tell)
+        return Memory(self._parts, self.config, layout, tell, min(self._rows, layout.slots))
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
@@ -178,17 +177,19 @@ class OnnxEngine:
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        chunks = -(-len(rows) // self._rows)
-        for number in range(chunks):  # of about one size: a few rows alone are dear
-            part = slice(len(rows) * number // chunks, len(rows) * (number + 1) // chunks)
-            chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
+        for part in even(len(rows), self._rows):
+            own, logits = rows[part], memory.logits[: part.stop - part.start]
+            self._put_logits(memory.hidden[part], logits)
             if memory.told is not None:
-                memory.told[plan.slots[rows[part]]] = chunk.logits
-            if plan.observe:  # before what is kept becomes another
-                paused = time.perf_counter()
-                self._observe(chunk)
-                beside += time.perf_counter() - paused
-            self._choose(chunk)
+                candidates = plan.chooses[own]
+                memory.told[plan.slots[own[candidates]]] = logits[candidates]
+            for few in even(len(own), self._few):
+                chunk = Chunk(memory, plan, reading, own[few], logits[few])
+                if plan.observe:  # before what is kept becomes another
+                    paused = time.perf_counter()
+                    self._observe(chunk)
+                    beside += time.perf_counter() - paused
+                self._choose(chunk)
         if plan.quotas is not None:
             self._draw(memory, plan, reading)
         reading.seconds = time.perf_counter() - begun - beside
@@ -230,8 +231,19 @@ class OnnxEngine:
                 )
         return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
 
-    def _logits(self, hidden: NDArray[np.float32]) -> Any:
-        return self._head.run(["logits"], {"hidden": hidden, **self._given})[0]
+    def _logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits [K, V] of hidden states [K, d_model]."""
+        logits = np.empty((len(hidden), self.config.vocab_size), np.float32)
+        self._put_logits(hidden, logits)
+        return logits
+
+    def _put_logits(self, hidden: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
+        binding = self._head.io_binding()
+        for name, value in {"hidden": hidden, **self._given}.items():
+            binding.bind_cpu_input(name, value)
+        binding.bind_output("logits", "cpu", 0, np.float32, out.shape, out.ctypes.data)
+        self._head.run_with_iobinding(binding)
 
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
@@ -260,13 +272,15 @@ class OnnxEngine:
     def _draw(self, memory: Memory, plan: Plan, reading: Reading) -> None:
         """Draw the tokens of the candidates that `Plan.quotas` lets be committed."""
         best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
-        for start in range(0, len(best), self._rows):
-            some = best[start : start + self._rows]
-            logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
-            inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
-            inputs["bias"] = _bias(plan, some, logits.shape[1])
-            found: Any = self._posterior.run(["token"], inputs)
-            reading.tokens[some] = found[0]
+        none = dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
+        for part in even(len(best), self._rows):
+            some, every = best[part], self.logits(memory, rows[best[part]])
+            for few in even(len(some), self._few):
+                logits = every[few]
+                inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(logits))}
+                inputs["bias"] = _bias(plan, some[few], logits.shape[1])
+                found: Any = self._posterior.run(["token"], inputs)
+                reading.tokens[some[few]] = found[0]
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
@@ -345,15 +359,7 @@ def _parts(
         session = Session(step_graph(config, tensors, layers, embed), threads, folder, arena=len(starts) == 1)
         values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
         found.append(Part(session, layers, values))
-        _trim()
     return found
-
-
-def _trim() -> None:
-    """Give freed memory back to the system, where the C library is glibc: what a session is made of lies scattered."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 def _wide(stored: Stored) -> NDArray[np.float32]:
