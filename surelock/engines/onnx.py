@@ -6,10 +6,13 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -96,11 +99,10 @@ class Cache:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool, rows: int) -> None:
+    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool) -> None:
         self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)]
         self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
-        self.logits = np.empty((rows, config.vocab_size), np.float32)  # of the rows that are being read
         self.has = np.zeros(layout.slots, dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
@@ -147,9 +149,9 @@ class OnnxEngine:
         head = head_name(config)
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
         self._given = {head: _wide(real[head][0][1])} if large else {}
-        self._head = Session(head_graph(config, real, given=large), threads, folder)
+        self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
         self._parts = _parts(config, real, threads, folder, self._given)
-        self._posterior = Session(posterior_graph(), threads, folder)
+        self._posterior = Session(posterior_graph(), threads, folder, shared=large)
         self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
@@ -167,7 +169,7 @@ class OnnxEngine:
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self._parts, self.config, layout, tell, min(self._rows, layout.slots))
+        return Memory(self._parts, self.config, layout, tell)
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
@@ -177,8 +179,9 @@ class OnnxEngine:
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
+        table = np.empty((min(self._rows, len(rows)), self.config.vocab_size), np.float32)
         for part in even(len(rows), self._rows):
-            own, logits = rows[part], memory.logits[: part.stop - part.start]
+            own, logits = rows[part], table[: part.stop - part.start]
             self._put_logits(memory.hidden[part], logits)
             if memory.told is not None:
                 candidates = plan.chooses[own]
@@ -221,13 +224,13 @@ class OnnxEngine:
     ) -> NDArray[np.float32]:
         """The packed forward, sequence by sequence."""
         found, stop = [], 0
-        for cache, count in zip(caches, plan.counts, strict=True):
+        for own, count in zip(caches, plan.counts, strict=True):
             start, stop = stop, stop + count
             first, last = np.searchsorted(read, (start, stop))
             if count:
                 part = slice(start, stop)
                 found.append(
-                    cache.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
+                    own.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
                 )
         return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
 
@@ -356,10 +359,18 @@ def _parts(
     for start in progress:
         layers = range(start, min(start + each, config.n_layers))
         embed = "embed.weight" in given and start == 0
-        session = Session(step_graph(config, tensors, layers, embed), threads, folder, arena=len(starts) == 1)
+        session = Session(step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1)
         values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
         found.append(Part(session, layers, values))
+        _trim()
     return found
+
+
+def _trim() -> None:
+    """Give freed memory back to the system, where the C library is glibc: what a session is made of lies scattered."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _wide(stored: Stored) -> NDArray[np.float32]:
@@ -375,21 +386,33 @@ def _wide(stored: Stored) -> NDArray[np.float32]:
     return wide.reshape(stored.shape)
 
 
+@cache
+def _register_arena() -> None:
+    """Make the arena that the sessions of large networks share."""
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
+
+
 class Session(onnxruntime.InferenceSession):
     """A session of a graph.
 
     folder: the folder of its weights, which are read when the session is made.
-    arena: keep freed memory for the next call; many sessions would each keep their own.
+    shared: take memory from an arena that sessions share. Each would keep its own for the next call, and without one
+    glibc scatters what they take.
     """
 
-    def __init__(self, graph: ModelProto, threads: int, folder: Path, arena: bool = True) -> None:
+    def __init__(self, graph: ModelProto, threads: int, folder: Path, shared: bool = False) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
         options.enable_mem_pattern = False  # they are kept for each number of rows
-        options.enable_cpu_mem_arena = arena
+        if shared:
+            _register_arena()
+            options.add_session_config_entry("session.use_env_allocators", "1")
+            options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}

@@ -25,7 +25,6 @@ from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
 from surelock.model.families import CheckpointError, Family, family_of, generation_of, shape_of
 from surelock.model.language_model import LanguageModel
-from surelock.model.machine import weights_apart
 from surelock.model.network import Network, empty_network
 from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS
@@ -89,9 +88,8 @@ def load(
         check()
         return loaded
 
-    with weights_apart(sum(parameter.numel() for parameter in empty_network(shape).parameters())):
-        made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
-        made = made or TorchEngine(network())
+    made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
+    made = made or TorchEngine(network())
     file = directory / "generation_config.json"
     generation = generation_of(family, shape, read_json(file) if file.is_file() else {})
     check()
