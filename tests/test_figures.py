@@ -22,7 +22,7 @@ def text(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
-DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "docs/api.md", "assets/stories/README.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "assets/stories/README.md")
 
 
 @pytest.mark.parametrize(

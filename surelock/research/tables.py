@@ -260,13 +260,13 @@ def printed(name: str) -> list[dict[str, Any]]:
 
 
 def laptop() -> str:
-    """What `bench decode` and `bench loading` printed of a real model's shape, one line an engine."""
+    """What `bench decode` printed of a real model's shape, a line an engine; of `bench loading`, a second loading."""
     lines = printed("laptop")
     again = {told["engine"]: told["loading_seconds"] for told in lines if told["benchmark"] == "loading"}
     rows = [
         [
             told["engine"],
-            "{:.1f}, again {:.1f} s".format(*again[told["engine"]]),
+            ", again ".join(f"{seconds:.1f} s" for seconds in again.get(told["engine"], [told["loading_seconds"]])),
             f"{told['peak_memory'] / 1e9:.2f} GB",
             f"{told['baseline_step_ms'] / 1e3:.2f} s",
             f"{told['locked_step_ms'] / 1e3:.2f} s",
@@ -277,21 +277,6 @@ def laptop() -> str:
     ]
     names = ["engine", "loading", "memory at most", "a step", "of SureLock, nothing locked", "processor"]
     return markdown(names, rows)
-
-
-def adapters() -> str:
-    """What `bench adapter` printed, one line an engine: the time of the adapter's step over that of `decode`'s."""
-    rules = {"everything": "every position", "lock": "SureLock", "budget": "budget"}
-    rows = [
-        [told["engine"], *("{:.3f} ({:.3f} to {:.3f})".format(*_with_spread(told, rule)) for rule in rules)]
-        for told in printed("adapter")
-    ]
-    return markdown(["engine", *rules.values()], rows)
-
-
-def _with_spread(told: dict[str, Any], rule: str) -> list[float]:
-    name = f"{rule}_adapter_over_decode"
-    return [told[name], *told["spread"][name]]
 
 
 def in_browser(benchmark: str) -> list[dict[str, Any]]:
@@ -485,7 +470,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "speeds": speeds,
     "speed-parts": speed_parts,
     "laptop": laptop,
-    "adapter": adapters,
     "browser": browser,
     "browser-page": browser_page,
     "browser-engines": browser_engines,
