@@ -53,6 +53,7 @@ class Adapter:
         self.lm, self.rule, self.settings = lm, rule, settings
         self.run: Run | None = None
         self._read: tuple[Plan, Reading] | None = None
+        self._memory: Any = None
 
     @property
     def device(self) -> Any:

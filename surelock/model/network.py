@@ -82,7 +82,7 @@ class Network(nn.Module):
         self.config = config
         values = torch.empty(config.vocab_size, config.d_model)
         # Drawn on the meta device, they would import torch's compiler: 70 MB.
-        self.embed = nn.Embedding(*values.shape, _weight=values if values.is_meta else None)
+        self.embed = nn.Embedding(config.vocab_size, config.d_model, _weight=values if values.is_meta else None)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
