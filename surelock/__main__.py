@@ -27,6 +27,8 @@ COMMANDS = {
         "steps": ("the same and what explains it; sizes without weights", "research.bench.steps:add_arguments"),
         "profile": ("a step's time by part", "research.bench.profile:add_arguments"),
         "llada": ("time both beside LLaDA's own loop on plain code", "research.bench.llada:add_arguments"),
+        "loading": ("time the first and the second loading of a model", "research.bench.loading:add_arguments"),
+        "adapter": ("time the adapter's step beside that of decode", "research.bench.adapter:add_arguments"),
         "gpu": ("what only a GPU can answer: its tests, LLaDA-8B's shape", "research.bench.gpu:add_arguments"),
         "table": ("time the rows of the table of speeds", "research.bench.table:add_arguments"),
     },

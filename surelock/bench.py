@@ -11,7 +11,8 @@ import argparse
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -93,17 +94,24 @@ def run(arguments: argparse.Namespace) -> Figures:
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
     """Add the flags of `bench decode`, and those of a shape without weights."""
     add_flags(parser, gen_length)
+    add_shape_flags(parser)
     add = parser.add_argument
-    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
-    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
     add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
 
 
-def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
-    """Return the model of `bench decode` and the seconds that loading took.
+def add_shape_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a shape without weights."""
+    parser.add_argument("--shape", choices=SHAPES, help="a network of this shape instead of a model")
+    what = "required with --shape: its weights are random"
+    parser.add_argument("--random-weights", action="store_true", help=what)
 
-    On a CPU the random weights of a shape are written to a temporary folder first, and loaded as a model's files are.
-    Raises ValueError for flags that cannot be met.
+
+@contextmanager
+def written(arguments: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """A context with the arguments by which a model is loaded.
+
+    On a CPU the random weights of a shape are written to a temporary folder, from which they are loaded as a model's
+    files are.
     """
     with TemporaryDirectory() as folder:
         name = arguments.shape
@@ -112,9 +120,18 @@ def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
             arguments = argparse.Namespace(
                 **vars(arguments) | {"model": folder, "shape": None, "random_weights": False}
             )
+        yield arguments
+
+
+def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
+    """Return the model of `bench decode` and the seconds that loading took.
+
+    Raises ValueError for flags that cannot be met.
+    """
+    with written(arguments) as given:
         begun = time.perf_counter()
-        lm = subject(arguments, arguments.engine)
-        return replace(lm, name=name or lm.name), time.perf_counter() - begun
+        lm = subject(given, given.engine)
+        return replace(lm, name=arguments.shape or lm.name), time.perf_counter() - begun
 
 
 def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:

@@ -39,8 +39,49 @@ def llada_loop(model: Any, prompt: list[int], settings: surelock.DecodeSettings,
     return x[0].tolist()
 
 
+def windows_loop(model: Any, prompt: list[int], length: int, block: int, mask_id: int, hides: bool) -> list[int]:
+    """diffusers' `LLaDA2Pipeline`, greedy, batch 1: the canvas ends with the block that is written, in each step one
+    token of it becomes known, and written tokens that the model would change are edited. The model is called once more
+    when nothing is masked. hides: a row's mask of attention ends with its block, else there is one of padding.
+    """
+    total = -(-(len(prompt) + length) // block) * block
+    x = torch.full((1, total), mask_id)
+    x[0, : len(prompt)] = torch.tensor(prompt)
+    blocks = torch.arange(total) // block
+    sees = (blocks[:, None] >= blocks).float()[None, None] if hides else torch.ones(1, total, dtype=torch.long)
+    for stop in range((len(prompt) // block + 1) * block, total + 1, block):
+        window, masked = x[:, :stop], True
+        own = torch.arange(stop)[None]
+        while masked:
+            masked = bool((window == mask_id).any())
+            seen = sees[..., :stop, :stop] if hides else sees[:, :stop]
+            logits = model(input_ids=window, attention_mask=seen, position_ids=own).logits[:, -block:]
+            p, x0 = logits.softmax(-1).max(-1)
+            present, first = window[:, -block:], max(0, len(prompt) - stop + block)
+            edits = (present != mask_id) & (x0 != present) & (p > 0.5)
+            edits[:, :first] = False
+            surest = torch.where(present == mask_id, p, -1.0).argmax() if masked else []
+            edits[0, surest] = True
+            window[:, -block:] = torch.where(edits, x0, present)
+    return x[0].tolist()
+
+
 def dense(lm: surelock.LanguageModel) -> Any:
     return lambda x: SimpleNamespace(logits=lm.network(x))
+
+
+class Dense:
+    """The dense forward of a model, which names every written token, as a host that edits none wants it."""
+
+    def __init__(self, lm: surelock.LanguageModel) -> None:
+        self.lm = lm
+
+    def __call__(self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor) -> Any:
+        logits = self.lm.network(input_ids)
+        written = input_ids != self.lm.mask_id
+        logits[written] = 0
+        logits[written, input_ids[written]] = 30.0
+        return SimpleNamespace(logits=logits)
 
 
 def decoded(lm: surelock.LanguageModel, prompt: list[int], settings: Any, rule: surelock.ComputeRule) -> list[int]:
@@ -106,6 +147,49 @@ def test_what_changes_from_outside_begins_anew(stories: surelock.LanguageModel, 
             torch.testing.assert_close(found[masked], expected, rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.05, percentile=50)])
+def test_windows_that_grow_are_written_as_by_the_model_alone(stories, stories_in_torch, rule) -> None:
+    """The last call of a window has nothing to write, and no written token is changed."""
+    for seed in range(5):
+        prompt, settings = drawn(stories, seed)
+        asked = prompt, settings.gen_length, 8, stories.mask_id, False
+        found = windows_loop(surelock.adapter(stories, rule), *asked)
+        assert stories.mask_id not in found and found[: len(prompt)] == prompt
+        if isinstance(rule, surelock.Everything):
+            assert found == windows_loop(Dense(stories_in_torch), *asked)
+
+
+def test_written_positions_name_their_tokens(stories: surelock.LanguageModel) -> None:
+    model, x = surelock.adapter(stories, surelock.Everything()), canvas(stories, stories.encode(PROMPT), 3)
+    for token in (700, 800, 900):
+        model(x)
+        x[0, (x[0] == stories.mask_id).nonzero()[0]] = token
+    for _ in range(2):  # asked again, it has nothing to compute
+        told = model(x).logits[0, -3:].softmax(-1)
+        assert told.argmax(-1).tolist() == [700, 800, 900] and told.amax() > 0.999
+    x[0, -1] = 5
+    with pytest.raises(ValueError, match="without a mask"):
+        model(x)
+
+
+def test_a_call_that_was_broken_off_is_made_anew(
+    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an interrupt in the middle of a step: neither its half step counts nor the reading of the run before."""
+    prompt, rule = stories.encode(PROMPT), surelock.LockRule(epsilon=1e9, percentile=None)
+    model, x = surelock.adapter(stories, rule), canvas(stories, prompt)
+    for change in (lambda x: x.index_fill(1, torch.tensor([len(prompt)]), 700), lambda x: canvas(stories, prompt[1:])):
+        model(x)
+        x = change(x)
+        with monkeypatch.context() as patched:
+            patched.setattr(type(stories.engine), "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                model(x)
+        found, masked = model(x).logits, x == stories.mask_id
+        expected = surelock.adapter(stories, rule)(x).logits
+        assert torch.equal(found[masked], expected[masked])
+
+
 def test_a_batch_of_equal_prompts_is_each_alone(stories: surelock.LanguageModel, stories_in_torch) -> None:
     prompt = stories.encode(PROMPT)
     x = torch.cat((canvas(stories, prompt), canvas(stories, prompt[::-1])))
@@ -121,10 +205,13 @@ def test_a_batch_of_equal_prompts_is_each_alone(stories: surelock.LanguageModel,
     [
         (lambda x, mask: x[0], {}, r"shape \[batch, length\]"),
         (lambda x, mask: torch.cat((x, x.index_fill(1, (x[0] == mask).nonzero()[0], 5))), {}, "several lengths"),
-        (lambda x, mask: x.index_fill(1, torch.tensor([0]), mask), {}, "empty"),
+        (lambda x, mask: x.index_fill(1, torch.tensor([0]), mask), {}, "empty: guidance"),
         (lambda x, mask: x[:, :3], {}, "without a mask"),
         (lambda x, mask: x, {"attention_mask": torch.tensor([[0, 1]])}, "attention_mask hides"),
+        (lambda x, mask: x, {"attention_mask": torch.ones(1, 3)}, "attention_mask hides"),
+        (lambda x, mask: x, {"attention_mask": torch.ones(14, 14).tril()[None, None]}, "attention_mask"),
         (lambda x, mask: x, {"position_ids": torch.tensor([[1]])}, "position_ids must count from 0"),
+        (lambda x, mask: x, {"position_ids": torch.tensor([[0, 1, 2]])}, "position_ids must count from 0"),
         (lambda x, mask: x.index_fill(1, torch.tensor([0]), 10**6), {}, "outside 0 to"),
         (lambda x, mask: torch.cat((x, *[x[:, -1:]] * 9999), dim=1), {}, "more than the"),
     ],

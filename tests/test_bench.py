@@ -25,6 +25,7 @@ from surelock.engines.cache import KVCache
 from surelock.model import network as transformer
 from surelock.model.config import NetworkConfig
 from surelock.research import tables
+from surelock.research.bench import adapter as adapting
 from surelock.research.bench import gpu, llada, table
 from surelock.research.bench import profile as profiling
 from surelock.research.bench.llada import PlainLlada, llada_generate, transfers, with_noise
@@ -197,6 +198,56 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
         assert told["model"] == shape and told["engine"].startswith("onnxruntime" if engine == "onnx" else "torch")
         found.append(told["loading_seconds"])
     assert min(found) > 0
+
+
+def test_loading_is_timed_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time from the files, which the model before does not share."""
+    made = []
+    load = bench.load
+    monkeypatch.setattr(bench, "load", lambda name, **named: made.append(name) or load(name, **named))
+    assert main(["bench", "loading", "--shape", "tiny", "--random-weights", "--device", "cpu", "--repeats", "3"]) == 0
+    told = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert told["model"] == "tiny" and len(told["loading_seconds"]) == 3 and min(told["loading_seconds"]) > 0
+    assert len(made) == 3 and set(made) == {made[0]} and not Path(made[0]).exists()
+
+
+# --- the adapter ------------------------------------------------------------------------------------------------------
+
+
+def test_the_adapters_steps_are_those_of_decode(stories: surelock.LanguageModel, monkeypatch) -> None:
+    """They take turns in going first, and compute the same rows. The ratio is of the sums of the steps' medians."""
+    order: list[str] = []
+    rows: dict[str, list[int]] = {"adapter": [], "decode": []}
+
+    def timed(_: torch.device, call: Any) -> tuple[float, Any]:
+        made = call()
+        kind = "adapter" if isinstance(made, torch.Tensor) else "decode"
+        order.append(kind)
+        if kind == "decode":
+            rows[kind].append(int(made.computed.sum()))
+        return 3.0 if kind == "adapter" else 2.0, made
+
+    read = type(stories.engine).read
+    counted: list[int] = []
+    monkeypatch.setattr(
+        type(stories.engine), "read", lambda *given: counted.append(len(given[2].slots)) or read(*given)
+    )
+    monkeypatch.setattr(adapting, "timed", timed)
+    made = adapting.AdapterBench(stories, bench.openings(stories, 1), DecodeSettings(gen_length=10), epsilon=0.05)
+    figures = made.run(3)
+    assert order[:4] == ["decode", "adapter", "adapter", "decode"] and figures["tokens_equal"] is True
+    assert [pair[0] == pair[1] for pair in zip(counted[::2], counted[1::2], strict=True)] == [True] * 90
+    assert min(counted) < max(counted), "no row was left out"
+    for rule in ("everything", "lock", "budget"):
+        assert figures[f"{rule}_adapter_over_decode"] == 1.5 and figures[f"{rule}_decode_step_ms"] == 2000.0
+        assert figures["spread"][f"{rule}_adapter_over_decode"] == [1.5, 1.5]
+
+
+def test_bench_adapter_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--gen-length", "4", "--repeats", "1", "--batch", "2", "--device", "cpu"]
+    assert main(["bench", "adapter", *flags]) == 0
+    made = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert made["benchmark"] == "adapter" and made["lock_adapter_over_decode"] > 0 and made["batch"] == 2
 
 
 # --- LLaDA's own loop -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_hf
-from test_adapter import llada_loop
+from test_adapter import llada_loop, windows_loop
 from test_oracle import COMPUTES, Named, library_rule, names
 
 import surelock
@@ -90,6 +90,17 @@ def test_the_adapter_under_lladas_loop_writes_what_decode_writes(sdar: Path, eng
     *_, last = surelock.decode(lm, [prompt], settings, compute=rule)
     found = llada_loop(surelock.adapter(lm, rule, settings), prompt, settings, lm.mask_id)
     assert found == last.tokens[0].tolist()
+
+
+@pytest.mark.parametrize("rule", [surelock.Everything(), surelock.LockRule(epsilon=0.1)], ids=["everything", "lock"])
+def test_the_adapter_under_windows_that_grow_writes_what_decode_writes(sdar: Path, rule) -> None:
+    """As diffusers' LLaDA2Pipeline calls a block-causal model, with its mask of attention."""
+    lm, prompt = surelock.load(sdar, device="cpu"), PROMPTS[1]
+    *_, last = surelock.decode(lm, [prompt], SETTINGS, compute=rule)
+    asked = prompt, 12, SIZE, lm.mask_id
+    assert windows_loop(surelock.adapter(lm, rule), *asked, hides=True) == last.tokens[0].tolist()
+    with pytest.raises(ValueError, match="attention_mask hides"):
+        windows_loop(surelock.adapter(lm, rule), prompt, 12, 2 * SIZE, lm.mask_id, hides=True)
 
 
 def test_likelihoods_are_of_one_block_after_another(exact: surelock.LanguageModel) -> None:

@@ -4,6 +4,7 @@ import importlib
 import itertools
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from fnmatch import fnmatch
@@ -283,6 +284,16 @@ def test_files_exchanged_while_they_are_read_are_no_model(
     monkeypatch.undo()
     write_llada(sharded, **TINY, shards=3)
     assert load(sharded).network(torch.tensor([[3, 4]])).isfinite().all()
+
+
+def test_nothing_that_is_loaded_is_a_compiler() -> None:
+    """torch's, with sympy, takes 70 MB and a second, and is imported by what a network on the meta device may call."""
+    code = "import sys, surelock\nfor engine in ('onnx', 'torch'):\n"
+    code += "    lm = surelock.load('stories', device='cpu', engine=engine)\n"
+    code += "    list(surelock.decode(lm, ['A dog'], surelock.DecodeSettings(gen_length=4)))\n"
+    code += "print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[1])
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_a_loaded_network_needs_its_files_no_more(llada: Path) -> None:

@@ -1,9 +1,12 @@
 """Peak memory of a run: beyond weights and cache, one [rows, V] table in the network's dtype and bounded chunks."""
 
 import weakref
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from checkpoints import write_hf
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -87,3 +90,48 @@ def test_a_locked_run_keeps_one_table_in_the_networks_dtype(wide: LanguageModel,
 
 def test_a_baseline_keeps_no_table(wide: LanguageModel) -> None:
     assert peak(wide, Everything()) < 0.75 * TABLE
+
+
+LARGE, READ = 150_000, 40  # a vocabulary, and positions
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny network with the vocabulary of Qwen3."""
+    path = tmp_path_factory.mktemp("large")
+    write_hf(path, "a2d-qwen3", layers=1, d_model=8, heads=1, kv_heads=1, d_ff=8, vocab=LARGE, tied=True, seed=1)
+    return path
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.8}], ids=["greedy", "sampled"])
+def test_posteriors_of_a_large_vocabulary_are_read_a_few_rows_at_a_time(
+    large: Path, changes: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ONNX Runtime: about ten tables of a part's size exist at once, the logits are one of many rows."""
+    lm, rows, made = surelock.load(large, device="cpu", engine="onnx"), [], []
+    posterior, head = lm.engine._posterior, lm.engine._head
+    run, put = posterior.run, head.run_with_iobinding
+    monkeypatch.setattr(posterior, "run", lambda names, given: rows.append(len(given["logits"])) or run(names, given))
+    monkeypatch.setattr(head, "run_with_iobinding", lambda binding: made.append(1) or put(binding))
+    settings = DecodeSettings(gen_length=READ - 8, steps=2, **changes)
+    steps = list(surelock.decode(lm, [list(range(2, 10))], settings, compute=LockRule(epsilon=-1.0)))
+    assert max(rows) <= 4 and sum(rows) >= 2 * READ
+    assert len(made) <= 2 * 2 + 2, "the whole head was read for a few rows"
+    again = surelock.decode(
+        surelock.load(large, device="cpu", engine="torch"),
+        [list(range(2, 10))],
+        settings,
+        compute=LockRule(epsilon=-1.0),
+    )
+    for mine, theirs in zip(steps, again, strict=True):
+        assert mine.tokens.tolist() == theirs.tokens.tolist()
+        np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-3, atol=1e-6)
+
+
+def test_in_torch_too(large: Path) -> None:
+    lm = surelock.load(large, device="cpu", engine="torch")
+    settings = DecodeSettings(gen_length=READ - 8, steps=2)
+    with LiveStorages() as live:
+        list(surelock.decode(lm, [list(range(2, 10))], settings, compute=LockRule(epsilon=-1.0)))
+    row = 4 * LARGE
+    assert live.peak <= (READ + 32 + 8 * 8) * row, "kept posteriors, logits of 32 rows, and eight tables of eight"

@@ -12,6 +12,7 @@ from torch import Tensor
 from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
 from surelock.engines import posterior
+from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
 
@@ -147,10 +148,10 @@ def test_what_is_watched_and_not_compared_is_kept(observing: bool) -> None:
 def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
-    for rows in (32, 40, 100):
-        monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": rows * 50 * 4})
+    for few in (6, 32, 40, 100):
+        monkeypatch.setattr(posterior, "_CHUNK_BYTES", {"cpu": few * 50 * 4})
         reads = Reads(90, 50, **changes)
-        assert reads.reader._chunk == min(rows, 90)
+        assert (reads.reader._rows, reads.reader._few) == (max(32, few), few)
         first, second = reads.read(logits[0]), reads.read(logits[1, some], some, probed=[9, 45])
         readings.append([first, second, reads.read(logits[2])])
     for others in readings[1:]:
@@ -159,11 +160,14 @@ def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: 
                 np.testing.assert_array_equal(getattr(mine, field.name), getattr(theirs, field.name), field.name)
 
 
-def test_a_chunk_is_bounded_but_never_a_few_rows() -> None:
-    """Every chunk reads the whole output head: at 150,000 tokens a few rows at a time would cost several forwards."""
-    chunk = Reads(64, 150_000).reader._chunk
-    assert chunk >= 16
-    assert chunk * 150_000 * 4 <= 2**25
+def test_logits_are_made_of_many_rows_and_read_a_few_at_a_time() -> None:
+    """At 150,000 tokens: making logits of a few rows would read the whole head each time, and a posterior of many rows
+    takes ten tables of them.
+    """
+    rows, few = chunk_rows(2**21, 4 * 150_000)
+    assert rows >= 16 and rows * 150_000 * 4 <= 2**25
+    assert few * 150_000 * 4 <= 2**22 and chunk_rows(2**21, 4 * 4000) == (131, 131)
+    assert [part.stop - part.start for part in even(33, 16)] == [11, 11, 11] and even(0, 4) == []
 
 
 def test_reading_by_hand() -> None:

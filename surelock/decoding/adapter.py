@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
 _LAST = 1e-3  # what logits of a row that a step left out are multiplied by: nearly even, the likeliest token the same
+_NAMED = 30.0  # the logit of a written token at its own position, where all others are 0
 
 
 class _Host(UnmaskPolicy):
@@ -52,41 +53,88 @@ class Adapter:
         self.lm, self.rule, self.settings = lm, rule, settings
         self.run: Run | None = None
         self._read: tuple[Plan, Reading] | None = None
+        self._memory: Any = None
 
     @property
     def device(self) -> Any:
         """The device of the logits."""
         return self.lm.device
 
-    def __call__(self, x: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None) -> Any:
-        """Compute the next step of the canvas x [B, N] int64.
+    def __call__(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+    ) -> Any:
+        """Compute the next step of the canvas input_ids [B, N] int64.
 
         Returns an object whose `.logits` [B, N, vocab_size] hold the logits of the masked positions that may be
-        written. The next call overwrites them. Raises ValueError for an x of another shape, for padding, and for
-        position_ids that do not count from 0.
+        written; at a written position they name its token. The next call overwrites them. Raises ValueError for a
+        canvas of another shape, for masks of attention that hide what the network sees, and for position_ids that do
+        not count from 0.
         """
+        if input_ids.ndim != 2:
+            raise ValueError(f"x must be of shape [batch, length], not {list(input_ids.shape)}")
+        self._check(input_ids.shape[1], attention_mask, position_ids)
+        tokens = input_ids.numpy(force=True).astype(np.int64)
+        plan = self._go_on(tokens)
+        if plan is None and not self._is_written(tokens):
+            plan = self._begin(tokens)
+        if plan is not None:
+            self._read = plan, self.lm.engine.read(self._memory, plan)
+        return SimpleNamespace(logits=self._logits(plan).view(*input_ids.shape, -1))
+
+    def _check(self, length: int, attention_mask: Tensor | None, position_ids: Tensor | None) -> None:
+        """Raise ValueError for a mask of attention that is not the network's, and for other positions."""
         import torch  # not before a host wants it
 
-        if x.ndim != 2:
-            raise ValueError(f"x must be of shape [batch, length], not {list(x.shape)}")
-        if attention_mask is not None and not bool((attention_mask == 1).all()):
-            raise ValueError("attention_mask hides positions: give prompts of one length, without padding")
-        if position_ids is not None and not bool((position_ids == torch.arange(x.shape[1]).to(position_ids)).all()):
-            raise ValueError(f"position_ids must count from 0 to {x.shape[1] - 1}")
-        tokens = x.numpy(force=True).astype(np.int64)
-        plan = self._go_on(tokens) or self._begin(tokens)
-        self._read = plan, self.lm.engine.read(self._memory, plan)
-        told = torch.as_tensor(self._memory.told)
-        left = self.run.state.open.copy() if self.run else np.zeros(0, dtype=bool)
-        read = plan.slots[plan.read()]
-        left[read], self._faded[read] = False, False
-        fading = np.flatnonzero(left & ~self._faded)
-        told[torch.from_numpy(fading).to(told.device)] *= _LAST
-        self._faded[fading] = True
-        return SimpleNamespace(logits=told.view(*x.shape, -1))
+        if attention_mask is not None and not self._sees_all(length, attention_mask.to("cpu")):
+            told = "give prompts of one length, without padding, and a length that fills the host's blocks"
+            raise ValueError(f"attention_mask hides positions that this network sees: {told}")
+        counted = torch.arange(length)
+        if position_ids is not None and not (
+            position_ids.shape[-1] == length and bool((position_ids.to("cpu") == counted).all())
+        ):
+            raise ValueError(f"position_ids must count from 0 to {length - 1}")
+
+    def _sees_all(self, length: int, mask: Tensor) -> bool:
+        """Whether a mask of attention is that of the network: 1 at each of [B, N] positions, or [B, 1, N, N] where a
+        row sees a position, there also 0 beside -inf.
+        """
+        import torch
+
+        from surelock.model.network import sight
+
+        if mask.ndim != 4:
+            return mask.shape[-1] == length and bool((mask == 1).all())
+        added = mask.is_floating_point() and bool((mask <= 0).all())
+        seen = sight(self.lm.config, torch.arange(length), length)
+        expected = torch.ones(length, length, dtype=torch.bool) if seen is None else seen
+        return mask.shape[-2:] == expected.shape and bool(((mask == (0 if added else 1)) == expected).all())
+
+    def _logits(self, plan: Plan | None) -> Tensor:
+        """The logits [slots, V] after a step. plan: its plan; None if all is written and nothing was computed."""
+        import torch
+
+        assert self.run is not None
+        told, canvas = torch.as_tensor(self._memory.told), self.run.canvas
+
+        def place(slots: NDArray[np.int64]) -> Tensor:
+            return torch.from_numpy(slots).to(told.device)
+
+        written = np.flatnonzero(self._masked & ~canvas.masked)  # since the last call
+        told[place(written)] = 0
+        told[place(written), place(canvas.tokens[written])] = _NAMED
+        self._masked[written] = False
+        if plan is not None:
+            left, read = self.run.state.open.copy(), plan.slots[plan.chooses]
+            left[read], self._faded[read] = False, False
+            fading = np.flatnonzero(left & ~self._faded)
+            told[place(fading)] *= _LAST
+            self._faded[fading] = True
+        return told
 
     def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
-        """The plan of the next step; None unless all that changed since the last call is that masks were written."""
+        """The plan of the next step; None unless all that changed since the last call is that masks were written, and
+        if the run is over.
+        """
         if self.run is None or self._read is None or tokens.shape != self._shape:
             return None
         canvas, flat = self.run.canvas, tokens.ravel()
@@ -97,12 +145,23 @@ class Adapter:
         self._read = None
         return self.run.plan()
 
+    def _is_written(self, tokens: NDArray[np.int64]) -> bool:
+        """Whether these are the tokens that the current run ended with, of which none is masked."""
+        if self.run is None or tokens.shape != self._shape:
+            return False
+        canvas = self.run.canvas
+        return bool(not canvas.masked.any() and (tokens.ravel() == canvas.tokens).all())
+
     def _begin(self, tokens: NDArray[np.int64]) -> Plan:
         """The plan of the first step of a new run, on a canvas that may be partly written."""
         lm, masked = self.lm, tokens == self.lm.mask_id
         if not masked.any(axis=1).all():
             raise ValueError(f"x holds a sequence without a mask (id {lm.mask_id}): nothing of it can be decoded")
         starts = masked.argmax(axis=1)
+        if not starts.min():
+            raise ValueError(
+                "x begins with a mask, as if a prompt were empty: guidance of the host's own is not possible"
+            )
         settings = self.settings or DecodeSettings(gen_length=int(tokens.shape[1] - starts.min()))
         start = tokens.shape[1] - settings.gen_length
         if self.settings is None and len(set(starts.tolist())) > 1:
@@ -110,13 +169,17 @@ class Adapter:
         if starts.min() < start:
             raise ValueError(f"x is masked from position {starts.min()} on, settings.gen_length from {start} on")
         prompts = encode_prompts(lm, tokens[:, :start].tolist(), settings)
-        self._host, self._shape, self._faded = _Host(), tokens.shape, np.zeros(tokens.size, dtype=bool)
-        self.run = run = Run(lm.shape, prompts, Decoder(settings=settings, compute=self.rule, unmask=self._host))
+        host = _Host()
+        run = Run(lm.shape, prompts, Decoder(settings=settings, compute=self.rule, unmask=host))
+        self.run, self._host, self._shape, self._read = run, host, tokens.shape, None
         written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
         run.canvas.commit(written, tokens.ravel()[written])
         for b in range(len(tokens)):
             while not run.canvas.masked[run.schedule.open(b)].any():
                 run.schedule.advance(b, 0)
+        self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
+        self._masked |= run.canvas.masked
+        self._memory = None  # before another one is allocated
         self._memory = lm.engine.memory(run.layout, tell=True)
         plan = run.plan()
         assert plan is not None
@@ -131,13 +194,16 @@ def adapter(lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | Non
     settings: gen_length, steps and block_length of the host sampler. Rules that depend on blocks need them, and only
     the open block is then read. None is one block of all masked positions.
 
-    The callable is `model(x, attention_mask=None, position_ids=None)`, with x [B, N] int64: one sequence, or several
-    whose prompts have the same length. It compares x with the canvas of the last call. If masks were written and
-    nothing else changed, it computes the next step; otherwise it starts a new run and computes every row.
+    The callable is `model(input_ids, attention_mask=None, position_ids=None)`, with x = input_ids [B, N] int64: one
+    sequence, or several whose prompts have the same length. It compares x with the canvas of the last call. If masks
+    were written and nothing else changed, it computes the next step; otherwise it starts a new run and computes every
+    row. If all is written, it computes nothing.
 
-    `.logits` are defined at masked positions of the open block and undefined elsewhere. A masked position that the call
-    left out keeps its last logits, scaled to be nearly uniform, so that the host prefers computed positions. Raises
-    ValueError for a rule that is none, and for guidance, which is the host's.
+    `.logits` are defined at masked positions of the open block, and at positions that were written since the run began:
+    these name their tokens, so that no host changes them. A masked position that the call left out keeps its last
+    logits, scaled to be nearly uniform, so that the host prefers computed positions. A host may set logits to -inf in
+    place, but not scale them. In a shifted network they are already where they belong. Raises ValueError for a rule
+    that is none, and for guidance, which is the host's.
     """
     return Adapter(lm, rule, settings)
 

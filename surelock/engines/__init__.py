@@ -43,7 +43,7 @@ class Engine(Protocol):
         """Allocate the memory of a run: an empty cache, and room for watched posteriors.
 
         layout: the shape of the run.
-        tell: keep `memory.told` [slots, V], the logits of each slot from the last time its row was read, 0 before.
+        tell: keep `memory.told` [slots, V], the logits of each slot as of the last time it was a candidate, 0 before.
         """
         ...
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surelock.decoding.step import Layout, Plan, Reading
+from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.model.config import NetworkConfig
 from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
@@ -31,8 +33,7 @@ if TYPE_CHECKING:
 
     from surelock.model.network import Network
 
-_CHUNK_BYTES = 2**21  # of one table of logits: of the embedded model's, 128 rows
-_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
+_CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
 _PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
 _NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
@@ -148,10 +149,10 @@ class OnnxEngine:
         head = head_name(config)
         large = 4 * config.vocab_size * config.d_model > _PART_BYTES
         self._given = {head: _wide(real[head][0][1])} if large else {}
-        self._head = Session(head_graph(config, real, given=large), threads, folder)
+        self._head = Session(head_graph(config, real, given=large), threads, folder, shared=large)
         self._parts = _parts(config, real, threads, folder, self._given)
-        self._posterior = Session(posterior_graph(), threads, folder)
-        self._rows = max(_LEAST_ROWS, _CHUNK_BYTES // (4 * config.vocab_size))  # whose posteriors are read at once
+        self._posterior = Session(posterior_graph(), threads, folder, shared=large)
+        self._rows, self._few = chunk_rows(_CHUNK_BYTES, 4 * config.vocab_size)
         self._load_network, self._network, self._loading = load_network, None, Lock()
 
     @property
@@ -178,17 +179,20 @@ class OnnxEngine:
         memory.has[plan.outdated()] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
-        chunks = -(-len(rows) // self._rows)
-        for number in range(chunks):  # of about one size: a few rows alone are dear
-            part = slice(len(rows) * number // chunks, len(rows) * (number + 1) // chunks)
-            chunk = Chunk(memory, plan, reading, rows[part], self._logits(memory.hidden[part]))
+        table = np.empty((min(self._rows, len(rows)), self.config.vocab_size), np.float32)
+        for part in even(len(rows), self._rows):
+            own, logits = rows[part], table[: part.stop - part.start]
+            self._put_logits(memory.hidden[part], logits)
             if memory.told is not None:
-                memory.told[plan.slots[rows[part]]] = chunk.logits
-            if plan.observe:  # before what is kept becomes another
-                paused = time.perf_counter()
-                self._observe(chunk)
-                beside += time.perf_counter() - paused
-            self._choose(chunk)
+                candidates = plan.chooses[own]
+                memory.told[plan.slots[own[candidates]]] = logits[candidates]
+            for few in even(len(own), self._few):
+                chunk = Chunk(memory, plan, reading, own[few], logits[few])
+                if plan.observe:  # before what is kept becomes another
+                    paused = time.perf_counter()
+                    self._observe(chunk)
+                    beside += time.perf_counter() - paused
+                self._choose(chunk)
         if plan.quotas is not None:
             self._draw(memory, plan, reading)
         reading.seconds = time.perf_counter() - begun - beside
@@ -220,18 +224,29 @@ class OnnxEngine:
     ) -> NDArray[np.float32]:
         """The packed forward, sequence by sequence."""
         found, stop = [], 0
-        for cache, count in zip(caches, plan.counts, strict=True):
+        for own, count in zip(caches, plan.counts, strict=True):
             start, stop = stop, stop + count
             first, last = np.searchsorted(read, (start, stop))
             if count:
                 part = slice(start, stop)
                 found.append(
-                    cache.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
+                    own.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
                 )
         return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
 
-    def _logits(self, hidden: NDArray[np.float32]) -> Any:
-        return self._head.run(["logits"], {"hidden": hidden, **self._given})[0]
+    def _logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The logits [K, V] of hidden states [K, d_model]."""
+        logits = np.empty((len(hidden), self.config.vocab_size), np.float32)
+        self._put_logits(hidden, logits)
+        return logits
+
+    def _put_logits(self, hidden: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+        """Write the logits of hidden states [K, d_model] to `out` [K, V], without a copy of them."""
+        binding = self._head.io_binding()
+        for name, value in {"hidden": hidden, **self._given}.items():
+            binding.bind_cpu_input(name, value)
+        binding.bind_output("logits", "cpu", 0, np.float32, out.shape, out.ctypes.data)
+        self._head.run_with_iobinding(binding)
 
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
@@ -260,13 +275,15 @@ class OnnxEngine:
     def _draw(self, memory: Memory, plan: Plan, reading: Reading) -> None:
         """Draw the tokens of the candidates that `Plan.quotas` lets be committed."""
         best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
-        for start in range(0, len(best), self._rows):
-            some = best[start : start + self._rows]
-            logits, none = self.logits(memory, rows[some]), dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
-            inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(some))}
-            inputs["bias"] = _bias(plan, some, logits.shape[1])
-            found: Any = self._posterior.run(["token"], inputs)
-            reading.tokens[some] = found[0]
+        none = dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
+        for part in even(len(best), self._rows):
+            some, every = best[part], self.logits(memory, rows[best[part]])
+            for few in even(len(some), self._few):
+                logits = every[few]
+                inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(logits))}
+                inputs["bias"] = _bias(plan, some[few], logits.shape[1])
+                found: Any = self._posterior.run(["token"], inputs)
+                reading.tokens[some[few]] = found[0]
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""
@@ -342,7 +359,7 @@ def _parts(
     for start in progress:
         layers = range(start, min(start + each, config.n_layers))
         embed = "embed.weight" in given and start == 0
-        session = Session(step_graph(config, tensors, layers, embed), threads, folder, arena=len(starts) == 1)
+        session = Session(step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1)
         values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
         found.append(Part(session, layers, values))
         _trim()
@@ -369,21 +386,33 @@ def _wide(stored: Stored) -> NDArray[np.float32]:
     return wide.reshape(stored.shape)
 
 
+@cache
+def _register_arena() -> None:
+    """Make the arena that the sessions of large networks share."""
+    kind = onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR
+    place = onnxruntime.OrtMemoryInfo("Cpu", kind, 0, onnxruntime.OrtMemType.DEFAULT)
+    onnxruntime.create_and_register_allocator(place, onnxruntime.OrtArenaCfg({"arena_extend_strategy": 1}))
+
+
 class Session(onnxruntime.InferenceSession):
     """A session of a graph.
 
     folder: the folder of its weights, which are read when the session is made.
-    arena: keep freed memory for the next call; many sessions would each keep their own.
+    shared: take memory from an arena that sessions share. Each would keep its own for the next call, and without one
+    glibc scatters what they take.
     """
 
-    def __init__(self, graph: ModelProto, threads: int, folder: Path, arena: bool = True) -> None:
+    def __init__(self, graph: ModelProto, threads: int, folder: Path, shared: bool = False) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         # A waiting thread spins for so long: it bridges two operators, and hardly keeps other processes waiting.
         options.add_session_config_entry("session.intra_op.spin_duration_us", "50")
         options.log_severity_level = 3  # errors
         options.enable_mem_pattern = False  # they are kept for each number of rows
-        options.enable_cpu_mem_arena = arena
+        if shared:
+            _register_arena()
+            options.add_session_config_entry("session.use_env_allocators", "1")
+            options.add_session_config_entry("session.use_device_allocator_for_initializers", "1")
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         # The weights of products are packed, all others would be read where they lie, in files that may be overwritten.
         gathered = {node.input[0] for node in graph.graph.node if node.op_type == "Gather"}

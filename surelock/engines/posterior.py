@@ -1,4 +1,4 @@
-"""Reads posteriors from logits, in chunks of rows of bounded size.
+"""Reads posteriors from logits, a few rows at a time.
 
 The logits of a chunk are computed and read. Those of watched rows are kept in the dtype of the network with their
 log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
@@ -7,7 +7,6 @@ log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor
 
 from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
+from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
 
-# Of one table [rows, V] in the wide dtype; three are used, beside one of logits.
+# Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
-_LEAST_ROWS = 32  # each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
 
 def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> Tensor:
@@ -77,8 +76,8 @@ class Reader:
     def __init__(self, slots: int, vocab_size: int, dtype: torch.dtype, device: torch.device, watch: Stopwatch) -> None:
         wide = torch.promote_types(dtype, torch.float32)
         chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
-        self._chunk = min(slots, max(_LEAST_ROWS, chunk_bytes // (vocab_size * wide.itemsize)))
-        self._raw = torch.empty(self._chunk, vocab_size, dtype=dtype, device=device)
+        self._rows, self._few = chunk_rows(chunk_bytes, vocab_size * wide.itemsize)
+        self._raw = torch.empty(min(slots, self._rows), vocab_size, dtype=dtype, device=device)
         self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)
         self._has = np.zeros(slots, dtype=bool)
@@ -93,29 +92,32 @@ class Reader:
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
         self._has[plan.outdated()] = False
-        count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
-        chunks = -(-count // self._chunk)
-        edges = [count * chunk // chunks for chunk in range(chunks + 1)] if chunks else []  # a few rows alone are dear
-        for start, stop in pairwise(edges):
-            raw, own = logits(start, stop, self._raw[: stop - start]), rows[start:stop]
-            z = raw.to(self._kept_lse.dtype)
-            p = z.softmax(dim=-1)
-            confidence = p.amax(dim=-1)
-            lse = z.amax(dim=-1) - confidence.log()
-            total, reading.confidence[own] = _to_host(torch.stack((z.sum(dim=-1), confidence)))
-            reading.finite &= bool(np.isfinite(total).all())
-            choosers = np.flatnonzero(plan.chooses[own])
-            if len(choosers) and plan.scores is not None:
-                which = number[own[choosers]]
-                reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, plan))
-            if plan.top_k:
-                with self._watch.excluded():
-                    probs, ids = p.topk(plan.top_k, dim=-1)
-                    reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
-            if plan.observe:  # before what is kept becomes another
-                with self._watch.excluded():
-                    self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
-            self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
+        for part in even(len(rows), self._rows):
+            raw, own = logits(part.start, part.stop, self._raw[: part.stop - part.start]), rows[part]
+            for few in even(len(own), self._few):
+                self._read(raw[few], own[few], plan, reading)
+
+    def _read(self, raw: Tensor, own: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
+        """Read the posteriors of a few rows. raw: [K, V], their logits. own: [K] int64, ascending, their numbers."""
+        z = raw.to(self._kept_lse.dtype)
+        p = z.softmax(dim=-1)
+        confidence = p.amax(dim=-1)
+        lse = z.amax(dim=-1) - confidence.log()
+        total, reading.confidence[own] = _to_host(torch.stack((z.sum(dim=-1), confidence)))
+        reading.finite &= bool(np.isfinite(total).all())
+        choosers = np.flatnonzero(plan.chooses[own])
+        if len(choosers) and plan.scores is not None:
+            first = int(plan.chooses[: own[choosers[0]]].sum())  # of the candidates
+            which = np.arange(first, first + len(choosers))
+            reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, plan))
+        if plan.top_k:
+            with self._watch.excluded():
+                probs, ids = p.topk(plan.top_k, dim=-1)
+                reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
+        if plan.observe:  # before what is kept becomes another
+            with self._watch.excluded():
+                self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
+        self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
 
     def _follow(
         self,

@@ -96,7 +96,10 @@ class TorchEngine:
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
             found = self.network.logits(memory.hidden[start:stop], out)
             if memory.told is not None:
-                memory.told[as_index(plan.slots[rows[start:stop]], found.device)] = found
+                own = rows[start:stop]
+                candidates = np.flatnonzero(plan.chooses[own])
+                slots = as_index(plan.slots[own[candidates]], found.device)
+                memory.told[slots] = found[as_index(candidates, found.device)]
             return found
 
         memory.reader.read(logits, rows, plan, reading)

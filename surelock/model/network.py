@@ -80,7 +80,9 @@ class Network(nn.Module):
     def __init__(self, config: NetworkConfig) -> None:
         super().__init__()
         self.config = config
-        self.embed = nn.Embedding(config.vocab_size, config.d_model)
+        values = torch.empty(config.vocab_size, config.d_model)
+        # Drawn on the meta device, they would import torch's compiler: 70 MB.
+        self.embed = nn.Embedding(config.vocab_size, config.d_model, _weight=values if values.is_meta else None)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)

@@ -7,12 +7,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
 
 from surelock.model.checkpoint import SINGLE, row_counts
 from surelock.model.config import NetworkConfig
-from surelock.model.families import A2D_QWEN3, AT_ONCE, LLADA, Family
+from surelock.model.families import A2D_QWEN3, LLADA, Family
 from surelock.model.network import empty_network
+
+_AT_ONCE = 2**20  # numbers that are drawn at once: the process keeps some of the memory that this takes
 
 
 def write_random(config: NetworkConfig, directory: Path) -> None:
@@ -30,15 +32,15 @@ def write_random(config: NetworkConfig, directory: Path) -> None:
         for source, count in zip(sources, row_counts(config, sources, rows), strict=True):
             start, stop = stop, stop + 2 * count * math.prod(columns)
             header[source] = {"dtype": "BF16", "shape": [count, *columns], "data_offsets": [start, stop]}
-    told, generator = json.dumps(header).encode(), torch.Generator().manual_seed(0)
+    told, generator = json.dumps(header).encode(), np.random.default_rng(0)
     with (directory / SINGLE).open("wb") as file:
         file.write(len(told).to_bytes(8, "little") + told)
         for entry in header.values():
             size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
-            for at in range(0, size, AT_ONCE):
-                part = torch.empty(min(AT_ONCE, size - at), dtype=torch.bfloat16)
-                part = part.fill_(1.0) if norm else part.normal_(std=0.02, generator=generator)
-                file.write(part.view(torch.int16).numpy().tobytes())
+            for at in range(0, size, _AT_ONCE):
+                count = min(_AT_ONCE, size - at)
+                part = np.ones(count, np.float32) if norm else 0.02 * generator.standard_normal(count, np.float32)
+                file.write((part.view(np.uint32) >> 16).astype(np.uint16).tobytes())  # its upper half is bfloat16
 
 
 def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
