@@ -36,7 +36,7 @@ class _Host(UnmaskPolicy):
     tokens: NDArray[np.int64]
 
     def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        state, part = candidates.state, candidates.state.canvas.slots_of(candidates.b)
+        state, part = candidates.state, candidates.state.canvas.parts[candidates.b]
         slots = np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id)) + part.start
         return slots, self.tokens[slots]
 
@@ -78,7 +78,7 @@ class Adapter:
         self._read = plan, self.lm.engine.read(self._memory, plan)
         told = torch.as_tensor(self._memory.told)
         left = self.run.state.open.copy() if self.run else np.zeros(0, dtype=bool)
-        read = plan.slots[plan.read()]
+        read = plan.slots[plan.read]
         left[read], self._faded[read] = False, False
         fading = np.flatnonzero(left & ~self._faded)
         told[torch.from_numpy(fading).to(told.device)] *= _LAST
@@ -115,7 +115,7 @@ class Adapter:
         written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
         run.canvas.commit(written, tokens.ravel()[written])
         for b in range(len(tokens)):
-            while not run.canvas.masked[run.schedule.open(b)].any():
+            while not run.canvas.masked[run.canvas.parts[b].start : run.schedule.stops[b]].any():
                 run.schedule.advance(b, 0)
         self._memory = lm.engine.memory(run.layout, tell=True)
         plan = run.plan()

@@ -99,10 +99,10 @@ class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
     def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool) -> None:
-        self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
+        self.told = np.zeros((sum(layout.lengths), config.vocab_size), np.float32) if tell else None
         self.caches = [[Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)]
-        self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
-        self.has = np.zeros(layout.slots, dtype=bool)
+        self.log_p = np.empty((sum(layout.lengths), config.vocab_size), np.float32)  # takes memory where it is written
+        self.has = np.zeros(sum(layout.lengths), dtype=bool)
         self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
         self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
 
@@ -174,8 +174,8 @@ class OnnxEngine:
         """Compute the rows of a plan, see `Engine.read`."""
         begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
-        rows = plan.read()
-        memory.has[plan.outdated()] = False
+        rows = plan.read
+        memory.has[plan.outdated] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
         chunks = -(-len(rows) // self._rows)

@@ -92,7 +92,7 @@ class Reader:
         logits: (start, stop, out) -> the logits of `rows[start:stop]`, written to `out` [stop - start, V].
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
-        self._has[plan.outdated()] = False
+        self._has[plan.outdated] = False
         count, number = len(rows), np.cumsum(plan.chooses) - 1  # of a candidate among the C
         chunks = -(-count // self._chunk)
         edges = [count * chunk // chunks for chunk in range(chunks + 1)] if chunks else []  # a few rows alone are dear
