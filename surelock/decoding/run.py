@@ -196,6 +196,7 @@ class Run:
         choosers = slots[chooses]
         scored = self.policy.scores == "noise"
         drawn = settings.temperature > 0 or scored
+        best_alone = drawn and self.policy.by_posterior and not self._late
         tokens = canvas.tokens[slots]
         probed = state.locked[slots] & ~self._settles[slots]
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
@@ -221,7 +222,7 @@ class Run:
             read=read,
             outdated=outdated,
             scores=self.policy.scores,
-            quotas=self._quotas() if drawn and self.policy.by_posterior and not self._late else None,
+            quotas=np.where(schedule.closing, canvas.total, schedule.quota).tolist() if best_alone else None,
             banned=self._banned,
             repeats=self._repeats(choosers) if settings.no_repeat_ngram_size else _NO_PAIRS,
             temperature=settings.temperature,
@@ -229,11 +230,6 @@ class Run:
             cfg_scale=settings.cfg_scale,
             top_k=self.top_k,
         )
-
-    def _quotas(self) -> list[int]:
-        """How many candidates each sequence commits."""
-        schedule, every = self.schedule, self.canvas.total
-        return np.where(schedule.closing, every, schedule.quota).tolist()
 
     def _repeats(self, choosers: Slots) -> Whole:
         """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""
