@@ -116,10 +116,16 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
     assert parted <= 0.02 * seen
 
 
+@pytest.mark.parametrize("rows", [None, 5])
 @pytest.mark.parametrize("observe", [False, True])
 @pytest.mark.parametrize("name", RUNS)
-def test_engines_agree_on_every_rule(engines, name: str, observe: bool) -> None:
+def test_engines_agree_on_every_rule(
+    engines, monkeypatch: pytest.MonkeyPatch, name: str, observe: bool, rows: int | None
+) -> None:
+    """rows: of a chunk; None is all of them in one."""
     changes, choices = RUNS[name]
+    if rows is not None:
+        monkeypatch.setattr(engines["llada"][2].lm.engine, "_rows", rows)
     settings = surelock.DecodeSettings(gen_length=GEN, **changes)
     first, second = (
         list(surelock.decode(model.lm, [[5, 6, 7], [9], [3, 2]], settings, **choices, observe=observe))

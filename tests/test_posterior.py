@@ -44,16 +44,17 @@ class Reads:
         chooses = (slots > 0) & ~np.isin(slots, probed)
         at, self.steps = slots[chooses] - 1, self.steps + 1
         draws = Draws([(0, self.steps)], [self.rows - 1], np.zeros(len(at), dtype=int), at, False)
+        rows, dropped = np.flatnonzero(watches | chooses | observing), np.array(forgets, dtype=int)
+        outdated = np.concatenate((dropped, slots[~(watches | np.isin(slots, probed) | observing)]))
         plan = Plan(
             step=self.steps, slots=slots, counts=[count], tokens=slots, blind=None, positions=slots,
             probed=np.isin(slots, probed), watches=watches, compares=compares, chooses=chooses, observe=observing,
-            forgets=np.array(forgets, dtype=int), quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int),
+            read=rows, outdated=outdated, quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int),
             draws=draws, cfg_scale=0.0, top_k=3, **self.changes,
         )  # fmt: skip
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
         reading = Reading(slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top)
-        rows = np.flatnonzero(watches | chooses | observing)
         own = logits[torch.from_numpy(rows)]
         self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), rows, plan, reading)
         return reading

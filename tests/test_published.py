@@ -39,12 +39,13 @@ def test_the_most_important_rows_of_the_block_go_on(lm: surelock.LanguageModel) 
 
     def check(state: Any, active: Any, chosen: Any) -> None:
         for b in range(2):
-            block, own = state.schedule.block(b), [s for s in chosen.tolist() if state.canvas.sequence[s] == b]
+            start, stop = state.schedule.starts[b], state.schedule.stops[b]
+            own = [s for s in chosen.tolist() if state.canvas.sequence[s] == b]
             if state.schedule.steps_in_block[b] == 0:
                 assert own == [s for s in active.tolist() if state.canvas.sequence[s] == b]
                 continue
             value = {}
-            for slot in range(block.start, block.stop):
+            for slot in range(start, stop):
                 masked = bool(state.masked[slot])
                 sure = float(state.confidence[slot]) if masked else 0.0
                 new = not masked and state.visible[slot] == 0

@@ -22,6 +22,7 @@ from surelock import (
     UnlockRule,
 )  # fmt: skip
 from surelock.decoding.run import NonFiniteLogits, Run
+from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Plan, Step
 from surelock.model.config import NetworkConfig, Shape
 
@@ -62,9 +63,14 @@ def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
 
 def test_costs_of_no_rows_are_float64() -> None:
     """A step in which every row rests has none; numpy alone would count them in integers."""
-    run = Run(SHAPE, PROMPTS, Decoder(settings=DecodeSettings(gen_length=12)))
-    sums = run._sum(np.ones(run.canvas.total), np.empty(0, dtype=np.int64))
-    assert sums.dtype == np.float64 and sums.tolist() == [0, 0, 0]
+
+    class Nothing(ComputeRule):
+        def rows(self, state: State, active: Slots) -> Slots:
+            return active[:0]
+
+    _, steps = through(Decoder(settings=DecodeSettings(gen_length=12), compute=Nothing()))
+    assert all(step.flops.dtype == step.baseline_flops.dtype == np.float64 for step in steps)
+    assert steps[1].flops.tolist() == [0, 0, 0]
 
 
 def test_what_was_opened_again_is_forgotten() -> None:
@@ -77,12 +83,12 @@ def test_what_was_opened_again_is_forgotten() -> None:
         Event(6, "unlock", 1),
     )
     plans, _ = through(Decoder(settings=DecodeSettings(gen_length=12), events=events))
-    assert {plan.step: plan.forgets.tolist() for plan in plans if len(plan.forgets)} == {4: [0], 6: [1]}
+    assert {plan.step: plan.outdated.tolist() for plan in plans if len(plan.outdated)} == {4: [0], 6: [1]}
     plans, steps = through(
         Decoder(settings=DecodeSettings(gen_length=12), compute=LockRule(epsilon=1.0, unlock=UNLOCK))
     )
     freed = [np.flatnonzero(step.newly_unlocked[0, :]).tolist() for step in steps]
-    assert any(freed) and all(len(plan.forgets) >= len(own) for own, plan in zip(freed, plans[1:], strict=False))
+    assert any(freed) and all(len(plan.outdated) >= len(own) for own, plan in zip(freed, plans[1:], strict=False))
 
 
 def test_a_reading_needs_a_plan_and_finite_logits() -> None:

@@ -55,9 +55,8 @@ def packed_fields(value: Any, *names: str) -> dict[str, Any]:
 
 
 def packed_plan(plan: Plan) -> dict[str, Any]:
-    called = {"read": packed(plan.read()), "outdated": packed(plan.outdated())}
-    called["best"] = packed(plan.best(_ranks(int(plan.chooses.sum()))))
-    return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats]} | called
+    best = packed(plan.best(_ranks(int(plan.chooses.sum()))))
+    return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats], "best": best}
 
 
 def shape_of(case: Case) -> Shape:
@@ -79,7 +78,7 @@ def event_of(wish: Wish, run: Run) -> surelock.Event | None:
     """
     if wish.kind == "rule":
         return surelock.Event(wish.step, "rule", compute=library_rule(wish.compute or []) or surelock.Everything())
-    own, state = run.canvas.slots_of(wish.sequence), run.state
+    own, state = run.canvas.parts[wish.sequence], run.state
     masked, locked, generated = state.masked[own], state.locked[own], ~run.canvas.is_prompt[own]
     computed = state.computed_at[own] >= 0
     if wish.kind == "unlock" and not locked.any():

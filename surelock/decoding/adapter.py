@@ -37,7 +37,7 @@ class _Host(UnmaskPolicy):
     tokens: NDArray[np.int64]
 
     def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        state, part = candidates.state, candidates.state.canvas.slots_of(candidates.b)
+        state, part = candidates.state, candidates.state.canvas.parts[candidates.b]
         slots = np.flatnonzero(state.masked[part] & (self.tokens[part] != state.canvas.mask_id)) + part.start
         return slots, self.tokens[slots]
 
@@ -175,7 +175,7 @@ class Adapter:
         written = np.flatnonzero(~masked.ravel() & run.canvas.masked)
         run.canvas.commit(written, tokens.ravel()[written])
         for b in range(len(tokens)):
-            while not run.canvas.masked[run.schedule.open(b)].any():
+            while not run.canvas.masked[run.canvas.parts[b].start : run.schedule.stops[b]].any():
                 run.schedule.advance(b, 0)
         self._faded, self._masked = np.zeros((2, tokens.size), dtype=bool)
         self._masked |= run.canvas.masked

@@ -70,17 +70,15 @@ class ComputeRule(Described):
         """
         return active
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        """Return which of the computed slots [R] the rule watches, [R] bool. Default: none.
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        """Return which of the computed slots [R] the rule watches, and which of these need a step-wise KL now: twice
+        [R] bool. Default: none.
 
         The engine keeps the posteriors of watched rows until their next computation, and reports their confidence.
         Other rows have a confidence only where a candidate token is chosen.
         """
-        return np.zeros(len(slots), dtype=bool)
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        """Return which of the watched slots need a step-wise KL now, [R] bool. Default: all watched slots."""
-        return self.watches(state, slots)
+        none = np.zeros(len(slots), dtype=bool)
+        return none, none
 
     def after(self, state: State, reading: Reading) -> Changes:
         """Return the slots that lock and unlock after the step. `state.canvas` is the canvas after the commit."""
@@ -141,8 +139,9 @@ class SelectRule(ComputeRule):
             chosen.append(np.sort(slots[order[:count]]))
         return np.concatenate(chosen)
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        return np.ones(len(slots), dtype=bool)
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        every = np.ones(len(slots), dtype=bool)
+        return every, every
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +163,8 @@ class BlockCache(ComputeRule):
     def rows(self, state: State, active: Slots) -> Slots:
         kept = np.zeros(state.canvas.total, dtype=bool)
         for b, step in enumerate(state.schedule.steps_in_block.tolist()):
-            block, own = state.schedule.block(b), state.canvas.slots_of(b)
-            kept[own if step == 0 else block if self.dual else slice(block.start, own.stop)] = True
+            start, stop, own = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
+            kept[own if step == 0 else slice(start, stop if self.dual else own.stop)] = True
         return active[kept[active]]
 
 
@@ -287,22 +286,19 @@ class BudgetRule(ComputeRule):
             debt[:] = 0
             return active
         for slot in changed.tolist():
-            own = state.canvas.slots_of(int(state.canvas.sequence[slot]))
+            own = state.canvas.parts[state.canvas.sequence[slot]]
             debt[own] += self.owed(np.abs(np.arange(own.start, own.stop) - slot))
         parts = [self._chosen(state, b, active[part], debt) for b, part in enumerate(state.split(active))]
         return np.concatenate(parts)
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        """The masks of later blocks: their confidence is needed when their block begins."""
-        return state.masked[slots] & ~state.open[slots]
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        """None: KLs play no part."""
-        return np.zeros(len(slots), dtype=bool)
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        """The masks of later blocks: their confidence is needed when their block begins. KLs play no part."""
+        later = state.masked[slots] & ~state.open[slots]
+        return later, np.zeros(len(slots), dtype=bool)
 
     def _chosen(self, state: State, b: int, slots: Slots, debt: NDArray) -> Slots:
         """The slots of sequence `b` that the budget pays for, ascending, of its active slots."""
-        count = math.ceil(self.share * int((~state.rests[state.canvas.slots_of(b)]).sum()) - 1e-9)
+        count = math.ceil(self.share * int((~state.rests[state.canvas.parts[b]]).sum()) - 1e-9)
         masks, confidence = np.flatnonzero(state.open[slots]), np.nan_to_num(state.confidence[slots])
         masks = masks[np.lexsort((masks, -confidence[masks]))]
         rank = np.full(len(slots), 2)
@@ -370,11 +366,9 @@ class Both(ComputeRule):
     def rows(self, state: State, active: Slots) -> Slots:
         return self.lock.rows(state, self.select.rows(state, active))
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        return self.lock.watches(state, slots) | self.select.watches(state, slots)
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        return self.lock.compares(state, slots) | self.select.compares(state, slots)
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        (watched, compared), (more, too) = self.lock.watches(state, slots), self.select.watches(state, slots)
+        return watched | more, compared | too
 
     def after(self, state: State, reading: Reading) -> Changes:
         return self.lock.after(state, reading)

@@ -6,7 +6,7 @@ first t steps equal those of the first run, bit for bit on one kind of machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,13 +75,13 @@ class Event:
         return f"event at step {self.step}" + ("" if self.position is None else f", position {self.position}")
 
 
-def in_order(events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
+def in_order(events: Sequence[Event], canvas: Canvas, steps: int, vocab_size: int, policy: UnmaskPolicy) -> list[Event]:
     """Check the events of a run and sort them: by step, and within a step in the order of `_ORDER`.
 
     Raises ValueError, one sentence, for an event at a step or position that does not exist, for one that writes or
     masks a prompt token, for one that writes the mask or an unknown token, and for two events that exclude each other.
     """
-    events = tuple(events)
+    kinds: dict[Any, set[str]] = {}
     for event in events:
         if not isinstance(event, Event):
             raise ValueError(f"events must be a list of Event, not {shown(event)}")
@@ -89,7 +89,14 @@ def in_order(events: Iterable[Event], canvas: Canvas, steps: int, vocab_size: in
             raise ValueError(f"{event.where}: there is no such step, the run has {steps}, from 0 to {steps - 1}")
         if event.position is not None:
             _check_place(event, canvas, vocab_size, policy)
-    _check_pairs(events)
+    for event in events:
+        others = kinds.setdefault((event.step, event.sequence, event.position), set())
+        if event.kind in others:
+            raise ValueError(f"{event.where}: {event.kind!r} is asked for twice")
+        others.add(event.kind)
+        for pair in _OPPOSED:
+            if pair <= others:
+                raise ValueError(f"{event.where}: it cannot {' and '.join(sorted(pair))} at once")
     return sorted(events, key=lambda event: (event.step, _ORDER.index(event.kind)))
 
 
@@ -110,19 +117,6 @@ def _check_place(event: Event, canvas: Canvas, vocab_size: int, policy: UnmaskPo
     if event.token is not None and (event.token >= vocab_size or event.token == canvas.mask_id):
         named = "the mask token" if event.token == canvas.mask_id else f"outside 0 to {vocab_size - 1}"
         raise ValueError(f"{event.where}: token {event.token} cannot be written, it is {named}")
-
-
-def _check_pairs(events: Sequence[Event]) -> None:
-    kinds: dict[Any, set[str]] = {}
-    for event in events:
-        place = (event.step, event.sequence, event.position)
-        others = kinds.setdefault(place, set())
-        if event.kind in others:
-            raise ValueError(f"{event.where}: {event.kind!r} is asked for twice")
-        others.add(event.kind)
-        for pair in _OPPOSED:
-            if pair <= others:
-                raise ValueError(f"{event.where}: it cannot {' and '.join(sorted(pair))} at once")
 
 
 def apply(event: Event, state: State) -> None:

@@ -5,6 +5,8 @@ The output head, norms, rotary embeddings and softmax are not counted, as in the
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +21,8 @@ def attended(config: NetworkConfig, positions: NDArray[np.int64], lengths: NDArr
     return lengths if size is None else np.minimum(lengths, (positions // size + 1) * size)
 
 
-def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> float:
-    """Return the FLOPs of one row that attends to `length` positions, in all layers.
+def row_flops(config: NetworkConfig, length: int | NDArray[np.int64], *, probed: bool = False) -> Any:
+    """Return the FLOPs of one row that attends to `length` positions, in all layers: float64 in the shape of `length`.
 
     With H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h each, K and V 4 d H_kv d_h
     (a probed row has none), feed-forward 6 d d_ff; the paper's H d_h is d.
@@ -29,7 +31,7 @@ def row_flops(config: NetworkConfig, length: int, *, probed: bool = False) -> fl
     attention = 4 * length * width
     projections = 4 * d * width
     keys_values = 0 if probed else 4 * d * config.n_kv_heads * config.head_size
-    return float(config.n_layers * (attention + projections + keys_values + 6 * d * config.d_ff))
+    return float(config.n_layers) * (attention + projections + keys_values + 6 * d * config.d_ff)
 
 
 def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:

@@ -177,25 +177,21 @@ class LockRule(LockingRule):
         advanced=True,
     )
 
-    def watches(self, state: State, slots: Slots) -> Flags:
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Rows that may lock in this step or at their next computation: written rows, once they have been visible for
-        long enough, and masks of the open block.
+        long enough, and masks of the open block. Written rows alone have a KL: a masked one cannot lock before its next
+        computation.
 
         All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), if KLs are smoothed, or if locked
         rows are probed.
         """
-        if self._follows_all():
-            return np.ones(len(slots), dtype=bool)
+        if not self.visible_steps or self.smoothing or self.unlock is not None:
+            every = np.ones(len(slots), dtype=bool)
+            return every, every
         masked = state.masked[slots]
         seen = state.visible[slots] + ~masked  # after this step
-        return (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        """Written rows: a masked row cannot lock before its next computation."""
-        return self.watches(state, slots) & (self._follows_all() | ~state.masked[slots])
-
-    def _follows_all(self) -> bool:
-        return not self.visible_steps or bool(self.smoothing) or self.unlock is not None
+        watched = (seen + 1 >= self.visible_steps) & (~masked | state.open[slots])
+        return watched, watched & ~masked
 
     def rows(self, state: State, active: Slots) -> Slots:
         """The active rows (line 6), without the masks of later blocks if `future`, and the probed rows if `unlock`."""

@@ -59,7 +59,8 @@ def decode(
     event that does not fit the state of the run, and NonFiniteLogits.
     """
     settings, compute, unmask = settings or DecodeSettings(), compute or LockRule(), unmask or LowConfidence()
-    vocab_size = lm.config.vocab_size
+    shape = lm.shape
+    vocab_size = shape.network.vocab_size
     if not isinstance(top_k, int) or not 0 <= top_k <= vocab_size:
         raise ValueError(f"top_k must be a whole number from 0 to the vocabulary's size, not {shown(top_k)}")
     for name, value, kind in (("compute", compute, ComputeRule), ("unmask", unmask, UnmaskPolicy)):
@@ -69,7 +70,7 @@ def decode(
     if isinstance(unmask, Replay):
         unmask.check_against(len(encoded), settings.gen_length, settings.total_steps, vocab_size, lm.mask_id)
     decoder = Decoder(settings=settings, compute=compute, unmask=unmask, events=tuple(events))
-    return _steps(Run(lm.shape, encoded, decoder, observe=observe, top_k=top_k), lm.engine, keep_logits)
+    return _steps(Run(shape, encoded, decoder, observe=observe, top_k=top_k), lm.engine, keep_logits)
 
 
 def encode_prompts(
@@ -79,7 +80,7 @@ def encode_prompts(
     if not isinstance(prompts, Sequence) or isinstance(prompts, str) or not prompts or isinstance(prompts[0], Integral):
         raise ValueError("prompts must be a list of at least one text or one list of token ids")
     encoded = [lm.encode(prompt) if isinstance(prompt, str) else _ids(b, prompt) for b, prompt in enumerate(prompts)]
-    config = lm.config
+    config = lm.engine.config
     for b, ids in enumerate(encoded):
         if not ids:
             raise ValueError(f"prompt {b} is empty: give at least one token")

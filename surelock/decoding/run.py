@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Changes
@@ -65,11 +64,12 @@ class Run:
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
-        self.events = in_order(decoder.events, *asked)
+        self.events = in_order(decoder.events, *asked) if decoder.events else []
         self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
         self.state = State(self.canvas, self.schedule)
         self.observe, self.top_k = observe or top_k > 0, top_k
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
+        self._steps = settings.total_steps
         ends = [token for token in (shape.eos_id, shape.eot_id) if token is not None]
         self._ends, self._late = ends, ends if settings.suppress_eos_confidence else []
         self._banned = [shape.mask_id]
@@ -77,13 +77,9 @@ class Run:
             self._banned.append(shape.eos_id)
         # FLOPs [total] of each row, and of a row that is only probed
         canvas = self.canvas
-        lengths, which = np.unique(
-            attended(shape.network, canvas.position, canvas.lengths[canvas.sequence]), return_inverse=True
-        )
-        self._row_flops = [
-            self.layout.passes * np.array([row_flops(shape.network, n, probed=probed) for n in lengths.tolist()])[which]
-            for probed in (False, True)
-        ]
+        lengths = attended(shape.network, canvas.position, canvas.lengths[canvas.sequence])
+        whole, probe = (self.layout.passes * row_flops(shape.network, lengths, probed=flag) for flag in (False, True))
+        self._row_flops = whole, probe
         self._next = 0
         self._forgets: list[Slots] = []
         # Of a block-causal network: rows whose keys and values no later step changes, and rows that the step makes so.
@@ -96,7 +92,7 @@ class Run:
         Raises ValueError for an event that does not fit the state of the run.
         """
         if self._made is None:
-            if self._next == self.settings.total_steps:
+            if self._next == self._steps:
                 return None
             if not self.schedule.running.any():
                 if late := [event for event in self.events if event.step >= self._next]:
@@ -161,26 +157,23 @@ class Run:
     def _reopen(self, slots: Slots) -> None:
         """In a block-causal network, changed tokens change their own and all later blocks."""
         for slot in slots.tolist() if self.shape.network.block_size is not None else ():
-            begin = self._block_of(slot).start
-            self._exact[begin : self.canvas.slots_of(int(self.canvas.sequence[slot])).stop] = False
+            self._exact[self._block_of(slot).start : self.canvas.parts[self.canvas.sequence[slot]].stop] = False
 
     def _block_of(self, slot: int) -> slice:
         """The slots of the network's block that holds a slot."""
-        size, own = self.shape.network.block_size or 1, self.canvas.slots_of(int(self.canvas.sequence[slot]))
+        size, own = self.shape.network.block_size or 1, self.canvas.parts[self.canvas.sequence[slot]]
         begin = own.start + (slot - own.start) // size * size
         return slice(begin, min(begin + size, own.stop))
 
     def _rest(self) -> None:
         """In a block-causal network, let finished and later blocks rest. Finished rows that are not exact settle."""
         canvas, state = self.canvas, self.state
-        if self.shape.network.block_size is None:
-            return
         state.rests[:], self._settles[:] = True, False
         for b in np.flatnonzero(self.schedule.running).tolist():
-            own = canvas.slots_of(b)
+            own = canvas.parts[b]
             masked = np.flatnonzero(canvas.masked[own])
             finished = self._block_of(own.start + int(masked[0])).start if len(masked) else own.stop
-            state.rests[finished : self._block_of(self.schedule.block(b).start).stop] = False
+            state.rests[finished : self._block_of(int(self.schedule.starts[b])).stop] = False
             self._settles[own.start : finished] = ~self._exact[own.start : finished]
 
     def _plan(self) -> Plan:
@@ -189,11 +182,12 @@ class Run:
         state.open[:] = False
         ending = [NONE]
         for b in np.flatnonzero(schedule.running).tolist():
-            part = schedule.open(b)
+            part = slice(int(canvas.generated_from[b]), int(schedule.stops[b]))
             state.open[part] = canvas.masked[part]
             if schedule.closing[b]:
                 ending.append(np.flatnonzero(canvas.masked[part]) + part.start)
-        self._rest()
+        if self.shape.network.block_size is not None:
+            self._rest()
         present = state.alive & ~state.rests
         slots = self.compute.rows(state, np.flatnonzero(~state.locked & present))
         must = np.flatnonzero(self._settles | (present & (state.computed_at < 0)))  # nothing of these is cached yet
@@ -202,13 +196,17 @@ class Run:
         choosers = slots[chooses]
         scored = self.policy.scores == "noise"
         drawn = settings.temperature > 0 or scored
+        best_alone = drawn and self.policy.by_posterior and not self._late
         tokens = canvas.tokens[slots]
-        forgets, self._forgets = np.concatenate((NONE, *self._forgets)), []
+        probed = state.locked[slots] & ~self._settles[slots]
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             watches = compares = np.ones(len(slots), dtype=bool)
         else:
-            watches = self.compute.watches(state, slots) | self.policy.watches(state, slots)
-            compares = self.compute.compares(state, slots) | self.policy.compares(state, slots)
+            (watches, compares), (more, too) = self.compute.watches(state, slots), self.policy.watches(state, slots)
+            watches, compares = watches | more, compares | too
+        read = np.arange(len(slots)) if self.observe else np.flatnonzero(watches | chooses)
+        outdated = np.concatenate((NONE, *self._forgets, NONE if self.observe else slots[~(watches | probed)]))
+        self._forgets.clear()
         return Plan(
             step=state.step,
             slots=slots,
@@ -216,14 +214,15 @@ class Run:
             tokens=tokens,
             blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
             positions=canvas.position[slots],
-            probed=state.locked[slots] & ~self._settles[slots],
+            probed=probed,
             watches=watches,
             compares=compares,
             chooses=chooses,
             observe=self.observe,
-            forgets=forgets,
+            read=read,
+            outdated=outdated,
             scores=self.policy.scores,
-            quotas=self._quotas() if drawn and self.policy.by_posterior and not self._late else None,
+            quotas=np.where(schedule.closing, canvas.total, schedule.quota).tolist() if best_alone else None,
             banned=self._banned,
             repeats=self._repeats(choosers) if settings.no_repeat_ngram_size else _NO_PAIRS,
             temperature=settings.temperature,
@@ -232,11 +231,6 @@ class Run:
             top_k=self.top_k,
         )
 
-    def _quotas(self) -> list[int]:
-        """How many candidates each sequence commits."""
-        schedule, every = self.schedule, self.canvas.total
-        return [every if closing else schedule.quota(b) for b, closing in enumerate(schedule.closing)]
-
     def _repeats(self, choosers: Slots) -> Whole:
         """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""
         size, canvas = self.settings.no_repeat_ngram_size, self.canvas
@@ -244,7 +238,7 @@ class Run:
             return _NO_PAIRS
         pairs = []
         for b in range(canvas.batch):
-            part = canvas.slots_of(b)
+            part = canvas.parts[b]
             positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
             pairs.append((positions + part.start, tokens))
         at, tokens = np.concatenate(pairs, axis=1)
@@ -266,8 +260,9 @@ class Run:
         for b, part in enumerate(self.canvas.split(choosers)):
             if not schedule.running[b]:
                 continue
-            found = (choosers[part], reading.tokens[part], score[part], late[part])
-            slots, tokens = self.policy.commits(Candidates(state, b, *found, schedule.quota(b)))
+            found = choosers[part], reading.tokens[part], score[part], late[part]
+            ranked = np.lexsort((-score[part], late[part]))
+            slots, tokens = self.policy.commits(Candidates(state, b, *found, ranked, int(schedule.quota[b])))
             self.canvas.commit(slots, tokens)
             schedule.advance(b, len(slots))
             unmasked.append(slots)
@@ -278,7 +273,9 @@ class Run:
         computed = ~plan.probed
         slots, resting = plan.slots[computed], state.rests & ~self._settles
         whole, probe = self._row_flops
-        flops = self._sum(whole, slots) + self._sum(probe, plan.slots[plan.probed])
+        present, flops = whole * (state.alive & ~resting), np.zeros(canvas.total)
+        flops[plan.slots] = np.where(plan.probed, probe[plan.slots], whole[plan.slots])
+        flops, baseline = (np.bincount(canvas.sequence, each, canvas.batch) for each in (flops, present))
         return Step(
             index=state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
@@ -299,11 +296,6 @@ class Run:
             top_ids=canvas.grid(reading.top_ids[computed], -1, slots) if self.top_k else None,
             top_probs=canvas.grid(reading.top_probs[computed], np.nan, slots) if self.top_k else None,
             flops=flops,
-            baseline_flops=self._sum(whole, np.flatnonzero(state.alive & ~resting)),
+            baseline_flops=baseline,
             seconds=reading.seconds,
         )
-
-    def _sum(self, costs: NDArray, slots: Slots) -> NDArray:
-        """The sum of the slots' costs in each sequence, [B] float64."""
-        sums = np.bincount(self.canvas.sequence[slots], costs[slots], self.canvas.batch)
-        return sums.astype(float)  # sums of nothing are integers

@@ -24,6 +24,7 @@ class Canvas:
     batch, total: the numbers of sequences and of slots.
     lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
     generated_from: [B] int64, the first generated slot of each sequence.
+    parts: the slots of each sequence.
     sequence, position: [total] int64, the sequence of a slot and its position there.
     is_prompt: [total] bool.
     tokens: [total] int64, changed by commits.
@@ -37,6 +38,7 @@ class Canvas:
         self.total = int(self.lengths.sum())
         self.batch = len(prompts)
         self._edges = np.append(self.starts, self.total)
+        self.parts = [slice(*edges) for edges in pairwise(self._edges.tolist())]
         self.sequence = np.repeat(np.arange(self.batch), self.lengths)
         self.position = np.arange(self.total) - self.starts[self.sequence]
         self.is_prompt = self.position < prompt_lengths[self.sequence]
@@ -49,10 +51,6 @@ class Canvas:
         width = int(self.lengths.max())
         self._shape = (self.batch, width)
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
-
-    def slots_of(self, b: int) -> slice:
-        """Return the slots of sequence b."""
-        return slice(int(self.starts[b]), int(self.starts[b] + self.lengths[b]))
 
     def slot(self, b: int, position: int) -> int:
         """Return the slot of a position of sequence b."""
@@ -100,74 +98,66 @@ class Schedule:
     Raises ValueError for blocks that would lie across the network's, and for fewer steps than blocks.
 
     running: [B] bool, whether the sequence has not ended.
+    starts, stops: [B] int64, where the slots of the present block begin and end; both the end of one that has ended.
     steps_in_block: [B] int64, the step within the block, 0-based.
+    share: [B] int64, an even share of the block's positions for this step; the first steps share the remainder.
+    quota: [B] int64, the number of commits in this step: its share and what earlier steps owe.
     closing: [B] bool, whether this is the last step of the block, which commits all that is still masked.
     """
 
     def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool, block_size: int | None = None) -> None:
         self._canvas, self._early = canvas, early
-        self._edges = [_edges(canvas, b, settings, block_size) for b in range(canvas.batch)]
-        self._steps = [_divided(settings.total_steps, edges) for edges in self._edges]
-        self._block, self._owed, self.steps_in_block = np.zeros((3, canvas.batch), dtype=int)
-        self.running = np.ones(canvas.batch, dtype=bool)
-        self.closing = np.array([steps[0] == 1 for steps in self._steps])
-
-    def block(self, b: int) -> slice:
-        """Return the slots of the present block of sequence b; none if it has ended."""
-        start, stop = [*self._edges[b], self._edges[b][-1]][self._block[b] :][:2]
-        return slice(start, stop)
-
-    def open(self, b: int) -> slice:
-        """Return the slots whose masks may be committed: the present block of sequence b and the blocks before it."""
-        return slice(self._edges[b][0], self.block(b).stop)
-
-    def share(self, b: int) -> int:
-        """Return an even share of the block's positions for this step; the first steps share the remainder."""
-        block = self.block(b)
-        share, remainder = divmod(block.stop - block.start, self._steps[b][self._block[b]])
-        return int(share + (self.steps_in_block[b] < remainder))
-
-    def quota(self, b: int) -> int:
-        """Return the number of commits in this step: its share and what earlier steps owe."""
-        return self.share(b) + int(self._owed[b])
+        self._blocks = [_blocks(canvas, b, settings, block_size) for b in range(canvas.batch)]
+        self._block, self.starts, self.stops, self.share, self.quota = np.zeros((5, canvas.batch), dtype=int)
+        self.steps_in_block = np.full(canvas.batch, -1)
+        self.running, self.closing = np.ones((2, canvas.batch), dtype=bool)
+        for b in range(canvas.batch):
+            self.advance(b, 0)
 
     def advance(self, b: int, committed: int) -> None:
-        """End the step of sequence b. The next step owes the commits that this one could not make."""
-        self._owed[b] = max(0, self.quota(b) - committed)
+        """Go on to the next step of sequence b. It owes the commits that this one could not make."""
+        edges, steps = self._blocks[b]
+        owed = max(0, int(self.quota[b]) - committed)
         self.steps_in_block[b] += 1
-        done_early = self._early and not self._canvas.masked[self.open(b)].any()
-        steps = self._steps[b]
+        done_early = self._early and not self._canvas.masked[edges[0] : edges[self._block[b] + 1]].any()
         if self.steps_in_block[b] == steps[self._block[b]] or done_early:
             self._block[b] += 1
-            self.steps_in_block[b] = self._owed[b] = 0
-            self.running[b] = self._block[b] < len(steps)
-        self.closing[b] = self.running[b] and self.steps_in_block[b] == steps[self._block[b]] - 1
+            self.steps_in_block[b] = owed = 0
+        block, step = self._block[b], self.steps_in_block[b]
+        self.running[b] = block < len(steps)
+        if not self.running[b]:
+            self.starts[b], self.closing[b] = edges[-1], False
+            return
+        self.starts[b], self.stops[b] = edges[block : block + 2]
+        share, remainder = divmod(edges[block + 1] - edges[block], steps[block])
+        self.share[b] = share + (step < remainder)
+        self.quota[b] = self.share[b] + owed
+        self.closing[b] = step == steps[block] - 1
 
 
-def _edges(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> list[int]:
-    """The slots at which the blocks of sequence b begin, ascending, and its end."""
-    start, own = int(canvas.generated_from[b]), canvas.slots_of(b)
+def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> tuple[list[int], list[int]]:
+    """The slots at which the blocks of sequence b begin, ascending, and its end; and the steps of each block.
+
+    A block has one step, and of the others a share by its length, but no more than its length.
+    """
+    start, stop = int(canvas.generated_from[b]), canvas.parts[b].stop
     length = settings.block_length or settings.gen_length
-    if block_size is None:
-        return [*range(start, own.stop, length), own.stop]
-    # One block for all that is generated is as many of the network's as it takes.
-    length = block_size if length == settings.gen_length else min(length, block_size)
-    if block_size % length:
-        raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
-    begun = own.start + ((start - own.start) // length + 1) * length  # of the block behind the one with `start`
-    edges = [start, *range(begun, own.stop, length), own.stop]
-    if settings.total_steps < len(edges) - 1:
-        told = f"the positions behind prompt {b} lie in {len(edges) - 1} blocks of this network"
-        raise ValueError(f"steps ({settings.total_steps}) are too few: {told}, and each takes a step")
-    return edges
-
-
-def _divided(steps: int, edges: list[int]) -> list[int]:
-    """The steps of each block: one, and of the others a share by its length. No block has more than its length."""
-    blocks = len(edges) - 1
-    more, most = steps - blocks, max(1, edges[-1] - edges[0] - blocks)
-    before = [more * (edge - edges[0] - number) // most for number, edge in enumerate(edges)]
-    return [1 + after - first for first, after in pairwise(before)]
+    begun = start + length
+    if block_size is not None:
+        # One block for all that is generated is as many of the network's as it takes.
+        length = block_size if length == settings.gen_length else min(length, block_size)
+        if block_size % length:
+            raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
+        first = canvas.parts[b].start
+        begun = first + ((start - first) // length + 1) * length  # of the block behind the one with `start`
+    edges = [start, *range(begun, stop, length), stop]
+    blocks, steps = len(edges) - 1, settings.total_steps
+    if steps < blocks:
+        told = f"the positions behind prompt {b} lie in {blocks} blocks of this network"
+        raise ValueError(f"steps ({steps}) are too few: {told}, and each takes a step")
+    more, most = steps - blocks, max(1, stop - start - blocks)
+    before = [more * (edge - start - number) // most for number, edge in enumerate(edges)]
+    return edges, [1 + after - first for first, after in pairwise(before)]
 
 
 class State:

@@ -29,11 +29,6 @@ class Layout:
     lengths: tuple[int, ...]
     passes: int
 
-    @property
-    def slots(self) -> int:
-        """The number of positions of all sequences together."""
-        return sum(self.lengths)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
@@ -51,7 +46,9 @@ class Plan:
     compares: [R] bool, watched rows whose KL from the kept posterior a rule needs now. It is infinite if none was kept.
     chooses: [R] bool, rows that may be committed. The engine returns a candidate token and its score for each.
     observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
-    forgets: [F] int64, slots whose kept posteriors the engine drops before the step.
+    read: [K] int64, ascending, the rows whose posteriors are read: `watches`, `chooses`, or all that are observed.
+    outdated: [F] int64, slots whose kept posteriors the engine drops before the step: those that events and unlocking
+    name, and unless observed those of computed rows that no rule watches.
     scores: the score of candidates, "confidence", "entropy" or "margin"; None if no candidates are chosen.
     quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
     tokens of the others, see `best`. None if other candidates may be committed.
@@ -74,7 +71,8 @@ class Plan:
     compares: Flags
     chooses: Flags
     observe: bool
-    forgets: Whole
+    read: Whole
+    outdated: Whole
     scores: str | None
     quotas: list[int] | None
     banned: list[int]
@@ -83,10 +81,6 @@ class Plan:
     draws: Draws | None
     cfg_scale: float
     top_k: int
-
-    def read(self) -> Whole:
-        """Return the rows whose posteriors are read, [K] int64, ascending."""
-        return np.arange(len(self.slots)) if self.observe else np.flatnonzero(self.watches | self.chooses)
 
     def best(self, score: NDArray) -> Whole:
         """Return the numbers of the candidates that `quotas` lets be committed, ascending. score: [C], of each."""
@@ -97,12 +91,6 @@ class Plan:
             for (start, stop), quota in zip(edges, self.quotas or counts, strict=True)
         ]
         return np.sort(np.concatenate(found))
-
-    def outdated(self) -> Whole:
-        """Return the slots whose kept posteriors are dropped: `forgets`, and computed rows that no rule watches."""
-        if self.observe:
-            return self.forgets
-        return np.concatenate((self.forgets, self.slots[~(self.watches | self.probed)]))
 
 
 @dataclass(slots=True, eq=False)

@@ -36,6 +36,7 @@ class Candidates:
     tokens: [C] int64, the candidate token of each.
     score: [C] float64, the higher the better.
     late: [C] bool: the token would end the text and is committed last.
+    ranked: [C] int64, their numbers in the order of commits: high scores first, then low positions; late ones last.
     quota: the number of commits that the schedule asks for.
     """
 
@@ -45,11 +46,8 @@ class Candidates:
     tokens: NDArray[np.int64]
     score: NDArray
     late: NDArray[np.bool_]
+    ranked: NDArray[np.int64]
     quota: int
-
-    def ranked(self) -> NDArray[np.int64]:
-        """Candidate numbers [C] in the order of commits: high scores first, then low positions; late ones last."""
-        return np.lexsort((-self.score, self.late))
 
 
 class UnmaskPolicy(Described):
@@ -77,20 +75,17 @@ class UnmaskPolicy(Described):
         """Return which of the computed slots [R] the step may commit, [R] bool."""
         return state.open[slots]
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        """Return which of the computed slots [R] the policy watches, see `ComputeRule.watches`."""
-        return np.zeros(len(slots), dtype=bool)
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        """Return which of the watched slots need a step-wise KL, see `ComputeRule.compares`."""
-        return self.watches(state, slots)
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        """Return which of the computed slots the policy watches and compares, see `ComputeRule.watches`."""
+        none = np.zeros(len(slots), dtype=bool)
+        return none, none
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Update the policy's own arrays. Called once a step, before the sequences commit."""
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
         """Return the candidate numbers to commit, int64. Default: the best, as many as the schedule asks for."""
-        return candidates.ranked()[: candidates.quota]
+        return candidates.ranked[: candidates.quota]
 
     def commits(self, candidates: Candidates) -> tuple[Slots, NDArray[np.int64]]:
         """Return the (slots, tokens) that the step commits in one sequence, slots ascending."""
@@ -171,7 +166,7 @@ class Threshold(UnmaskPolicy):
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
         above = int(((candidates.score > self.p) & ~candidates.late).sum())
-        return candidates.ranked()[: max(1, above)]
+        return candidates.ranked[: max(1, above)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +217,9 @@ class Klass(UnmaskPolicy):
         flat="klass_history",
     )
 
-    def watches(self, state: State, slots: Slots) -> Flags:
-        return state.masked[slots]
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
+        masked = state.masked[slots]
+        return masked, masked
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Count the passes in a row for which each position has been stable."""
@@ -237,7 +233,7 @@ class Klass(UnmaskPolicy):
             ready = np.flatnonzero(still & (candidates.score > self.confidence) & ~candidates.late)
             if len(ready):
                 return ready
-        return candidates.ranked()[: state.schedule.share(b)]
+        return candidates.ranked[: state.schedule.share[b]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +265,7 @@ class EntropyBound(UnmaskPolicy):
     )
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
-        ranked = candidates.ranked()
+        ranked = candidates.ranked
         entropy = np.maximum(-candidates.score[ranked], 0)
         ignored = np.concatenate(([0.0], np.cumsum(entropy)))[: len(ranked)]  # all but the largest, which comes last
         within = (ignored <= self.gamma) & ~candidates.late[ranked]
@@ -300,12 +296,9 @@ class Replay(UnmaskPolicy):
             raise ValueError("replay must hold the triples of at least one sequence")
         object.__setattr__(self, "replay", frozen)
 
-    def watches(self, state: State, slots: Slots) -> Flags:
+    def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:
         """Every masked row: any of them may be committed next, and lock one step later."""
-        return state.masked[slots]
-
-    def compares(self, state: State, slots: Slots) -> Flags:
-        return np.zeros(len(slots), dtype=bool)
+        return state.masked[slots], np.zeros(len(slots), dtype=bool)
 
     def chooses(self, state: State, slots: Slots) -> Flags:
         due = [

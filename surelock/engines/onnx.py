@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -96,16 +96,16 @@ class Cache:
         return self._states[np.maximum(positions[read] - 1, 0)]
 
 
+@dataclass(slots=True, eq=False)
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, parts: list[Part], config: NetworkConfig, layout: Layout, tell: bool) -> None:
-        self.told = np.zeros((layout.slots, config.vocab_size), np.float32) if tell else None
-        self.caches = [[Cache(parts, config, length) for length in layout.lengths] for _ in range(layout.passes)]
-        self.log_p = np.empty((layout.slots, config.vocab_size), np.float32)  # takes memory where it is written
-        self.has = np.zeros(layout.slots, dtype=bool)
-        self.rows = _NO_ROWS  # [K], the rows of the plan that `hidden` is of
-        self.hidden = np.empty((0, config.d_model), np.float32)  # [K, d_model], guidance applied
+    caches: list[list[Cache]]  # for each pass, of each sequence
+    log_p: NDArray[np.float32]  # [slots, V]
+    has: NDArray[np.bool_]  # [slots], whether `log_p` holds the slot's last posterior
+    told: NDArray[np.float32] | None  # see `Engine.memory`
+    rows: NDArray[np.int64]  # [K], the rows of the plan that `hidden` is of
+    hidden: NDArray[np.float32]  # [K, d_model], guidance applied
 
 
 @dataclass(slots=True)
@@ -169,14 +169,22 @@ class OnnxEngine:
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self._parts, self.config, layout, tell)
+        config, shape = self.config, (sum(layout.lengths), self.config.vocab_size)
+        return Memory(
+            caches=[[Cache(self._parts, config, length) for length in layout.lengths] for _ in range(layout.passes)],
+            log_p=np.empty(shape, np.float32),  # takes memory where it is written
+            has=np.zeros(shape[0], dtype=bool),
+            told=np.zeros(shape, np.float32) if tell else None,
+            rows=_NO_ROWS,
+            hidden=np.empty((0, config.d_model), np.float32),
+        )
 
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
         begun, beside = time.perf_counter(), 0.0
         reading, every = Reading.empty(plan), np.arange(len(plan.slots))
-        rows = plan.read()
-        memory.has[plan.outdated()] = False
+        rows = plan.read
+        memory.has[plan.outdated] = False
         memory.rows = rows if len(rows) else every
         memory.hidden = self._forward(memory, plan, memory.rows)
         table = np.empty((min(self._rows, len(rows)), self.config.vocab_size), np.float32)
@@ -209,30 +217,25 @@ class OnnxEngine:
         return found
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The hidden states [K, d_model] of the rows `read` [K] after the last norm.
+        """The hidden states [K, d_model] of the rows `read` [K] after the last norm: the packed forward, by sequence.
 
         Guidance combines its two passes here, since the head is linear.
         """
-        hidden = self._pass(memory.caches[0], plan, plan.tokens, read)
-        if plan.blind is None:
-            return hidden
-        blind = self._pass(memory.caches[1], plan, plan.blind, read)
-        return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
-
-    def _pass(
-        self, caches: list[Cache], plan: Plan, tokens: NDArray[np.int64], read: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """The packed forward, sequence by sequence."""
-        found, stop = [], 0
-        for own, count in zip(caches, plan.counts, strict=True):
-            start, stop = stop, stop + count
-            first, last = np.searchsorted(read, (start, stop))
-            if count:
+        passes = []
+        for caches, tokens in zip(memory.caches, (plan.tokens, plan.blind), strict=False):
+            assert tokens is not None
+            found, stop = [np.empty((0, self.config.d_model), np.float32)], 0
+            for held, count in zip(caches, plan.counts, strict=True):
+                start, stop = stop, stop + count
                 part = slice(start, stop)
-                found.append(
-                    own.forward(tokens[part], plan.positions[part], plan.probed[part], read[first:last] - start)
-                )
-        return np.concatenate(found) if found else np.empty((0, self.config.d_model), np.float32)
+                own = read[slice(*np.searchsorted(read, (start, stop)))] - start
+                if count:
+                    found.append(held.forward(tokens[part], plan.positions[part], plan.probed[part], own))
+            passes.append(np.concatenate(found))
+        if plan.blind is None:
+            return passes[0]
+        hidden, blind = passes
+        return (blind + (plan.cfg_scale + 1) * (hidden - blind)).astype(np.float32, copy=False)
 
     def _logits(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """The logits [K, V] of hidden states [K, d_model]."""
@@ -326,15 +329,24 @@ def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.fl
     The shape is [K, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
     exp(logit) / (-log u)^T.
     """
-    at, forbidden = plan.repeats[:, np.isin(plan.repeats[0], candidates)]
+    bias = _banned(tuple(plan.banned), size)
     if plan.draws is not None and plan.temperature > 0:
         with np.errstate(divide="ignore"):
             noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(candidates, size)))
         bias = noise.astype(np.float32)
-    else:
-        bias = np.zeros((len(candidates) if len(at) else 1, size), np.float32)
-    bias[np.searchsorted(candidates, at), forbidden] = -np.inf
-    bias[:, plan.banned] = -np.inf
+        bias[:, plan.banned] = -np.inf
+    if plan.repeats.size:
+        at, forbidden = plan.repeats[:, np.isin(plan.repeats[0], candidates)]
+        bias = np.array(np.broadcast_to(bias, (len(candidates), size)))
+        bias[np.searchsorted(candidates, at), forbidden] = -np.inf
+    return bias
+
+
+@lru_cache
+def _banned(tokens: tuple[int, ...], size: int) -> NDArray[np.float32]:
+    """[1, V], -inf for these tokens and 0 for all others."""
+    bias = np.zeros((1, size), np.float32)
+    bias[:, tokens] = -np.inf
     return bias
 
 

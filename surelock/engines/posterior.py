@@ -91,7 +91,7 @@ class Reader:
         logits: (start, stop, out) -> the logits of `rows[start:stop]`, written to `out` [stop - start, V].
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
-        self._has[plan.outdated()] = False
+        self._has[plan.outdated] = False
         for part in even(len(rows), self._rows):
             raw, own = logits(part.start, part.stop, self._raw[: part.stop - part.start]), rows[part]
             for few in even(len(own), self._few):

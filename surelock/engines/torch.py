@@ -54,10 +54,10 @@ class Memory:
 
     def __init__(self, network: Network, layout: Layout, tell: bool) -> None:
         device = network.head_weight.device
-        self.told = network.head_weight.new_zeros(layout.slots, network.config.vocab_size) if tell else None
+        self.told = network.head_weight.new_zeros(sum(layout.lengths), network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
-        self.packed = PackedForward(network, layout.slots * layout.passes)
-        self.reader = Reader(layout.slots, network.config.vocab_size, network.dtype, device, self.watch)
+        self.packed = PackedForward(network, sum(layout.lengths) * layout.passes)
+        self.reader = Reader(sum(layout.lengths), network.config.vocab_size, network.dtype, device, self.watch)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
@@ -90,7 +90,7 @@ class TorchEngine:
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
-        reading, rows = Reading.empty(plan), plan.read()
+        reading, rows = Reading.empty(plan), plan.read
         self._forward(memory, plan, rows)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ class TorchEngine:
 
     def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows `read` [K]."""
-        passes, total = memory.layout.passes, memory.layout.slots
+        passes, total = memory.layout.passes, sum(memory.layout.lengths)
         memory.rows = read if len(read) else np.arange(len(plan.slots))
         if not len(plan.slots):
             return

@@ -88,7 +88,7 @@ class LanguageModel:
     @property
     def shape(self) -> Shape:
         """Shape and special tokens, as a run needs them."""
-        return Shape(self.config, self.mask_id, self.pad_id, self.eos_id, self.eot_id)
+        return Shape(self.engine.config, self.mask_id, self.pad_id, self.eos_id, self.eot_id)
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.

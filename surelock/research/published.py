@@ -55,14 +55,14 @@ class SkipByImportance(ComputeRule):
     def rows(self, state: Any, active: Any) -> Any:
         return np.concatenate([self._chosen(state, b, active[part]) for b, part in enumerate(state.split(active))])
 
-    def watches(self, state: Any, slots: Any) -> NDArray[np.bool_]:
+    def watches(self, state: Any, slots: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         block = np.zeros(state.canvas.total, dtype=bool)
-        for b in range(state.canvas.batch):
-            block[state.schedule.block(b)] = True
-        return block[slots]
+        for start, stop in zip(state.schedule.starts, state.schedule.stops, strict=True):
+            block[start:stop] = True
+        return block[slots], block[slots]
 
     def _chosen(self, state: Any, b: int, slots: Any) -> Any:
-        block = state.schedule.block(b)
+        block = slice(state.schedule.starts[b], state.schedule.stops[b])
         if state.schedule.steps_in_block[b] == 0:
             return slots
         slots = slots[(slots >= block.start) & (slots < block.stop)]
@@ -97,17 +97,15 @@ class CertaintyDensity(ComputeRule):
     def rows(self, state: Any, active: Any) -> Any:
         return np.concatenate([self._chosen(state, b, active[part]) for b, part in enumerate(state.split(active))])
 
-    def watches(self, state: Any, slots: Any) -> NDArray[np.bool_]:
-        return state.masked[slots]
-
-    def compares(self, state: Any, slots: Any) -> NDArray[np.bool_]:
-        return np.zeros(len(slots), dtype=bool)
+    def watches(self, state: Any, slots: Any) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        return state.masked[slots], np.zeros(len(slots), dtype=bool)
 
     def _chosen(self, state: Any, b: int, slots: Any) -> Any:
         if not len(slots):  # the sequence has ended
             return slots
-        block, start, stop = state.schedule.block(b), int(state.canvas.generated_from[b]), state.canvas.slots_of(b).stop
-        masks, size = np.flatnonzero(state.masked[start:stop]), block.stop - block.start
+        start, stop = int(state.canvas.generated_from[b]), state.canvas.parts[b].stop
+        masks = np.flatnonzero(state.masked[start:stop])
+        size = int(state.schedule.stops[b] - state.schedule.starts[b])
         last = int(masks[: self.masks][-1]) if len(masks) else 0
         near = masks[masks < (last // size + 1) * size]
         score = np.nan_to_num(state.confidence[start + near]) * self.density(~state.masked[start:stop])[near]

@@ -23,8 +23,6 @@ function toldDraws(draws) {
 const toldPlan = (plan) => ({
   ...plan,
   draws: plan.draws && toldDraws(plan.draws),
-  read: plan.read(),
-  outdated: plan.outdated(),
   best: plan.best(find(plan.chooses).map((_, i) => (i * 5) % 7)),
 });
 

@@ -61,6 +61,7 @@ export class Shadow {
     const { suppress_eos, cfg_scale } = this.settings;
     const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
     const none = new Uint8Array(tokens.length);
+    const chooses = flags(tokens.length, (i) => chosen.has(i));
     return new Plan({
       step: 0,
       slots: every,
@@ -71,9 +72,10 @@ export class Shadow {
       probed: none,
       watches: none,
       compares: none,
-      chooses: flags(tokens.length, (i) => chosen.has(i)),
+      chooses,
       observe: false,
-      forgets: NONE,
+      read: find(chooses),
+      outdated: NONE,
       scores: this.#scores,
       quotas: null,
       banned: [mask_id, ...(suppress_eos && eos_id !== null ? [eos_id] : [])],

@@ -149,8 +149,8 @@ export class OnnxEngine {
     const began = performance.now();
     let observed = 0;
     const reading = emptyReading(plan);
-    const rows = plan.read();
-    put(memory.has, plan.outdated(), 0);
+    const rows = plan.read;
+    put(memory.has, plan.outdated, 0);
     const width = this.config.d_model;
     memory.rows = rows.length ? rows : Int32Array.from(plan.slots.keys());
     const hidden = await this.#forward(memory, plan, memory.rows);

@@ -134,7 +134,11 @@ export class Run {
     const scored = policy.scores === "noise";
     const drawn = settings.temperature > 0 || scored;
     const tokens = take(canvas.tokens, slots);
-    const forgets = join(this.#forgets);
+    const { observe } = this;
+    const probed = take(state.locked, slots);
+    const watches = this.#asked("watches", slots);
+    const unwatched = observe ? NONE : slots.filter((_, row) => !watches[row] && !probed[row]);
+    const outdated = join([...this.#forgets, unwatched]);
     this.#forgets = [];
     return new Plan({
       step: state.step,
@@ -144,12 +148,13 @@ export class Run {
       blind:
         settings.cfg_scale > 0 ? tokens.map((id, row) => (canvas.is_prompt[slots[row]] ? canvas.mask_id : id)) : null,
       positions: take(canvas.position, slots),
-      probed: take(state.locked, slots),
-      watches: this.#asked("watches", slots),
+      probed,
+      watches,
       compares: this.#asked("compares", slots),
       chooses,
-      observe: this.observe,
-      forgets,
+      observe,
+      read: find(flags(slots.length, (row) => observe || watches[row] || chooses[row])),
+      outdated,
       scores: policy.scores,
       quotas: drawn && policy.by_posterior && !this.#late.length ? this.#quotas() : null,
       banned: this.#banned,

@@ -2,18 +2,12 @@
 // where its sequences lie one behind the other. R counts a step's rows, C those of them that may be committed. The
 // fields of a plan, a reading and a step are those of surelock/decoding/step.py, and mean the same; tables are flat.
 
-import { count, find, flags, join, ranked } from "./arrays.js";
+import { count, join, ranked } from "./arrays.js";
 
 /** What an engine is asked to compute in one step, and which candidate tokens it is asked for. */
 export class Plan {
   constructor(fields) {
     Object.assign(this, fields);
-  }
-
-  /** Rows whose posteriors are read, [K], ascending. */
-  read() {
-    const { slots, observe, watches, chooses } = this;
-    return find(flags(slots.length, (i) => observe || watches[i] || chooses[i]));
   }
 
   /** Numbers of the candidates that `quotas` lets be committed, ascending. score: of each. */
@@ -31,12 +25,6 @@ export class Plan {
       [start, row] = [start + own, row + rows];
     }
     return join(found).sort();
-  }
-
-  /** Slots whose kept posteriors are dropped before the step: those it forgets, and its rows that none watches. */
-  outdated() {
-    if (this.observe) return this.forgets;
-    return join([this.forgets, this.slots.filter((_, i) => !this.watches[i] && !this.probed[i])]);
   }
 }
 

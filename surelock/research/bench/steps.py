@@ -140,7 +140,7 @@ def packed_rows(step: Step, lengths: list[int], device: torch.device) -> tuple[T
 def forward_plan(run: Run, step: Step) -> Plan:
     """A plan of the rows that a step computed, of which none is read."""
     canvas, slots = run.canvas, run.canvas.flat(step.computed)
-    first, none = run.plan(), np.zeros(len(slots), dtype=bool)
+    first, none, no_rows = run.plan(), np.zeros(len(slots), dtype=bool), slots[:0]
     assert first is not None
     return replace(
         first,
@@ -148,6 +148,8 @@ def forward_plan(run: Run, step: Step) -> Plan:
         counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
         tokens=step.tokens[step.computed],
         positions=canvas.position[slots],
+        read=no_rows,
+        outdated=no_rows,
         **dict.fromkeys(("probed", "watches", "compares", "chooses"), none),
     )
 
