@@ -215,22 +215,6 @@ def _end_event(queue: queueing.Queue, event_id: str) -> None:
         queue.event_ids_to_events.pop(event_id)
 
 
-class PagesOfLessons:
-    """ASGI middleware. Gradio 6.31 takes `page` in the query of `/` for a page of its own and answers 404. Here it is
-    the page of a lesson, which only the browser reads.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, ``/`` without ``page``."""
-        if scope["type"] == "http" and scope["path"] == "/":
-            kept = [part for part in scope["query_string"].split(b"&") if not part.startswith(b"page=")]
-            scope = {**scope, "query_string": b"&".join(kept)}
-        await self.app(scope, receive, send)
-
-
 class CalmFrames:
     """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio
     6.31 puts its argument `head` behind them.

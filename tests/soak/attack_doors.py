@@ -1,6 +1,4 @@
-"""Attacks on what lies before the page: connections, names of sessions, the queue, the log. Each beside an honest
-visitor and somebody who asks the page; each is bounded.
-"""
+"""Attacks on what lies before the page: connections, names of sessions, the queue, the log. Each is bounded."""
 
 from __future__ import annotations
 
@@ -8,13 +6,10 @@ import json
 import resource
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -25,10 +20,7 @@ from tests.browser.visitor import Visitor
 FILES = 1024  # of the attacked server: what most systems give
 HALF_OPEN, BROWSERS, UNREAD = 1060, 60, 100
 HOLD_SECONDS = 12.0
-LOG_A_SECOND, LOG_ONCE = 1e6 / 600, 20_000  # bytes: so many a second, and so many for the first of each kind
-PAGE_SECONDS = 1.0
 LONG = "x" * 900_000
-SMALL = {"Generated_length": 16, "Steps": 16, "Block_length": 16}
 PATHS = (
     "/",
     "/config",
@@ -37,22 +29,6 @@ PATHS = (
     "/gradio_api/app_id",
     "/gradio_api/heartbeat/a",
 )
-
-
-def attacks(app: App, log: Path, budget_mb: float) -> dict[str, dict[str, Any]]:
-    """What each attack did to the server, to an honest run, to the page and to the log; whether that is ``ok``."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
-    found = {}
-    attacks = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
-    for attack in (*attacks, in_pieces, many_kinds, half_characters, long_prompts, unread_followers):
-        report = _watched(app, log, attack)
-        found[attack.__name__] = report | {
-            "ok": report["run"] == "finished"
-            and report["memory_mb"] <= budget_mb
-            and report["page_seconds"] <= PAGE_SECONDS
-            and report["log_bytes"] <= LOG_ONCE + LOG_A_SECOND * report["seconds"]
-        }
-    return found
 
 
 def nameless(app: App) -> str:
@@ -204,6 +180,10 @@ def unread_followers(app: App) -> str:
     return joined
 
 
+DOORS = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
+DOORS += (in_pieces, many_kinds, half_characters, long_prompts, unread_followers)
+
+
 def _number(app: App, name: str) -> int:
     """Of one of the page's functions."""
     events = httpx.get(f"{app.url}/config", timeout=60).json()["dependencies"]
@@ -223,6 +203,8 @@ def _statuses(each: Iterator[int]) -> str:
 def _held(app: App, said: list[bytes], seconds: float = HOLD_SECONDS, read: bool = True) -> str:
     """Open so many connections at once, say that, hold them for so long: how the answers begin that came."""
     place = urlsplit(app.url)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, files), files))
     links = []
     for text in said:
         link = socket.create_connection((str(place.hostname), place.port or 80), timeout=60)
@@ -239,61 +221,3 @@ def _held(app: App, said: list[bytes], seconds: float = HOLD_SECONDS, read: bool
             statuses += [int(link.recv(64).split()[1])] if read else []
         link.close()
     return _statuses(iter(statuses))
-
-
-@contextmanager
-def _asking(app: App, slowest: list[float]) -> Iterator[None]:
-    """Somebody asks the page, each time by a new connection."""
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.wait(0.2):
-            begun = time.monotonic()
-            try:
-                httpx.get(f"{app.url}/gradio_api/app_id", timeout=30)
-            except httpx.HTTPError:
-                slowest.append(30.0)
-            slowest.append(time.monotonic() - begun)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _visit(app: App) -> str:
-    try:
-        visitor = Visitor(app.url)
-        try:
-            return str(list(visitor.run(**SMALL))[-1].get("end"))
-        finally:
-            visitor.close()
-    except (httpx.HTTPError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"[:80]
-
-
-def _watched(app: App, log: Path, attack: Callable[[App], str]) -> dict[str, Any]:
-    from tests.soak.attack import most_memory
-
-    before, written, begun = app.memory(), log.stat().st_size, time.monotonic()
-    ends: list[str] = []
-    slowest: list[float] = [0.0]
-    visit = threading.Thread(target=lambda: ends.append(_visit(app)))
-    with most_memory(app) as memory, _asking(app, slowest):
-        began = threading.Timer(1.0, visit.start)
-        began.start()
-        came = attack(app)
-        began.join()
-        visit.join()
-    return {
-        "came": came,
-        "run": ends[0],
-        "memory_mb": round((memory[0] - before) / 1e6),
-        "kept_mb": round((app.memory() - before) / 1e6),
-        "page_seconds": round(max(slowest), 3),
-        "log_bytes": log.stat().st_size - written,
-        "seconds": round(time.monotonic() - begun, 1),
-    }
