@@ -50,6 +50,7 @@ CLOSED = (
     "gradio_api/custom_component/x/client/component/index.js", "gradio_api/runs", "gradio_api/vibe-code",
     "gradio_api/stream/a/b/1/playlist.m3u8", "gradio_api/proxy=https://example.org", "gradio_api/file=app.py",
     "gradio_api/upload_progress", "gradio_api/token", "login_check", "monitoring", "docs",
+    "pwa_icon", "pwa_icon/20000",
     "gradio_api/run/decode", "gradio_api/api/decode", "gradio_api/run/start", "gradio_api/call/start",
 )  # fmt: skip
 
@@ -204,6 +205,16 @@ def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monke
     for _ in range(3):
         assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
         assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+
+
+def test_a_file_is_sent_whole_whatever_parts_of_it_are_asked_for() -> None:
+    async def told(request: Request) -> JSONResponse:
+        return JSONResponse(sorted(request.headers))
+
+    app = Starlette(routes=[Route("/assets/{path}", told)], middleware=[Middleware(Gate)])
+    ranges = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(4000))
+    told_of = TestClient(app, base_url="http://localhost").get("/assets/a.js", headers={"range": ranges, "x-a": "b"})
+    assert "range" not in told_of.json() and "x-a" in told_of.json()
 
 
 def test_a_long_answer_is_handed_over_in_pieces() -> None:

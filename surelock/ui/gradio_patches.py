@@ -14,7 +14,9 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from anyio import to_thread
 from gradio import http_server, queueing, route_utils, routes
+from gradio.brotli_middleware import BrotliMiddleware
 from gradio.components.api_component import Api
 from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
@@ -28,6 +30,7 @@ from surelock.ui.connections import Connection, Crowd, room
 _SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
+THREADS = 8  # that answer at once what is not in the queue
 AT_THE_DOOR = 100  # connections that wait in the system to be accepted
 _LOG = logging.getLogger("surelock")
 
@@ -79,8 +82,8 @@ def log_failures() -> None:
 
 
 def bound_connections() -> None:
-    """Gradio 6.31 configures uvicorn without limits on connections, and with a backlog of 2,048, more than the open
-    files of a process. Set both, see `Connection`.
+    """Gradio 6.31 configures uvicorn without limits on connections, with a backlog of 2,048, more than the open files
+    of a process, and answers many routes in forty threads, for each of which the loop waits. Set all, see `Connection`.
     """
     most = room()
 
@@ -91,7 +94,18 @@ def bound_connections() -> None:
             config.ws = "none"  # the page opens no socket
             super().__init__(config, *given, **named)
 
+        async def startup(self, *given: Any, **named: Any) -> None:
+            to_thread.current_default_thread_limiter().total_tokens = THREADS
+            await super().startup(*given, **named)
+
     http_server.Server = Server  # type: ignore[misc]
+
+
+def compress_no_files() -> None:
+    """Gradio 6.31 compresses each file anew for each request that takes brotli, on the loop: a tenth of a second of
+    everybody's time for the largest. Files are compressed once instead, see `surelock.ui.serving`.
+    """
+    BrotliMiddleware._is_compressible_file_type = lambda self, scope: scope["path"] == "/theme.css"
 
 
 def take_any_number() -> None:

@@ -19,7 +19,7 @@ class KeptAnswers:
     Gradio 6.31 makes them anew for each request, in up to forty threads at once: a class that opens the page would
     stop the server for seconds. Here one is made at a time.
 
-    The query of `/` is not passed on: only the browser reads it. Gradio would take `page` for a page of its own and
+    Their queries are not passed on: only the browser reads them. Gradio would take `page` for a page of its own and
     answer 404.
     """
 
@@ -31,10 +31,9 @@ class KeptAnswers:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request."""
-        if scope["type"] == "http" and scope["path"] == "/":
-            scope = {**scope, "query_string": b""}
-        if scope["type"] != "http" or not _is_kept(scope):
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or scope["path"] not in _PATHS:
             return await self.app(scope, receive, send)
+        scope = {**scope, "method": "GET", "query_string": b""}  # of an answer to HEAD the server sends no body
         key = _key(scope)
         messages = self._kept.get(key)
         if messages is None:
@@ -59,10 +58,6 @@ class KeptAnswers:
                 del self._kept[least], self._uses[least]
             self._kept[key], self._uses[key] = messages, 0
         return messages
-
-
-def _is_kept(scope: Scope) -> bool:
-    return scope["method"] == "GET" and scope["path"] in _PATHS and not scope["query_string"]
 
 
 def _key(scope: Scope) -> Key:

@@ -20,7 +20,7 @@ from surelock.model.errors import first_line
 from surelock.ui.device import on_zero_gpu
 from surelock.ui.environment import named, read_environment
 from surelock.ui.gate import LOOPBACK, Gate
-from surelock.ui.gradio_patches import CalmFrames, bound_connections, log_failures, serve_agents
+from surelock.ui.gradio_patches import CalmFrames, bound_connections, compress_no_files, log_failures, serve_agents
 from surelock.ui.heartbeats import Heartbeats
 from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
@@ -149,6 +149,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     calm()
     log_failures()
     bound_connections()
+    compress_no_files()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:

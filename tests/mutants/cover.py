@@ -49,7 +49,7 @@ def covered(root: Path, browser: bool) -> Covered:
 
 
 def reached(root: Path, test: str) -> dict[str, list[int]]:
-    """The lines that a test file reaches, by file. They are measured again when it or one of these files has changed."""
+    """The lines that a test file reaches, by file. They are measured again when it or one of them has changed."""
     memo = WORK / "covered" / f"{test.replace('/', '-')}.json"
     memo.parent.mkdir(parents=True, exist_ok=True)
     told = json.loads(memo.read_text()) if memo.exists() else {"lines": {}, "stamp": None}
