@@ -10,17 +10,20 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import cycle
 from urllib.parse import urlsplit
 
 import httpx
 
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
+from tests.soak.watched import SMALL
 
 FILES = 1024  # of the attacked server: what most systems give
 HALF_OPEN, BROWSERS, UNREAD = 1060, 60, 100
 HOLD_SECONDS = 12.0
 LONG = "x" * 900_000
+TEXTS = ("surelock/plotly.min.js", "surelock/replay.txt", "surelock/scripts/page.js", "surelock/runs/stories.json")
 PATHS = (
     "/",
     "/config",
@@ -180,8 +183,53 @@ def unread_followers(app: App) -> str:
     return joined
 
 
+def encodings(app: App) -> str:
+    """Large files for whoever takes brotli alone, or asks for them in four thousand parts."""
+    parts = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(4000))
+    asks = [({"accept-encoding": "br"}, "br"), ({"accept-encoding": "gzip", "range": parts}, "parts")]
+    with ThreadPoolExecutor(20) as pool:
+        wanted = [(path, headers) for path in TEXTS for headers, _ in asks] * 20
+        urls = [(f"{app.url}/{path}", headers) for path, headers in wanted]
+        return _statuses(pool.map(lambda ask: httpx.get(ask[0], headers=ask[1], timeout=60).status_code, urls))
+
+
+def busy(app: App) -> str:
+    """Fifty who ask without rest for what is made anew each time."""
+    load = {"data": [], "fn_index": _number(app, "arrive"), "session_hash": "busy"}
+    asks = [("HEAD", "/?x", None), ("GET", "/config?x", None), ("GET", "/gradio_api/info", None)]
+    asks += [("POST", "/gradio_api/run/predict", load)] * 3
+    until = time.monotonic() + HOLD_SECONDS
+
+    def ask(number: int) -> list[int]:
+        statuses, ways = [], cycle(asks[number % len(asks) :] + asks)
+        with httpx.Client(base_url=app.url, timeout=60) as http:
+            while time.monotonic() < until:
+                method, path, body = next(ways)
+                statuses.append(http.request(method, path, json=body).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(50) as pool:
+        return _statuses(status for each in pool.map(ask, range(50)) for status in each)
+
+
+def made_up_followers(app: App) -> str:
+    """The same finished run for six hundred sessions, each of which is kept for ten minutes."""
+    visitor = Visitor(app.url)
+    list(visitor.run(**SMALL))
+    body = {"data": [visitor.form(**SMALL)], "fn_index": visitor.number("start")}
+    visitor.close()
+
+    def ask(number: int) -> int:
+        with httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60) as http:
+            return http.post("/queue/join", json=body | {"session_hash": f"made-up-{number}"}).status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        return _statuses(pool.map(ask, range(600)))
+
+
 DOORS = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
 DOORS += (in_pieces, many_kinds, half_characters, long_prompts, unread_followers)
+DOORS += (encodings, busy, made_up_followers)
 
 
 def _number(app: App, name: str) -> int:
