@@ -2,8 +2,7 @@
 
 Half are Python's, drawn by cosmic-ray's operators, half JavaScript's, drawn by Stryker's. Each is planted in a copy of
 the checkout. A Python fault is looked for by the nearest test files, and drawn again if none of them reaches its line.
-One JSON line for each goes to --out; those that were caught are not tried again by the next call. One JSON line comes
-last.
+One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", choices=("py", "js"), help="one language; else half of them each")
     made.add_argument("--browser", action="store_true", help="the tests in Chromium, too: about an hour more")
     made.add_argument("--list", action="store_true", help="say which would be drawn, plant none")
+    made.add_argument("--again", action="store_true", help="try those again that lived, once they have tests")
     made.add_argument("--out", type=Path, help=f"where the lines go (default: {RUNS.relative_to(ROOT)}/SEED.jsonl)")
     made.add_argument("--equivalent", type=Path, default=HERE / "equivalent.jsonl", help="faults that change nothing")
     return made
@@ -45,7 +45,7 @@ def main() -> int:
     counts = {f".{asked.only}": asked.count} if asked.only else counts
     out = asked.out or RUNS / f"{asked.seed}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    done = {key(each): each for each in _lines(out) if each["caught"]}
+    done = {key(each): each for each in _lines(out) if each["caught"] or not asked.again}
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder, str(copy)) for copy in range(AT_ONCE)]
         for root in roots:
