@@ -55,6 +55,9 @@ CLOSED = (
 )  # fmt: skip
 
 
+KIND = {"content-type": "application/json"}
+
+
 async def _echo(request: Request) -> JSONResponse:
     return JSONResponse({"got": len(await request.body())})
 
@@ -205,6 +208,32 @@ def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monke
     for _ in range(3):
         assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
         assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+
+
+def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that wait for their turn would fill the memory otherwise."""
+    monkeypatch.setattr(gate, "MOST_BODIES_OF_ONE", 25_000)
+
+    async def ask() -> list[int]:
+        turn = asyncio.Event()
+
+        async def wait(request: Request) -> JSONResponse:
+            await turn.wait()
+            return await _echo(request)
+
+        app = Starlette(routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            asks = [asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998)) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            waiting = [each for each in asks if not each.done()]
+            odd = [await http.post("/gradio_api/run/predict", content=b"[", headers=KIND) for _ in range(3000)]
+            turn.set()
+            statuses = [(await each).status_code for each in asks]
+            again = (await http.post("/gradio_api/run/predict", json="x" * 24_998)).status_code
+        assert len(waiting) == statuses.count(200) == 2 and {each.status_code for each in odd} == {400}
+        return [*sorted(statuses), again]
+
+    assert finished(ask()) == [200, 200, 503, 503, 503, 200]
 
 
 def test_a_file_is_sent_whole_whatever_parts_of_it_are_asked_for() -> None:

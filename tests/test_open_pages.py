@@ -17,8 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from surelock.ui import kept_answers, shares
+from surelock.ui import gradio_patches, kept_answers, shares
 from surelock.ui.gate import Refused
+from surelock.ui.gradio_patches import FewAtOnce
 from surelock.ui.heartbeats import Heartbeats
 from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.readers import Readers
@@ -89,6 +90,22 @@ def test_many_who_come_at_once_wait_for_one_and_other_addresses_for_their_turn(p
 
     assert len(set(finished(come()))) == pages.made == 3
     assert pages.most == 1
+
+
+def test_calls_of_the_pages_functions_take_turns_and_nothing_else_does(
+    pages: Pages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gradio_patches, "AT_ONCE", 2)
+
+    async def most(path: str) -> int:
+        pages.most = 0
+        app = FewAtOnce(Starlette(routes=[Route("/{path:path}", pages.answer, methods=["POST"])]))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as http:
+            answers = await asyncio.gather(*[http.post(f"http://a/gradio_api/{path}") for _ in range(9)])
+        assert {answer.status_code for answer in answers} == {200}
+        return pages.most
+
+    assert [finished(most(path)) for path in ("run/predict", "run/predict/", "queue/join")] == [2, 2, 9]
 
 
 def test_what_went_wrong_is_not_kept(pages: Pages) -> None:

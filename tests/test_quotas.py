@@ -35,7 +35,7 @@ LIMITS: dict[Any, dict[str, float]] = {
     readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
-    session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
+    session: {"IDLE_SECONDS": 600, "MOST_RUNS": 2000, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
     zero_gpu: {"MOST_SECONDS": 120, "ROOM": 1.5},
 }
 

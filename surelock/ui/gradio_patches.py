@@ -31,6 +31,7 @@ _SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
 THREADS = 8  # that answer at once what is not in the queue
+AT_ONCE = 4  # calls of the page's functions beside the queue
 AT_THE_DOOR = 100  # connections that wait in the system to be accepted
 _LOG = logging.getLogger("surelock")
 
@@ -227,6 +228,23 @@ def _end_event(queue: queueing.Queue, event_id: str) -> None:
     if event in waiting:
         waiting.remove(event)
         queue.event_ids_to_events.pop(event_id)
+
+
+class FewAtOnce:
+    """ASGI middleware. Gradio 6.31 works at all calls of `run/predict` at once, on the loop. Here others are answered
+    between them.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request in its turn."""
+        if scope["type"] == "http" and scope["path"].rstrip("/").endswith("/run/predict"):
+            async with self._room:
+                return await self.app(scope, receive, send)
+        await self.app(scope, receive, send)
 
 
 class CalmFrames:

@@ -20,7 +20,14 @@ from surelock.model.errors import first_line
 from surelock.ui.device import on_zero_gpu
 from surelock.ui.environment import named, read_environment
 from surelock.ui.gate import LOOPBACK, Gate
-from surelock.ui.gradio_patches import CalmFrames, bound_connections, compress_no_files, log_failures, serve_agents
+from surelock.ui.gradio_patches import (
+    CalmFrames,
+    FewAtOnce,
+    bound_connections,
+    compress_no_files,
+    log_failures,
+    serve_agents,
+)
 from surelock.ui.heartbeats import Heartbeats
 from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
@@ -235,7 +242,7 @@ def look(*gate: Middleware, own: Sequence[BaseRoute] = (), api: bool = True) -> 
         "app_kwargs": {
             "routes": [*own, *routes()],
             "exception_handlers": exception_handlers(),
-            "middleware": [*gate, Middleware(KeptAnswers), Middleware(CalmFrames)],
+            "middleware": [*gate, *map(Middleware, (KeptAnswers, FewAtOnce, CalmFrames))],
         },
         "run_history": False,
         "ssr_mode": False,
