@@ -619,6 +619,23 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(list(during(slow(), readers.watched("a")))) == 20
 
 
+def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred of them kept the loop busy, and everybody waited for a second."""
+    monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.7)
+    looks: list[float] = []
+
+    async def items() -> AsyncGenerator[int]:
+        for number in range(3):
+            yield number
+
+    async def follow() -> list[int]:
+        return [each async for each in following(items(), taken=lambda: bool(looks.append(time.monotonic())))]
+
+    assert finished(follow()) == [0]
+    assert 5 <= len(looks) <= 9, "a hundred looks a second would be seventy"
+    assert looks[2] - looks[0] < 0.2, "who reads is soon found"
+
+
 def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.2)
     begun: list[int] = []

@@ -25,6 +25,7 @@ MOST_STREAMS = 400  # open streams of one client, at most half of all connection
 MOST_INBOXES = 200  # idle sessions whose last messages are kept
 _CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
 _KEY = "surelock.key"  # in the scope of a request: the key of its job, None if it has none
+_CLIENT = "surelock.client"  # the same: its client
 Ask = Callable[[list[Any]], str | None]  # returns the key of a job from the data of a request
 
 
@@ -62,6 +63,7 @@ class Shares:
     def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
         """Admit a request. Call the returned function when it has been answered. Raises Refused."""
         path, client = scope["path"], client_of(scope)
+        scope[_CLIENT] = client
         if scope["method"] == "POST":
             called = _CALL.fullmatch(path)
             if called or path.rstrip("/") == f"{API}/queue/join":
@@ -208,7 +210,8 @@ def _is_script(event: Any) -> bool:
 
 
 def _client(event: Any) -> str:
-    return client_of(event.request.scope)
+    scope = event.request.scope
+    return scope[_CLIENT] if _CLIENT in scope else client_of(scope)
 
 
 def _group(event: Any) -> object:
