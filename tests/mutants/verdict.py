@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 from pathlib import Path
 
@@ -12,9 +10,9 @@ from tests.mutants.cover import Covered, command, reached
 from tests.mutants.draw import Mutant
 from tests.mutants.nearest import nearest
 from tests.mutants.places import build
+from tests.mutants.warm import Warm
 
-MOST_SECONDS = {"node": 60.0}  # a fault that makes the tests last longer is caught
-OTHERS_SECONDS = 400.0
+NODE_SECONDS, OTHERS_SECONDS = 60.0, 400.0  # a fault that makes the tests last longer is caught
 FIRST = 3  # nearest test files that are asked before the others
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::[^\n]+?)?)(?: - .*)?$", re.MULTILINE)
 
@@ -25,6 +23,7 @@ class Trial:
     def __init__(self, root: Path, covered: Covered) -> None:
         self.root, self.covered = root, covered
         self.broken: set[str] = set()
+        self._warm: Warm | None = None
 
     def caught_by(self, mutant: Mutant) -> str | None:
         """The first test that sees it, None where it lives."""
@@ -87,13 +86,16 @@ class Trial:
 
     def _run(self, called: list[str]) -> str | None:
         """What a run said that failed or did not end, None where all was well."""
-        told = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-        kept = {"cwd": self.root, "env": told, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        with subprocess.Popen(called, start_new_session=True, **kept) as process:
+        if called[0] != "node":
+            self._warm = self._warm or Warm(self.root, OTHERS_SECONDS)
+            status, said = self._warm.run(called[3:])
+            return None if status in (0, 5) else said or "no word"  # 5: all were left out
+        with subprocess.Popen(
+            called, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as node:
             try:
-                said, _ = process.communicate(timeout=MOST_SECONDS.get(called[0], OTHERS_SECONDS))
+                said, _ = node.communicate(timeout=NODE_SECONDS)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                said, _ = process.communicate()
-                return said or "no end"
-        return (said or "no word") if process.returncode not in (0, 5) else None  # 5: all were left out
+                node.kill()
+                return "no end"
+        return (said or "no word") if node.returncode else None
