@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import json
 import random
 import subprocess
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.places import HERE, NODE_TOOLS, sources
+from tests.mutants.places import HERE, NODE_TOOLS, WORK, sources
 
 Covered = dict[str, dict[int, list[str]]]  # by file and line the tests that reach it
 
@@ -82,19 +83,31 @@ def key(told: dict[str, str | int]) -> str:
 
 
 def _python(root: Path, names: list[str]) -> Iterator[Fault]:
-    from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.operators.provider import OperatorProvider
 
     provider = OperatorProvider()
     operators = {name: provider[name]() for name in provider if not provider[name].arguments()}
     for file in names:
         text = (root / file).read_text("utf-8")
-        nodes, silent = list(ast_nodes(get_ast(text))), _silent(ast.parse(text))
+        for name, occurrence, line, column in _listed(text, operators):
+            yield Fault(file, line, column, name, partial(_mutated, text, operators[name], occurrence))
+
+
+def _listed(text: str, operators: dict[str, Any]) -> list[list[Any]]:
+    """[[operator, which of its places, line, column], ...] of a text. Kept, since finding them takes half a minute."""
+    memo = WORK / "faults" / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    if not memo.exists():
+        from cosmic_ray.ast import ast_nodes, get_ast
+
+        nodes, silent, found = list(ast_nodes(get_ast(text))), _silent(ast.parse(text)), []
         for name, operator in operators.items():
             starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
             for occurrence, (line, column) in enumerate(starts):
                 if not any(start <= (line, column) < stop for start, stop in silent):
-                    yield Fault(file, line, column, name, partial(_mutated, text, operator, occurrence))
+                    found.append([name, occurrence, line, column])
+        memo.parent.mkdir(parents=True, exist_ok=True)
+        memo.write_text(json.dumps(found))
+    return json.loads(memo.read_text())
 
 
 def _mutated(text: str, operator: Any, occurrence: int) -> str | None:
