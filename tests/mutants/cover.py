@@ -81,7 +81,7 @@ def _measure(root: Path, test: str) -> dict[str, set[int]]:
         )
         print(f"{test}: measured in {time.monotonic() - begun:.0f} s, status {done.returncode}", file=sys.stderr)
         lines = _of_python(root, Path(data)) | _of_v8(root, Path(data), test)
-    return {file: each for file, each in lines.items() if file in of}
+    return {file: each for file, each in lines.items() if each and file in of}
 
 
 def _of_python(root: Path, data: Path) -> dict[str, set[int]]:
