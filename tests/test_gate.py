@@ -50,8 +50,12 @@ CLOSED = (
     "gradio_api/custom_component/x/client/component/index.js", "gradio_api/runs", "gradio_api/vibe-code",
     "gradio_api/stream/a/b/1/playlist.m3u8", "gradio_api/proxy=https://example.org", "gradio_api/file=app.py",
     "gradio_api/upload_progress", "gradio_api/token", "login_check", "monitoring", "docs",
+    "pwa_icon", "pwa_icon/20000",
     "gradio_api/run/decode", "gradio_api/api/decode", "gradio_api/run/start", "gradio_api/call/start",
 )  # fmt: skip
+
+
+KIND = {"content-type": "application/json"}
 
 
 async def _echo(request: Request) -> JSONResponse:
@@ -204,6 +208,42 @@ def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monke
     for _ in range(3):
         assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
         assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+
+
+def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many that wait for their turn would fill the memory otherwise."""
+    monkeypatch.setattr(gate, "MOST_BODIES_OF_ONE", 25_000)
+
+    async def ask() -> list[int]:
+        turn = asyncio.Event()
+
+        async def wait(request: Request) -> JSONResponse:
+            await turn.wait()
+            return await _echo(request)
+
+        app = Starlette(routes=[Route("/{path:path}", wait, methods=["POST"])], middleware=[Middleware(Gate)])
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
+            asks = [asyncio.ensure_future(http.post("/gradio_api/run/predict", json="x" * 9998)) for _ in range(5)]
+            await asyncio.sleep(0.05)
+            waiting = [each for each in asks if not each.done()]
+            odd = [await http.post("/gradio_api/run/predict", content=b"[", headers=KIND) for _ in range(3000)]
+            turn.set()
+            statuses = [(await each).status_code for each in asks]
+            again = (await http.post("/gradio_api/run/predict", json="x" * 24_998)).status_code
+        assert len(waiting) == statuses.count(200) == 2 and {each.status_code for each in odd} == {400}
+        return [*sorted(statuses), again]
+
+    assert finished(ask()) == [200, 200, 503, 503, 503, 200]
+
+
+def test_a_file_is_sent_whole_whatever_parts_of_it_are_asked_for() -> None:
+    async def told(request: Request) -> JSONResponse:
+        return JSONResponse(sorted(request.headers))
+
+    app = Starlette(routes=[Route("/assets/{path}", told)], middleware=[Middleware(Gate)])
+    ranges = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(4000))
+    told_of = TestClient(app, base_url="http://localhost").get("/assets/a.js", headers={"range": ranges, "x-a": "b"})
+    assert "range" not in told_of.json() and "x-a" in told_of.json()
 
 
 def test_a_long_answer_is_handed_over_in_pieces() -> None:
@@ -577,6 +617,23 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(list(during(slow(), readers.watched(None)))) == 20
     readers.open("a", readers_module.Link())
     assert len(list(during(slow(), readers.watched("a")))) == 20
+
+
+def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two hundred of them kept the loop busy, and everybody waited for a second."""
+    monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.7)
+    looks: list[float] = []
+
+    async def items() -> AsyncGenerator[int]:
+        for number in range(3):
+            yield number
+
+    async def follow() -> list[int]:
+        return [each async for each in following(items(), taken=lambda: bool(looks.append(time.monotonic())))]
+
+    assert finished(follow()) == [0]
+    assert 5 <= len(looks) <= 9, "a hundred looks a second would be seventy"
+    assert looks[2] - looks[0] < 0.2, "who reads is soon found"
 
 
 def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:

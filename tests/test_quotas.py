@@ -17,7 +17,22 @@ from gradio.exceptions import Error
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from surelock.ui import attended, connections, gate, launch, log, readers, request, session, shares, zero_gpu
+from surelock.ui import (
+    attended,
+    connections,
+    gate,
+    gradio_patches,
+    heartbeats,
+    kept_answers,
+    launch,
+    log,
+    readers,
+    request,
+    run,
+    session,
+    shares,
+    zero_gpu,
+)
 from surelock.ui.exports import Exports
 from surelock.ui.layout import build
 from surelock.ui.models import Models
@@ -30,12 +45,17 @@ ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), 
 LIMITS: dict[Any, dict[str, float]] = {
     attended: {"SMALL": 50_000_000, "MOST": 6},
     connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
-    gate: {"MOST_BODY": 2**20, "MOST_VALUES": 2**15, "BODY_SECONDS": 30},
+    gate: {"MOST_BODY": 2**20, "MOST_BODIES": 2**26, "MOST_BODIES_OF_ONE": 2**24, "MOST_VALUES": 2**15, "PIECE": 2**16}
+    | {"BODY_SECONDS": 30},
+    gradio_patches: {"THREADS": 8, "AT_ONCE": 4, "AT_THE_DOOR": 100, "POLL_SECONDS": 0.02, "AGAIN_SECONDS": 1},
+    heartbeats: {"BEAT_SECONDS": 15},
+    kept_answers: {"MOST": 8},
     log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
-    readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30},
+    readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30, "TAKEN_SECONDS": 0.01, "RARELY_SECONDS": 0.3},
+    run: {"SEND_SECONDS": 0.08, "EACH_SECONDS": 0.03, "MOST_SECONDS": 2, "PIECE": 2**16},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
-    session: {"IDLE_SECONDS": 600, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
+    session: {"IDLE_SECONDS": 600, "MOST_RUNS": 2000, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
     zero_gpu: {"MOST_SECONDS": 120, "ROOM": 1.5},
 }
 

@@ -148,6 +148,26 @@ def test_every_refusal_says_why(app: App, path: str, body: Any) -> None:
     refused_with_a_reason(httpx.post(f"{app.url}/gradio_api/{path}", json=body))
 
 
+def test_fields_that_gradio_knows_and_the_page_does_not_use_do_no_harm(app: App, visitor: Visitor) -> None:
+    """Each function, called beside the queue and through it: an answer each, no traceback, and the next run."""
+    before, deep = app.log.read_text(), [json.loads("[" * depth + "]" * depth) for depth in (100, 300, 900)]
+    odd = [{"data": [each] * 20} for each in deep] + [{"event_data": each} for each in deep]
+    odd += [{"event_data": {"_data": each, "index": [each], "target": 1}} for each in deep]
+    odd += [{"trigger_id": each} for each in (0, -1, 10**30, "x", [1])] + [{"batched": True}, {"simple_format": True}]
+    odd += [{"request": {"headers": {}}, "data": []}, {"event_id": "x"}, {"rendered_in": 1}, {"fn_index": True}]
+    for known in visitor._events:
+        for fields in odd:
+            body = {"data": [None] * len(known["inputs"]), "fn_index": known["id"], "session_hash": "odd"} | fields
+            for path in ("run/predict", "queue/join"):
+                answer = visitor.http.post(f"{app.url}/gradio_api/{path}", json=body)
+                assert answer.text and "Internal Server Error" not in answer.text, (path, known["id"], str(fields)[:90])
+                gives_nothing_away(answer.text)
+    visitor.http.post(f"{app.url}/gradio_api/reset", json={"event_id": deep[2]})
+    visitor.http.post(f"{app.url}/gradio_api/cancel", json={"event_id": "x", "session_hash": "odd", "fn_index": 1})
+    assert list(visitor.run(Generated_length=8, Steps=8, Block_length=8))[-1]["end"] == "finished"
+    assert app.log.read_text()[len(before) :].count("Traceback") == 0
+
+
 def test_a_run_is_reached_by_its_id_alone(app: App, visitor: Visitor) -> None:
     seen = list(visitor.run(Prompt="The sun came up and", Generated_length=8, Steps=8, Block_length=8))
     run = seen[0]["run"]

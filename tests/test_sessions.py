@@ -382,6 +382,40 @@ def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
         assert decoder.computed == 6 * (number + 2), "what differs in anything is computed by itself"
 
 
+def test_the_runs_of_all_visitors_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sessions somebody makes up: each run that is kept is looked at whenever the queue moves."""
+    monkeypatch.setattr(sessions_module, "MOST_RUNS", 5)
+    sessions = Sessions(FakeDecoder())  # type: ignore[arg-type]
+    (first,) = followed(sessions, "first")
+    streamed = drawn(first.stream(-1))
+    next(streamed)
+    runs = followed(sessions, *(f"visitor {number}" for number in range(8)))
+    assert len(sessions) == 5 and first.streams and sessions.find(first.id) is first
+    assert [sessions.find(run.id) is not None for run in runs] == [False] * 4 + [True] * 4
+    assert "to make room for newer ones" in sessions.why_gone(runs[0].id)
+    assert sessions.follows("another", JOB.key)
+    for owner in ("first", *(f"visitor {number}" for number in range(8))):
+        sessions.leave(owner)
+    assert len(sessions) == 0 and not sessions.follows("another", JOB.key) and not sessions._of_job
+
+
+def test_only_followers_that_are_streamed_space_out_messages_and_not_without_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("surelock.ui.run.SEND_SECONDS", 0.0)
+    monkeypatch.setattr("surelock.ui.run.EACH_SECONDS", 1000.0)
+    monkeypatch.setattr("surelock.ui.run.MOST_SECONDS", 0.2)
+    sessions = Sessions(FakeDecoder())  # type: ignore[arg-type]
+    watched, *paused = followed(sessions, *(f"visitor {number}" for number in range(9)))
+    assert watched.computation.crowd == 0
+    stream = drawn(watched.stream(-1))
+    next(stream)
+    assert watched.computation.crowd == 1 and not any(run.streams for run in paused)
+    began = time.monotonic()
+    assert messages([*stream])[-1]["end"] == "finished"
+    assert time.monotonic() - began < 5
+
+
 @pytest.mark.usefixtures("each_step_alone")
 def test_who_comes_later_gets_what_there_is_at_once_and_then_the_rest() -> None:
     decoder: Any = FakeDecoder()

@@ -43,6 +43,53 @@ def in_python(lm: Any, form: dict[str, Any]) -> Any:
     return [lane.to_plain() for lane in job.lanes]
 
 
+#: What a trace of another edition, or a damaged one, may say of a lane that is branched from.
+ODD_LANES: list[dict[str, Any]] = [
+    {},
+    {"compute": {"kind": "budget"}},  # older than most of its settings
+    {"compute": {"kind": "budget", "near": None, "share": 0.25, "steep": True}},
+    {"compute": {"kind": "lock", "epsilon": "inf", "unlock": {"period": 3}}},
+    {"compute": {"kind": "lock", "epsilon": "-inf", "unlock": None}},
+    {"compute": {"kind": "both", "lock": {"kind": "lock"}, "select": {"kind": "select", "fraction": 0.5}}},
+    {"compute": {"kind": "lock", "percentile": "inf"}},
+    {"compute": {"kind": "lock", "epsilon": "much"}},
+    {"compute": {"kind": "lock", "unlock": {"period": 0}}},
+    {"compute": {"kind": "age", "steps": "inf"}},
+    {"compute": {"kind": "__proto__"}},
+    {"compute": {"kind": "both", "lock": {"kind": "both"}, "select": None}},
+    {"unmask": {"kind": "replay"}},
+    {"unmask": {"kind": "threshold", "threshold": 7}},
+    {"settings": {"gen_length": 16}},
+    {"settings": {"gen_length": 16, "steps": 10**9}},
+    {"settings": {"gen_length": 16, "block_length": 0}},
+    {"settings": {"gen_length": 16, "block_length": 5}},
+    {"settings": {"gen_length": 16, "temperature": "inf"}},
+    {"settings": {"gen_length": 16, "nonsense": 1}},
+    {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "budget"}}]},
+    {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "nonsense"}}]},
+]
+BRANCH = {"id": "a", "name": "A", "settings": to_plain(DecodeSettings(gen_length=16)), "parent": None}
+BRANCH |= {"compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}, "events": []}
+
+
+@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def test_a_branch_is_made_whole_or_refused_as_on_the_server(tmp_path: Path) -> None:
+    """A trace from elsewhere reaches the decoder by a what-if: a billion steps, unchecked, would end the tab."""
+    lanes = [BRANCH | odd for odd in ODD_LANES]
+    forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
+    (tmp_path / "forms.json").write_text(json.dumps({"described": describe(), "forms": forms}))
+    command = [str(NODE), "tests/js/asked.js", str(tmp_path / "forms.json")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[:2000]
+    for lane, found in zip(lanes, json.loads(done.stdout), strict=True):
+        try:
+            expected = [read.to_plain() for read in read_lanes([lane], None)]
+        except ValueError:
+            assert isinstance(found, str) and found and "\n" not in found, (lane, found)
+        else:
+            assert found == json.loads(json.dumps(expected)), lane
+
+
 @pytest.mark.skipif(NODE is None, reason="no node on this machine")
 def test_a_form_is_read_as_the_server_reads_it(stories: Any, tmp_path: Path) -> None:
     forms = [FORM | {"lanes": LANES} | change for change in CHANGES]

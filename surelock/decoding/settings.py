@@ -17,7 +17,7 @@ from typing import Any
 from surelock.model.errors import cut, shown
 
 _KEY = "setting"
-_DEFAULT: Any = object()  # a missing setting has its default
+DEFAULT: Any = object()  # a missing setting has its default
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
 
 
@@ -55,7 +55,7 @@ class Setting:
     log: bool = False
     advanced: bool = False
     group: type | None = None
-    unsaid: Any = _DEFAULT
+    unsaid: Any = DEFAULT
 
     def checked(self, name: str, value: Any) -> Any:
         """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
@@ -152,7 +152,7 @@ def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
         raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: it has {', '.join(known) or 'none'}")
-    unsaid = {name: each.unsaid for name, each in known.items() if each.unsaid is not _DEFAULT}
+    unsaid = {name: each.unsaid for name, each in known.items() if each.unsaid is not DEFAULT}
     return kind(**unsaid | {name: read_value(known[name], value) for name, value in plain.items()})
 
 

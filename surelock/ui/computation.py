@@ -87,8 +87,8 @@ class Computation:
 
     @property
     def crowd(self) -> int:
-        """The number of followers."""
-        return len(self._followers)
+        """The number of followers that are being streamed."""
+        return sum(each.streams for each in tuple(self._followers))
 
     def join(self, follower: Follower) -> bool:
         """Add a follower. Returns False if the race was stopped or has failed."""

@@ -28,7 +28,7 @@ PLAIN = r"[A-Za-z0-9_-]{1,64}"  # the name of a session or an event, which Gradi
 #: or by /run/predict if they do not wait for the device (Gradio refuses the others there, see `layout.build`).
 TAKEN = {
     "GET": re.compile(
-        r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json|/pwa_icon(/\d+)?"
+        r"/|/config/?|/theme\.css|/favicon\.ico|/robots\.txt|/manifest\.json"
         r"|/(assets|static|svelte|surelock)/.+"
         rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)"
         rf"|heartbeat/{PLAIN}|call/(v2/)?decode/{PLAIN})"
@@ -41,7 +41,7 @@ AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/m
 UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before its body is read
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
-MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that are arriving, of all clients and of one
+MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that arrive or wait for an answer, of all clients and of one
 MOST_VALUES = 2**15  # of a body: each takes sixty bytes, however short it is; the longest prompt's tokens take 8,192
 BODY_SECONDS = 30.0  # for a body to arrive
 PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits until they are taken
@@ -94,7 +94,7 @@ class Gate:
         self.own = own_names(allow_hosts)
         self.agents = agents
         self.admit = admit or (lambda scope, body: lambda: None)
-        self._arriving: Counter[str] = Counter()  # bytes, by client
+        self._bodies: Counter[str] = Counter()  # bytes that arrive or are not answered yet, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or refuse it."""
@@ -102,20 +102,23 @@ class Gate:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None  # no socket is ever opened by the page
-        answer = _with_headers(_in_pieces(send))
+        answer, client = _with_headers(_in_pieces(send)), client_of(scope)
+        body, size = None, 0
         try:
             self._check(scope)
-            body = None
             if scope["method"] == "POST" and not UPLOAD.fullmatch(scope["path"]):
-                body, receive = await self._read(scope, receive)
-            scope[SOCKET] = socket_of(receive)
+                body, receive, size = await self._read(scope, receive)
+            whole = [each for each in scope["headers"] if each[0] != b"range"]  # a thousand ranges are a thousand reads
+            scope = {**scope, "headers": whole, SOCKET: socket_of(receive)}
             done = self.admit(scope, body)
         except Refused as refused:
+            self._held(client, -size)
             return await refused.response(scope, receive, answer)
         try:
             return await self.app(scope, receive, answer)
         finally:
             done()
+            self._held(client, -size)
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
@@ -134,8 +137,10 @@ class Gate:
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[Any, Receive]:
-        """Read the JSON body. Returns it, and a `receive` that yields its bytes again. Raises Refused."""
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[Any, Receive, int]:
+        """Read the JSON body. Returns it, a `receive` that yields its bytes again, and their number, which is held.
+        Raises Refused.
+        """
         headers = Headers(scope=scope)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "The body must be JSON (content-type: application/json).")
@@ -148,18 +153,13 @@ class Gate:
         except TimeoutError:
             raise Refused(408, f"The body took longer than {BODY_SECONDS:.0f} seconds.") from None
         try:
-            body = json.loads(content)
-            json.dumps(body, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise Refused(
-                400, f"The body holds half a character (a lone surrogate) after {error.object[: error.start][-40:]!r}."
-            ) from None
-        except (ValueError, RecursionError):
-            raise Refused(400, "The body is no JSON that can be read.") from None
-        _check(body)
-        return body, _again(content, receive)
+            return _parsed(content), _again(content, receive), len(content)
+        except Refused:
+            self._held(client_of(scope), -len(content))
+            raise
 
     async def _gather(self, receive: Receive, client: str) -> bytes:
+        """Read a body, and hold its bytes."""
         content = bytearray()
         try:
             while True:
@@ -168,17 +168,22 @@ class Gate:
                     raise Refused(400, "The connection ended within the body.")
                 piece = message.get("body", b"")
                 content += piece
-                self._arriving[client] += len(piece)
+                self._held(client, len(piece))
                 if len(content) > MOST_BODY:
                     raise _too_long()
-                if self._arriving[client] > MOST_BODIES_OF_ONE or self._arriving.total() > MOST_BODIES:
+                if self._bodies[client] > MOST_BODIES_OF_ONE or self._bodies.total() > MOST_BODIES:
                     raise Refused(503, "Too much is being sent at once. Try again in a moment.")
                 if not message.get("more_body"):
                     return bytes(content)
-        finally:
-            self._arriving[client] -= len(content)
-            if not self._arriving[client]:
-                del self._arriving[client]
+        except BaseException:  # a timeout cancels this
+            self._held(client, -len(content))
+            raise
+
+    def _held(self, client: str, size: int) -> None:
+        """Count the bytes of bodies that are held for a client until they are answered."""
+        self._bodies[client] += size
+        if not self._bodies[client]:
+            del self._bodies[client]
 
     def _goes_by(self, name: str, others: Collection[str]) -> bool:
         return "*" in self.own or any(_matches(name, own) for own in (*self.own, *others))
@@ -238,6 +243,21 @@ def _in_pieces(send: Send) -> Send:
 
 def _too_long() -> Refused:
     return Refused(413, f"The body is too long: at most {MOST_BODY:,} bytes are taken.")
+
+
+def _parsed(content: bytes) -> Any:
+    """The JSON of a body. Raises Refused."""
+    try:
+        body = json.loads(content)
+        json.dumps(body, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(
+            400, f"The body holds half a character (a lone surrogate) after {error.object[: error.start][-40:]!r}."
+        ) from None
+    except (ValueError, RecursionError):
+        raise Refused(400, "The body is no JSON that can be read.") from None
+    _check(body)
+    return body
 
 
 def _check(body: Any) -> None:

@@ -14,7 +14,9 @@ from functools import partial
 from typing import Any
 
 import gradio as gr
+from anyio import to_thread
 from gradio import http_server, queueing, route_utils, routes
+from gradio.brotli_middleware import BrotliMiddleware
 from gradio.components.api_component import Api
 from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
@@ -28,6 +30,8 @@ from surelock.ui.connections import Connection, Crowd, room
 _SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
+THREADS = 8  # that answer at once what is not in the queue
+AT_ONCE = 4  # calls of the page's functions beside the queue
 AT_THE_DOOR = 100  # connections that wait in the system to be accepted
 _LOG = logging.getLogger("surelock")
 
@@ -79,8 +83,8 @@ def log_failures() -> None:
 
 
 def bound_connections() -> None:
-    """Gradio 6.31 configures uvicorn without limits on connections, and with a backlog of 2,048, more than the open
-    files of a process. Set both, see `Connection`.
+    """Gradio 6.31 configures uvicorn without limits on connections, with a backlog of 2,048, more than the open files
+    of a process, and answers many routes in forty threads, for each of which the loop waits. Set all, see `Connection`.
     """
     most = room()
 
@@ -91,7 +95,18 @@ def bound_connections() -> None:
             config.ws = "none"  # the page opens no socket
             super().__init__(config, *given, **named)
 
+        async def startup(self, *given: Any, **named: Any) -> None:
+            to_thread.current_default_thread_limiter().total_tokens = THREADS
+            await super().startup(*given, **named)
+
     http_server.Server = Server  # type: ignore[misc]
+
+
+def compress_no_files() -> None:
+    """Gradio 6.31 compresses each file anew for each request that takes brotli, on the loop: a tenth of a second of
+    everybody's time for the largest. Files are compressed once instead, see `surelock.ui.serving`.
+    """
+    BrotliMiddleware._is_compressible_file_type = lambda self, scope: scope["path"] == "/theme.css"
 
 
 def take_any_number() -> None:
@@ -215,19 +230,20 @@ def _end_event(queue: queueing.Queue, event_id: str) -> None:
         queue.event_ids_to_events.pop(event_id)
 
 
-class PagesOfLessons:
-    """ASGI middleware. Gradio 6.31 takes `page` in the query of `/` for a page of its own and answers 404. Here it is
-    the page of a lesson, which only the browser reads.
+class FewAtOnce:
+    """ASGI middleware. Gradio 6.31 works at all calls of `run/predict` at once, on the loop. Here others are answered
+    between them.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._room = asyncio.Semaphore(AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, ``/`` without ``page``."""
-        if scope["type"] == "http" and scope["path"] == "/":
-            kept = [part for part in scope["query_string"].split(b"&") if not part.startswith(b"page=")]
-            scope = {**scope, "query_string": b"&".join(kept)}
+        """Serve the request in its turn."""
+        if scope["type"] == "http" and scope["path"].rstrip("/").endswith("/run/predict"):
+            async with self._room:
+                return await self.app(scope, receive, send)
         await self.app(scope, receive, send)
 
 

@@ -6,20 +6,30 @@ import argparse
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
 
 from surelock.engines.flags import add_engine_flag
 from surelock.model.errors import first_line
 from surelock.ui.device import on_zero_gpu
 from surelock.ui.environment import named, read_environment
 from surelock.ui.gate import LOOPBACK, Gate
-from surelock.ui.gradio_patches import CalmFrames, PagesOfLessons, bound_connections, log_failures, serve_agents
+from surelock.ui.gradio_patches import (
+    CalmFrames,
+    FewAtOnce,
+    bound_connections,
+    compress_no_files,
+    log_failures,
+    serve_agents,
+)
+from surelock.ui.heartbeats import Heartbeats
+from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
 from surelock.ui.limits import Limits
 from surelock.ui.log import calm
@@ -146,6 +156,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     calm()
     log_failures()
     bound_connections()
+    compress_no_files()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, _stop)
     try:
@@ -156,7 +167,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             prevent_thread_lock=True,
             enable_monitoring=False,
             mcp_server=given.mcp,
-            **look(gate, api=models.decodes),
+            **look(gate, own=[Heartbeats(page, sessions.leave).route], api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
@@ -208,10 +219,11 @@ def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
         refuse(str(error))
 
 
-def look(*gate: Middleware, api: bool = True) -> dict[str, Any]:
+def look(*gate: Middleware, own: Sequence[BaseRoute] = (), api: bool = True) -> dict[str, Any]:
     """Return the arguments of `page.launch`: theme with system fonts, own files, no run history.
 
     gate: middleware that comes first.
+    own: routes that come before those of `routes`.
     api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
@@ -228,9 +240,9 @@ def look(*gate: Middleware, api: bool = True) -> dict[str, Any]:
         "theme": theme,
         "head": page_head(),
         "app_kwargs": {
-            "routes": routes(),
+            "routes": [*own, *routes()],
             "exception_handlers": exception_handlers(),
-            "middleware": [*gate, Middleware(CalmFrames), Middleware(PagesOfLessons)],
+            "middleware": [*gate, *map(Middleware, (KeptAnswers, FewAtOnce, CalmFrames))],
         },
         "run_history": False,
         "ssr_mode": False,

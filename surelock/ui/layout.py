@@ -126,10 +126,6 @@ def _serve_runs(
         async for batch in read_by(request, _continue(sessions, run, after, steps)):
             yield batch
 
-    def leave(request: gr.Request) -> None:
-        sessions.leave(str(request.session_hash))
-
-    page.unload(leave)
     made, _ = (api(function, api_visibility="private", **slot) for function in (start, follow))
     return {made["id"]: lambda values: key_of(values[0]) if len(values) == 1 else None}
 

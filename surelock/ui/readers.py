@@ -14,7 +14,8 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 UNREAD_SECONDS = 10.0  # a run without a reader goes on for so long
-TAKEN_SECONDS = 0.01  # between two looks whether a message was taken
+TAKEN_SECONDS = 0.01  # until the first look whether a message was taken; each next one takes twice as long,
+RARELY_SECONDS = 0.3  # up to this: hundreds may wait for readers that never come
 KEPT_SECONDS = 30.0  # messages of a session that reads no stream are kept for so long
 Item = TypeVar("Item")
 
@@ -108,11 +109,12 @@ async def following(
             if not all(each() for each in wanted):
                 return
             yield item
-            until = time.monotonic() + UNREAD_SECONDS
+            until, pause = time.monotonic() + UNREAD_SECONDS, TAKEN_SECONDS
             while not taken():
                 if time.monotonic() > until or not all(each() for each in wanted):
                     return
-                await asyncio.sleep(TAKEN_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RARELY_SECONDS)
 
 
 class Inboxes(OrderedDict[str, Any]):

@@ -12,7 +12,8 @@ from math import inf
 from surelock.ui.computation import STOPPED, Computation, numbered
 
 SEND_SECONDS = 0.08  # between two messages: steps that are faster are sent together
-EACH_SECONDS = 0.03  # the same for each follower of a computation
+EACH_SECONDS = 0.03  # the same for each follower that is streamed, up to MOST_SECONDS
+MOST_SECONDS = 2.0
 PIECE = 2**16  # characters of messages that are taken at once: the next are taken when these have been read
 RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 
@@ -86,7 +87,8 @@ class Run:
                 at_once = cursor < len(log) or self.computation.over is not None  # commit errors are slow
                 if unsent and (at_once or time.monotonic() >= due):
                     yield _batch(unsent)
-                    unsent, due = [], time.monotonic() + max(SEND_SECONDS, EACH_SECONDS * self.computation.crowd)
+                    often = max(SEND_SECONDS, min(MOST_SECONDS, EACH_SECONDS * self.computation.crowd))
+                    unsent, due = [], time.monotonic() + often
             if self._stream is own and self._wanted == ENDED and self.state == RUNNING:
                 unsent.append(self._stop())
             if unsent:

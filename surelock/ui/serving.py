@@ -65,7 +65,7 @@ class Shared(Response):
 
 
 def _takes_packed(asked: Headers) -> bool:
-    return "gzip" in asked.get("accept-encoding", "") and "range" not in asked
+    return "gzip" in asked.get("accept-encoding", "")
 
 
 class _Files(StaticFiles):

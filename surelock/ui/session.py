@@ -25,6 +25,7 @@ IDLE_SECONDS = 600.0  # after which an unused run is dropped
 REMEMBERED = 9  # runs whose times estimate that of the next one
 TIDY_SECONDS = 2.0  # between two searches for idle runs
 TOLD_IDS = 1000  # of dropped runs whose reason is kept
+MOST_RUNS = 2000  # of all visitors: each time that the queue looks for its next event it looks through them
 KEPT_RUNS = 4  # of each visitor, for export and likely tokens; the page itself keeps older ones
 
 
@@ -45,6 +46,7 @@ class Sessions:
         self._gone: dict[str, str] = {}  # why runs were dropped, of the latest TOLD_IDS
         self._pausable = pausable
         self._runs: dict[str, Run] = {}
+        self._of_job: dict[str, dict[Run, None]] = {}  # the same runs by the keys of their jobs
         self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest computations
         self._lock = threading.Lock()
         self._opening = threading.Lock()
@@ -64,11 +66,16 @@ class Sessions:
             run = self._joined(owner, job.key) or self._begun(owner, job, recorder)
             with self._lock:
                 self._runs[run.id] = run
+                self._of_job.setdefault(run.computation.key, {})[run] = None
                 mine = [other for other in self._runs.values() if other.owner == owner]
         for other in mine[:-1]:
             other.stop()
         for other in mine[:-KEPT_RUNS]:
             self._drop(other)
+        if len(self._runs) > MOST_RUNS:
+            idle = [other for other in tuple(self._runs.values()) if not other.streams and other is not run]
+            for other in sorted(idle, key=lambda each: each.touched)[: len(self._runs) - MOST_RUNS]:
+                self._drop(other, "to make room for newer ones")
         return run
 
     def follows(self, owner: str, key: str) -> bool:
@@ -98,7 +105,7 @@ class Sessions:
         That is one which other visitors follow, or a finished one, unless this visitor has had it: pressing Run again
         computes it again.
         """
-        runs = [run for run in tuple(self._runs.values()) if run.computation.key == key]
+        runs = tuple(self._of_job.get(key, ()))
         given = {run.computation for run in runs if run.owner == owner}
         finished = {run.computation for run in runs if run.computation.ended == FINISHED} - given
         others = [run for run in runs if run.owner != owner and run.follows and self._pausable]
@@ -188,6 +195,10 @@ class Sessions:
         run.stop()
         with self._lock:
             self._runs.pop(run.id, None)
+            same = self._of_job.get(run.computation.key, {})
+            same.pop(run, None)
+            if not same:
+                self._of_job.pop(run.computation.key, None)
             self._trim_is_due = True
             if why:
                 self._gone[run.id] = why

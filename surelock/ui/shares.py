@@ -13,6 +13,7 @@ from gradio.server_messages import EstimationMessage
 from starlette.types import Scope
 
 from surelock.ui.addresses import client_of
+from surelock.ui.connections import room
 from surelock.ui.gate import API, SOCKET, Refused
 from surelock.ui.readers import Inboxes, Link, Readers
 from surelock.ui.session import Sessions
@@ -20,10 +21,11 @@ from surelock.ui.session import Sessions
 SCRIPTS = "decode"  # the name of the public endpoint
 DEVICE_SLOT = "device"  # the queue of everything that decodes, one at a time
 MOST_FOLLOWERS = 200  # requests that wait or are served without a place of their own
-MOST_STREAMS = 400  # open streams of one client; a page has two
+MOST_STREAMS = 400  # open streams of one client, at most half of all connections; a page has two
 MOST_INBOXES = 200  # idle sessions whose last messages are kept
 _CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
 _KEY = "surelock.key"  # in the scope of a request: the key of its job, None if it has none
+_CLIENT = "surelock.client"  # the same: its client
 Ask = Callable[[list[Any]], str | None]  # returns the key of a job from the data of a request
 
 
@@ -47,6 +49,7 @@ class Shares:
         self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
         self._entering: dict[object, tuple[object, bool, str]] = {}
         self._streams: Counter[str] = Counter()  # by client
+        self._most_streams = 3 * room() // 4  # of all clients: the other connections load pages
         self._scripts = {number for number, fn in page.fns.items() if fn.api_name == SCRIPTS}
         self._holder: Any = None  # the event that was given the device last
         self._next = self._queue.get_events
@@ -60,6 +63,7 @@ class Shares:
     def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
         """Admit a request. Call the returned function when it has been answered. Raises Refused."""
         path, client = scope["path"], client_of(scope)
+        scope[_CLIENT] = client
         if scope["method"] == "POST":
             called = _CALL.fullmatch(path)
             if called or path.rstrip("/") == f"{API}/queue/join":
@@ -115,7 +119,9 @@ class Shares:
             raise _full(f" for you: {own} of your" if len(here) < MOST_FOLLOWERS else f": {MOST_FOLLOWERS}")
 
     def _stream(self, client: str, session: str | None, scope: Scope) -> Callable[[], None]:
-        if self._streams[client] >= MOST_STREAMS:
+        if self._streams.total() >= self._most_streams:
+            raise Refused(503, "Too many streams are open; try again in a moment.")
+        if self._streams[client] >= min(MOST_STREAMS, self._most_streams * 2 // 3):
             raise Refused(429, "Too many open streams from one address; close some pages.")
         ended = _counted(self._streams, client)
         if session is None:
@@ -204,7 +210,8 @@ def _is_script(event: Any) -> bool:
 
 
 def _client(event: Any) -> str:
-    return client_of(event.request.scope)
+    scope = event.request.scope
+    return scope[_CLIENT] if _CLIENT in scope else client_of(scope)
 
 
 def _group(event: Any) -> object:

@@ -18,6 +18,7 @@ from test_web_engine import whole_runs
 
 import surelock
 from surelock.decoding.choices import Decoder
+from surelock.decoding.described import describe
 from surelock.places import ASSETS
 from surelock.trace.frames import read_trace
 from surelock.trace.lanes import MOST, Lane
@@ -25,7 +26,9 @@ from surelock.trace.record import record_run
 
 PROMPT = "Once upon a time there was a little"
 LOST = "The decoder could not be fetched: "
-START = """async ([lanes, prompt, prompt_tokens, model]) => {
+START = """async ([lanes, prompt, prompt_tokens, model, described]) => {
+  const told = { id: "sl-settings", type: "application/json", textContent: described };
+  document.body.append(Object.assign(document.createElement("script"), told));
   const { BrowserSource } = await import("/js/run/browser_source.js");
   const url = (path) => new URL(path, location.href).href;
   window.heard = [];
@@ -92,9 +95,10 @@ def lanes() -> list[Lane]:
     return [Lane(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)) for own, rule in rules.items()]
 
 
-def start(page: Page, model: str = "/stories/") -> None:
-    plain = [lane.to_plain() for lane in lanes()]
-    page.evaluate(START, [plain, PROMPT, surelock.load("stories", device="cpu").encode(PROMPT), model])
+def start(page: Page, model: str = "/stories/", tokens: list[int] | None = None, **changes: Any) -> None:
+    plain = [lane.to_plain() | changes for lane in lanes()]
+    tokens = tokens or surelock.load("stories", device="cpu").encode(PROMPT)
+    page.evaluate(START, [plain, PROMPT, tokens, model, json.dumps(describe())])
 
 
 def heard_last(page: Page) -> Any:
@@ -201,6 +205,19 @@ def test_a_run_pauses_steps_and_stops(page: Page) -> None:
     page.wait_for_function(f"window.heard.length > {count + 2}")
     page.evaluate("window.run.stop()")
     assert page.evaluate("window.heard.at(-1).end") == "stopped"
+
+
+def test_a_branch_that_no_decoder_can_run_is_refused_and_the_next_one_runs(page: Page) -> None:
+    """A trace from elsewhere holds whatever somebody wrote into it."""
+    for tokens in ([5, 10**7], [5, -1], [1.5]):
+        start(page, tokens=tokens)
+        assert heard_last(page) == {"refused": "Its tokens are not those of the model stories."}
+    start(page, events=[{"step": 1, "kind": "write", "position": 5, "token": 10**6}])
+    assert heard_last(page) == {"refused": "Its tokens are not those of the model stories."}
+    start(page, settings={"gen_length": 24, "steps": 10**9})
+    assert "must be at most" in heard_last(page)["refused"]
+    start(page)
+    assert heard_last(page)["end"] == "finished"
 
 
 def test_what_does_not_come_is_one_sentence(page: Page) -> None:

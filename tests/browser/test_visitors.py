@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import visit, wait_for_run
+from tests.browser.actions import SHORT, run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
 from tests.soak.lesson import crowd
@@ -79,6 +81,26 @@ def test_a_closed_tab_stops_computing_and_frees_its_run(page: Page, app: App) ->
     assert app.cpu_seconds() - used < 0.3
     assert list(other.run(Generated_length=8, Steps=8, Block_length=8))[-1]["end"] == "finished"
     other.close()
+
+
+def test_two_tabs_have_a_run_each(page: Page, app: App) -> None:
+    """The second is opened from the first, whose storage it copies, while the first one's run is computed."""
+    prompts = ("A fox saw a hen. It", "Mia had a red kite")
+    visit(page, app.url, gen_length=64, steps=64, prompt=prompts[0])
+    page.click("#sl-run")
+    wait_for_run(page, 2)
+    with page.expect_popup() as opened:
+        page.evaluate("(url) => void open(url)", f"{app.url}/?{urlencode({**SHORT, 'prompt': prompts[1]})}")
+    other = opened.value
+    until(other, "window.surelock?.stage.trace && document.querySelector('#sl-gen-length input')?.value == 24")
+    run_to_end(other)
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", 90)
+    shown = "(({ header, count }) => [header.prompt, count])(surelock.stage.trace)"
+    for each, expected in ((page, [prompts[0], 64]), (other, [prompts[1], 24])):
+        assert each.evaluate(shown) == expected
+        each.reload()
+        until(each, f"window.surelock?.stage.trace && {shown}[0] === {json.dumps(expected[0])}")
+        assert each.evaluate(shown) == expected
 
 
 def test_a_lost_connection_stops_computing_too(app: App) -> None:

@@ -1,7 +1,8 @@
 """``python -m tests.mutants --seed 1``: plant single faults on lines that the tests reach, see which the tests catch.
 
 Half are Python's, drawn by cosmic-ray's operators, half JavaScript's, drawn by Stryker's. Each is planted in a copy of
-the checkout. One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
+the checkout. A Python fault is looked for by the nearest test files, and drawn again if none of them reaches its line.
+One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from queue import SimpleQueue
 
-from tests.mutants.places import AT_ONCE, HERE, WORK, copy_checkout, install
+from tests.mutants.places import AT_ONCE, HERE, ROOT, RUNS, copy_checkout, install
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +27,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", choices=("py", "js"), help="one language; else half of them each")
     made.add_argument("--browser", action="store_true", help="the tests in Chromium, too: about an hour more")
     made.add_argument("--list", action="store_true", help="say which would be drawn, plant none")
-    made.add_argument("--out", type=Path, help="where the lines go (default: runs/mutants/SEED.jsonl)")
+    made.add_argument("--again", action="store_true", help="try those again that lived, once they have tests")
+    made.add_argument("--out", type=Path, help=f"where the lines go (default: {RUNS.relative_to(ROOT)}/SEED.jsonl)")
     made.add_argument("--equivalent", type=Path, default=HERE / "equivalent.jsonl", help="faults that change nothing")
     return made
 
@@ -40,17 +43,17 @@ def main() -> int:
     known = {key(each) for each in _lines(asked.equivalent)}
     counts = {".py": (asked.count + 1) // 2, ".js": asked.count // 2}
     counts = {f".{asked.only}": asked.count} if asked.only else counts
-    out = asked.out or WORK / f"{asked.seed}.jsonl"
-    done = {key(each): each for each in _lines(out)}
+    out = asked.out or RUNS / f"{asked.seed}.jsonl"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    done = {key(each): each for each in _lines(out) if each["caught"] or not asked.again}
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder, str(copy)) for copy in range(AT_ONCE)]
         for root in roots:
             copy_checkout(root)
-        reached = covered(roots[0], WORK / "covered", counts, asked.browser)
-        trials = SimpleQueue()
+        lines = {".py": None} | ({".js": covered(roots[0], asked.browser)} if ".js" in counts else {})
+        trials: SimpleQueue[Trial] = SimpleQueue()
         for root in roots:
-            trials.put(Trial(root, reached))
-        plan = list(drawn(roots[0], reached, asked.seed, counts, known))
+            trials.put(Trial(root, lines.get(".js") or {}))
 
         def result(planned):
             mutant, one = planned
@@ -58,9 +61,14 @@ def main() -> int:
 
         told = []
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            for one in pool.map(result, plan):
-                print(json.dumps(one, ensure_ascii=False), flush=True)
-                told.append(one)
+            for suffix, count in counts.items():
+                plan, left = drawn(roots[0], suffix, lines[suffix], asked.seed, known), count
+                while left:
+                    for one in pool.map(result, list(islice(plan, left))):
+                        print(json.dumps(one, ensure_ascii=False), flush=True)
+                        if one.get("reached", True):
+                            told.append(one)
+                            left -= 1
     caught = sum(bool(one.get("caught")) for one in told)
     sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught}
     print(json.dumps({"seed": asked.seed, "drawn": len(told)} if asked.list else sum_up | {"equivalent": len(known)}))
@@ -70,8 +78,9 @@ def main() -> int:
 def _tried(trials, mutant, one, out: Path) -> dict:
     trial, begun = trials.get(), time.monotonic()
     by = trial.caught_by(mutant)
+    one |= {"caught": by is not None, "by": by, "reached": by is not None or trial.reaches(mutant)}
+    one["seconds"] = round(time.monotonic() - begun, 1)
     trials.put(trial)
-    one |= {"caught": by is not None, "by": by, "seconds": round(time.monotonic() - begun, 1)}
     with out.open("a", encoding="utf-8") as file:
         file.write(json.dumps(one, ensure_ascii=False) + "\n")
     return one

@@ -1,4 +1,4 @@
-"""Which test reaches which line: measured once for a commit's texts, Python by coverage.py, JavaScript by V8."""
+"""Which test reaches which line: measured once and kept, Python by coverage.py, JavaScript by V8."""
 
 from __future__ import annotations
 
@@ -16,62 +16,60 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.mutants.draw import Covered
-from tests.mutants.places import AT_ONCE, HERE, TOOLS, sources
+from tests.mutants.places import AT_ONCE, HERE, TOOLS, WORK, sources
 
-#: Not measured: they look at other areas, need what is not here, or run the JavaScript tests again.
-_LEFT_OUT = "javascript cuda packaging package readme dockerfile space_python notebook harness training damage results"
-_LEFT_OUT += " bench claims figures frontier experiments experiments_values agents zero_gpu one_edit"
-_PATTERNS = {".py": ["tests/test_*.py"], ".js": ["tests/js/*.test.js", "tests/test_vectors.py"]}
+_JAVASCRIPT = ("tests/js/*.test.js", "tests/test_vectors.py")
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-LEFT_OUT = {f"tests/test_{name}.py" for name in _LEFT_OUT.split()}
-
-
-def test_files(root: Path, kinds: Collection[str], browser: bool) -> list[str]:
-    """Those that can reach a file of these suffixes."""
-    patterns = [each for kind in kinds for each in _PATTERNS[kind]]
-    patterns += ["tests/browser/test_*.py"] if browser else []
-    found = [file.relative_to(root).as_posix() for pattern in patterns for file in sorted(root.glob(pattern))]
-    return [name for name in dict.fromkeys(found) if name not in LEFT_OUT]
 
 
 def command(tests: list[str], *more: str) -> list[str]:
     """What runs these tests, of one kind."""
     if tests[0].endswith(".js"):
         return ["node", "--test", *tests]
-    return [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", *more, *tests]
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", "--timeout", "300"]
+    return [*pytest, *more, *tests]
 
 
-def covered(root: Path, kept: Path, kinds: Collection[str], browser: bool) -> Covered:
-    """By file and line the tests that reach it: files, and of Python's also functions. Kept for as long as the test
-    file and what it reaches stay as they are.
-    """
+def covered(root: Path, browser: bool) -> Covered:
+    """By JavaScript file and line the test files that reach it."""
     found: Covered = defaultdict(lambda: defaultdict(list))
-    texts = [(root / name).read_bytes() for name in sources(root)]
-
-    def measured(test: str) -> dict[str, dict[str, list[str]]]:
-        stamp = hashlib.sha256(b"".join([*texts, (root / test).read_bytes()])).hexdigest()[:12]
-        memo = kept / f"{test.replace('/', '-')}-{stamp}.json"
-        if not memo.exists():
-            memo.parent.mkdir(parents=True, exist_ok=True)
-            memo.write_text(json.dumps(_measure(root, test)))
-        return json.loads(memo.read_text())
-
+    patterns = [*_JAVASCRIPT, *(["tests/browser/test_*.py"] if browser else [])]
+    tests = [file.relative_to(root).as_posix() for each in patterns for file in sorted(root.glob(each))]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for each in pool.map(measured, test_files(root, kinds, browser)):
+        for test, each in zip(tests, pool.map(partial(reached, root), tests), strict=True):
             for file, lines in each.items():
-                for line, tests in lines.items():
-                    found[file][int(line)] += tests
+                for line in lines:
+                    found[file][line].append(test)
     return found
 
 
-def _measure(root: Path, test: str) -> dict[str, dict[int, list[str]]]:
+def reached(root: Path, test: str) -> dict[str, list[int]]:
+    """The lines that a test file reaches, by file. They are measured again when it or one of them has changed."""
+    memo = WORK / "covered" / f"{test.replace('/', '-')}.json"
+    memo.parent.mkdir(parents=True, exist_ok=True)
+    told = json.loads(memo.read_text()) if memo.exists() else {"lines": {}, "stamp": None}
+    if told["stamp"] != _stamp(root, test, told["lines"]):
+        lines = {file: sorted(each) for file, each in _measure(root, test).items()}
+        told = {"stamp": _stamp(root, test, lines), "lines": lines}
+        memo.write_text(json.dumps(told))
+    return told["lines"]
+
+
+def _stamp(root: Path, test: str, reached: Collection[str]) -> str:
+    """Of the texts of a test file and of the files that it reaches."""
+    texts = [(root / name).read_bytes() for name in (test, *sorted(reached)) if (root / name).exists()]
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+
+
+def _measure(root: Path, test: str) -> dict[str, set[int]]:
     begun, of = time.monotonic(), set(sources(root))
     with tempfile.TemporaryDirectory() as data:
-        told = {"MUTANTS_ROOT": str(root), "MUTANTS_DATA": data, "MUTANTS_TEST": test, "NODE_V8_COVERAGE": data}
+        told = {"MUTANTS_ROOT": str(root), "MUTANTS_DATA": data, "NODE_V8_COVERAGE": data}
         told |= {"PYTHONPATH": str(TOOLS), "COVERAGE_PROCESS_START": str(HERE / "coverage.ini"), "OMP_NUM_THREADS": "1"}
         more = ["-p", "tests.mutants.browser"] if "/browser/" in test else []
         done = subprocess.run(
@@ -83,34 +81,24 @@ def _measure(root: Path, test: str) -> dict[str, dict[int, list[str]]]:
         )
         print(f"{test}: measured in {time.monotonic() - begun:.0f} s, status {done.returncode}", file=sys.stderr)
         lines = _of_python(root, Path(data)) | _of_v8(root, Path(data), test)
-    return {file: each for file, each in lines.items() if file in of}
+    return {file: each for file, each in lines.items() if each and file in of}
 
 
-def _of_python(root: Path, data: Path) -> dict[str, dict[int, list[str]]]:
+def _of_python(root: Path, data: Path) -> dict[str, set[int]]:
     import coverage
 
-    merged = coverage.CoverageData(str(data / "python"))
-    each = coverage.Coverage(data_file=str(data / "python"), config_file=False)
-    if list(data.glob("python.*")):
-        each.combine([str(file) for file in data.glob("python.*")])
-        merged = each.get_data()
-    found = {}
-    for file in merged.measured_files():
-        by_line = merged.contexts_by_lineno(file)
-        name = Path(file).resolve().relative_to(root.resolve()).as_posix()
-        found[name] = {line: sorted({_test(told) for told in contexts}) for line, contexts in by_line.items()}
-    return found
+    if not list(data.glob("python.*")):
+        return {}
+    merged = coverage.Coverage(data_file=str(data / "python"), config_file=False)
+    merged.combine([str(file) for file in data.glob("python.*")])
+    read = merged.get_data()
+    names = {file: Path(file).resolve().relative_to(root.resolve()).as_posix() for file in read.measured_files()}
+    return {name: set(read.lines(file) or ()) for file, name in names.items()}
 
 
-def _test(context: str) -> str:
-    """A file, or a function of it: "tests/test_form.py|test_form.test_fit"."""
-    file, _, function = context.partition("|")
-    return f"{file}::{function.rpartition('.')[2]}" if function else file
-
-
-def _of_v8(root: Path, data: Path, test: str) -> dict[str, dict[int, list[str]]]:
+def _of_v8(root: Path, data: Path, test: str) -> dict[str, set[int]]:
     """The lines all of whose characters were run; those of the page's scripts are their modules' again."""
-    found: dict[str, dict[int, list[str]]] = defaultdict(dict)
+    found: dict[str, set[int]] = defaultdict(set)
     scripts = {name: _built(root, name) for name in ("page.js", "replay.js")} if "/browser/" in test else {}
     for file in data.glob("coverage-*.json"):
         for script in json.loads(file.read_text())["result"]:
@@ -124,7 +112,7 @@ def _of_v8(root: Path, data: Path, test: str) -> dict[str, dict[int, list[str]]]
             else:
                 continue
             for name, line in places:
-                found[name][line] = [test]
+                found[name].add(line)
     return found
 
 

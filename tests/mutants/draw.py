@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import hashlib
 import json
 import random
 import subprocess
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.mutants.places import HERE, NODE_TOOLS
+from tests.mutants.places import HERE, NODE_TOOLS, WORK, sources
 
 Covered = dict[str, dict[int, list[str]]]  # by file and line the tests that reach it
 
@@ -55,27 +56,26 @@ class Fault:
 Planned = tuple[Mutant, dict[str, Any]]
 
 
-def drawn(root: Path, covered: Covered, seed: int, counts: dict[str, int], known: set[str]) -> Iterator[Planned]:
-    """So many of each suffix, on covered lines, each at a place of its own, and what is told of it. Every place is as
-    likely as another, then each of its faults; those that are ``known`` (see `key`) to be equivalent are drawn again.
+def drawn(root: Path, suffix: str, covered: Covered | None, seed: int, known: set[str]) -> Iterator[Planned]:
+    """Faults of a suffix without end, each at a place of its own, and what is told of it: on ``covered`` lines, or on
+    any. Every place is as likely as another, then each of its faults; those that are ``known`` (see `key`) to be
+    equivalent are left out.
     """
-    for suffix, count in counts.items():
-        rng, left = random.Random(f"{seed} {suffix}"), count
-        places: dict[tuple[str, int, int], list[Fault]] = defaultdict(list)
-        for fault in (_python if suffix == ".py" else _javascript)(root, sorted(covered)):
-            if fault.line in covered[fault.file]:
-                places[fault.file, fault.line, fault.column].append(fault)
-        order = sorted(places)
-        rng.shuffle(order)
-        for place in order:
-            fault = rng.choice(places[place])
-            text = fault.make() if left else None
-            if text is not None:
-                mutant = Mutant(fault.file, fault.line, fault.column, fault.operator, text)
-                told = mutant.told((root / fault.file).read_text("utf-8"))
-                if key(told) not in known:
-                    left -= 1
-                    yield mutant, told
+    rng = random.Random(f"{seed} {suffix}")
+    places: dict[tuple[str, int, int], list[Fault]] = defaultdict(list)
+    names = [name for name in sources(root) if name.endswith(suffix) and (covered is None or name in covered)]
+    for fault in (_python if suffix == ".py" else _javascript)(root, names):
+        if covered is None or fault.line in covered[fault.file]:
+            places[fault.file, fault.line, fault.column].append(fault)
+    order = sorted(places)
+    rng.shuffle(order)
+    for place in order:
+        fault = rng.choice(places[place])
+        if (text := fault.make()) is not None:
+            mutant = Mutant(fault.file, fault.line, fault.column, fault.operator, text)
+            told = mutant.told((root / fault.file).read_text("utf-8"))
+            if key(told) not in known:
+                yield mutant, told
 
 
 def key(told: dict[str, str | int]) -> str:
@@ -83,19 +83,31 @@ def key(told: dict[str, str | int]) -> str:
 
 
 def _python(root: Path, names: list[str]) -> Iterator[Fault]:
-    from cosmic_ray.ast import ast_nodes, get_ast
     from cosmic_ray.operators.provider import OperatorProvider
 
     provider = OperatorProvider()
     operators = {name: provider[name]() for name in provider if not provider[name].arguments()}
-    for file in (name for name in names if name.endswith(".py")):
+    for file in names:
         text = (root / file).read_text("utf-8")
-        nodes, silent = list(ast_nodes(get_ast(text))), _silent(ast.parse(text))
+        for name, occurrence, line, column in _listed(text, operators):
+            yield Fault(file, line, column, name, partial(_mutated, text, operators[name], occurrence))
+
+
+def _listed(text: str, operators: dict[str, Any]) -> list[list[Any]]:
+    """[[operator, which of its places, line, column], ...] of a text. Kept, since finding them takes half a minute."""
+    memo = WORK / "faults" / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    if not memo.exists():
+        from cosmic_ray.ast import ast_nodes, get_ast
+
+        nodes, silent, found = list(ast_nodes(get_ast(text))), _silent(ast.parse(text)), []
         for name, operator in operators.items():
             starts = [start for node in nodes for start, _ in operator.mutation_positions(node)]
             for occurrence, (line, column) in enumerate(starts):
                 if not any(start <= (line, column) < stop for start, stop in silent):
-                    yield Fault(file, line, column, name, partial(_mutated, text, operator, occurrence))
+                    found.append([name, occurrence, line, column])
+        memo.parent.mkdir(parents=True, exist_ok=True)
+        memo.write_text(json.dumps(found))
+    return json.loads(memo.read_text())
 
 
 def _mutated(text: str, operator: Any, occurrence: int) -> str | None:
@@ -130,7 +142,7 @@ def _silent(tree: ast.Module) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 
 
 def _javascript(root: Path, names: list[str]) -> Iterator[Fault]:
-    texts = {name: (root / name).read_text("utf-8") for name in names if name.endswith(".js")}
+    texts = {name: (root / name).read_text("utf-8") for name in names}
     called = ["node", str(HERE / "stryker.js"), str(NODE_TOOLS), *texts]
     made = subprocess.run(called, cwd=root, check=True, capture_output=True, text=True).stdout if texts else "[]"
     for each in json.loads(made):

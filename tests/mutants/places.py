@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-WORK = ROOT / "runs" / "mutants"  # not tracked
+RUNS = ROOT / "runs" / "mutants"  # not tracked
+WORK = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "surelock-mutants"  # of all checkouts
 TOOLS, NODE_TOOLS = WORK / "python", WORK / "node"
 PYTHON = ("surelock/decoding", "surelock/trace", "surelock/ui", "surelock/model", "surelock/quality")
 AREAS = (*PYTHON, "surelock/research/arena.py", "assets/js")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-from itertools import groupby
 from pathlib import Path
 
-from tests.mutants.cover import Covered, command
+from tests.mutants.cover import Covered, command, reached
 from tests.mutants.draw import Mutant
+from tests.mutants.nearest import nearest
 from tests.mutants.places import build
+from tests.mutants.warm import Warm
 
-MOST_SECONDS = {"node": 60.0}  # a fault that makes the tests last longer is caught
-OTHERS_SECONDS = 400.0
+NODE_SECONDS, OTHERS_SECONDS = 60.0, 400.0  # a fault that makes the tests last longer is caught
+FIRST = 3  # nearest test files that are asked before the others
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::[^\n]+?)?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -24,6 +23,7 @@ class Trial:
     def __init__(self, root: Path, covered: Covered) -> None:
         self.root, self.covered = root, covered
         self.broken: set[str] = set()
+        self._warm: Warm | None = None
 
     def caught_by(self, mutant: Mutant) -> str | None:
         """The first test that sees it, None where it lives."""
@@ -36,31 +36,33 @@ class Trial:
                 return failed
         return None
 
-    def _groups(self, mutant: Mutant) -> list[list[str]]:
-        """What runs together, the cheapest first: Node's files; functions that reach the line; files that reach it
-        outside of them, in another process or as they are imported; of each those first that reach most of the file.
-        Node's are all that reach the file: of a line they may have run a part.
-        """
-        ranked = []
-        lines = self.covered[mutant.file]
-        parts = {each for tests in lines.values() for each in tests if each.endswith(".js")}
-        for each in parts.union(lines[mutant.line]):
-            file, browser = each.partition("::")[0], "/browser/" in each
-            alone = browser or file.endswith(".js")
-            function = not alone and "::" in each and self._is_there(each)
-            rank = (3 if browser else 0) if alone else 2 - function
-            ranked.append((rank, -self._lines(mutant.file, file), each if function else file, file if alone else ""))
-        ordered = dict.fromkeys((name, (rank, alone)) for rank, _, name, alone in sorted(ranked))
-        return [[name for name, _ in group] for _, group in groupby(ordered, key=lambda each: each[1])]
+    def reaches(self, mutant: Mutant) -> bool:
+        """Whether any test that is asked reaches the line."""
+        if mutant.file.endswith(".js"):
+            return True  # it was drawn among such lines
+        return any(mutant.line in reached(self.root, test).get(mutant.file, ()) for test in self._asked(mutant))
 
-    def _is_there(self, function: str) -> bool:
-        """Whether it is a test: what property tests are run by has such a name, too."""
-        file, _, name = function.partition("::")
-        return f"def {name}(" in (self.root / file).read_text("utf-8")
+    def _asked(self, mutant: Mutant) -> list[str]:
+        return nearest(self.root, mutant.file)
+
+    def _groups(self, mutant: Mutant) -> list[list[str]]:
+        """What runs together, the cheapest first. Of Python the nearest test files. Of JavaScript Node's files that
+        reach the file, since of a line they may have run a part, then each other file that reaches the line, those in
+        Chromium last; of each those first that reach most of the file.
+        """
+        if not mutant.file.endswith(".js"):
+            near = self._asked(mutant)
+            return [near[:FIRST], near[FIRST:]]
+        lines = self.covered[mutant.file]
+        node = {each for tests in lines.values() for each in tests if each.endswith(".js")}
+        others = [each for each in lines[mutant.line] if each not in node]
+        groups = [sorted(node, key=lambda each: -self._lines(mutant.file, each))] if node else []
+        others.sort(key=lambda each: ("/browser/" in each, -self._lines(mutant.file, each)))
+        return [*groups, *([each] for each in others)]
 
     def _lines(self, file: str, test: str) -> int:
         """How many of a file's lines a test file reaches."""
-        return sum(any(each.partition("::")[0] == test for each in tests) for tests in self.covered[file].values())
+        return sum(test in tests for tests in self.covered[file].values())
 
     def _failed(self, tests: list[str], mutant: Mutant | None = None) -> str | None:
         """The first that fails, with the fault or without any."""
@@ -84,13 +86,16 @@ class Trial:
 
     def _run(self, called: list[str]) -> str | None:
         """What a run said that failed or did not end, None where all was well."""
-        told = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
-        kept = {"cwd": self.root, "env": told, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        with subprocess.Popen(called, start_new_session=True, **kept) as process:
+        if called[0] != "node":
+            self._warm = self._warm or Warm(self.root, OTHERS_SECONDS)
+            status, said = self._warm.run(called[3:])
+            return None if status in (0, 5) else said or "no word"  # 5: all were left out
+        with subprocess.Popen(
+            called, cwd=self.root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        ) as node:
             try:
-                said, _ = process.communicate(timeout=MOST_SECONDS.get(called[0], OTHERS_SECONDS))
+                said, _ = node.communicate(timeout=NODE_SECONDS)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                said, _ = process.communicate()
-                return said or "no end"
-        return (said or "no word") if process.returncode not in (0, 5) else None  # 5: all were left out
+                node.kill()
+                return "no end"
+        return (said or "no word") if node.returncode else None

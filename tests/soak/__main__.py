@@ -20,7 +20,7 @@ import httpx
 
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
-from tests.soak.attack import attack
+from tests.soak.attack import PARTS, attack
 from tests.soak.lesson import lesson
 from tests.soak.tally import Tally
 from tests.soak.visits import Visit
@@ -39,7 +39,13 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--seconds", type=float, default=300, help=f"at most {MOST_SECONDS} (default: %(default)s)")
     made.add_argument("--seed", type=int, default=0, help="of what the visitors do (default: %(default)s)")
-    made.add_argument("--attack", action="store_true", help="instead: what took the server down once, all of it again")
+    made.add_argument(
+        "--attack",
+        nargs="*",
+        choices=tuple(PARTS),
+        metavar="PART",
+        help=f"instead: what took the server down once, all of it again or these parts: {', '.join(PARTS)}",
+    )
     made.add_argument("--lesson", action="store_true", help="instead: a class presses Run, what that costs the server")
     made.add_argument("--log", type=Path, help="keep what the server prints in this file")
     return made
@@ -144,8 +150,8 @@ def main(argv: list[str] | None = None) -> int:
         parser().error(f"at most {MOST_VISITORS} visitors and {MOST_SECONDS} seconds")
     with tempfile.TemporaryDirectory() as folder:
         log = given.log or Path(folder) / "server.log"
-        if given.attack:
-            report = attack(given.visitors, log)
+        if given.attack is not None:
+            report = attack(given.attack, log)
         elif given.lesson:
             report = lesson(given.visitors, log)
         else:

@@ -1,6 +1,4 @@
-"""Attacks on what lies before the page: connections, names of sessions, the queue, the log. Each beside an honest
-visitor and somebody who asks the page; each is bounded.
-"""
+"""Attacks on what lies before the page: connections, names of sessions, the queue, the log. Each is bounded."""
 
 from __future__ import annotations
 
@@ -8,27 +6,24 @@ import json
 import resource
 import secrets
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from itertools import cycle
 from urllib.parse import urlsplit
 
 import httpx
 
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
+from tests.soak.watched import SMALL
 
 FILES = 1024  # of the attacked server: what most systems give
 HALF_OPEN, BROWSERS, UNREAD = 1060, 60, 100
 HOLD_SECONDS = 12.0
-LOG_A_SECOND, LOG_ONCE = 1e6 / 600, 20_000  # bytes: so many a second, and so many for the first of each kind
-PAGE_SECONDS = 1.0
 LONG = "x" * 900_000
-SMALL = {"Generated_length": 16, "Steps": 16, "Block_length": 16}
+TEXTS = ("surelock/plotly.min.js", "surelock/replay.txt", "surelock/scripts/page.js", "surelock/runs/stories.json")
 PATHS = (
     "/",
     "/config",
@@ -37,22 +32,6 @@ PATHS = (
     "/gradio_api/app_id",
     "/gradio_api/heartbeat/a",
 )
-
-
-def attacks(app: App, log: Path, budget_mb: float) -> dict[str, dict[str, Any]]:
-    """What each attack did to the server, to an honest run, to the page and to the log; whether that is ``ok``."""
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
-    found = {}
-    attacks = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
-    for attack in (*attacks, in_pieces, many_kinds, half_characters, long_prompts, unread_followers):
-        report = _watched(app, log, attack)
-        found[attack.__name__] = report | {
-            "ok": report["run"] == "finished"
-            and report["memory_mb"] <= budget_mb
-            and report["page_seconds"] <= PAGE_SECONDS
-            and report["log_bytes"] <= LOG_ONCE + LOG_A_SECOND * report["seconds"]
-        }
-    return found
 
 
 def nameless(app: App) -> str:
@@ -204,6 +183,55 @@ def unread_followers(app: App) -> str:
     return joined
 
 
+def encodings(app: App) -> str:
+    """Large files for whoever takes brotli alone, or asks for them in fifteen hundred parts."""
+    parts = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(1500))
+    asks = [({"accept-encoding": "br"}, "br"), ({"accept-encoding": "gzip", "range": parts}, "parts")]
+    with ThreadPoolExecutor(20) as pool:
+        wanted = [(path, headers) for path in TEXTS for headers, _ in asks] * 20
+        urls = [(f"{app.url}/{path}", headers) for path, headers in wanted]
+        return _statuses(pool.map(lambda ask: httpx.get(ask[0], headers=ask[1], timeout=60).status_code, urls))
+
+
+def busy(app: App) -> str:
+    """Fifty who ask without rest for what is made anew each time."""
+    load = {"data": [], "fn_index": _number(app, "arrive"), "session_hash": "busy"}
+    asks = [("HEAD", "/?x", None), ("GET", "/config?x", None), ("GET", "/gradio_api/info", None)]
+    asks += [("POST", "/gradio_api/run/predict", load)] * 3
+    until = time.monotonic() + HOLD_SECONDS
+
+    def ask(number: int) -> list[int]:
+        statuses, ways = [], cycle(asks[number % len(asks) :] + asks)
+        with httpx.Client(base_url=app.url, timeout=60) as http:
+            while time.monotonic() < until:
+                method, path, body = next(ways)
+                statuses.append(http.request(method, path, json=body).status_code)
+        return statuses
+
+    with ThreadPoolExecutor(50) as pool:
+        return _statuses(status for each in pool.map(ask, range(50)) for status in each)
+
+
+def made_up_followers(app: App) -> str:
+    """The same finished run for six hundred sessions, each of which is kept for ten minutes."""
+    visitor = Visitor(app.url)
+    list(visitor.run(**SMALL))
+    body = {"data": [visitor.form(**SMALL)], "fn_index": visitor.number("start")}
+    visitor.close()
+
+    def ask(number: int) -> int:
+        with httpx.Client(base_url=f"{app.url}/gradio_api", timeout=60) as http:
+            return http.post("/queue/join", json=body | {"session_hash": f"made-up-{number}"}).status_code
+
+    with ThreadPoolExecutor(20) as pool:
+        return _statuses(pool.map(ask, range(600)))
+
+
+DOORS = (nameless, long_names, many_names, half_open, crowd, slow_bodies, unread, nonsense)
+DOORS += (in_pieces, many_kinds, half_characters, long_prompts, unread_followers)
+DOORS += (encodings, busy, made_up_followers)
+
+
 def _number(app: App, name: str) -> int:
     """Of one of the page's functions."""
     events = httpx.get(f"{app.url}/config", timeout=60).json()["dependencies"]
@@ -223,6 +251,8 @@ def _statuses(each: Iterator[int]) -> str:
 def _held(app: App, said: list[bytes], seconds: float = HOLD_SECONDS, read: bool = True) -> str:
     """Open so many connections at once, say that, hold them for so long: how the answers begin that came."""
     place = urlsplit(app.url)
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(20_000, files), files))
     links = []
     for text in said:
         link = socket.create_connection((str(place.hostname), place.port or 80), timeout=60)
@@ -239,61 +269,3 @@ def _held(app: App, said: list[bytes], seconds: float = HOLD_SECONDS, read: bool
             statuses += [int(link.recv(64).split()[1])] if read else []
         link.close()
     return _statuses(iter(statuses))
-
-
-@contextmanager
-def _asking(app: App, slowest: list[float]) -> Iterator[None]:
-    """Somebody asks the page, each time by a new connection."""
-    over = threading.Event()
-
-    def ask() -> None:
-        while not over.wait(0.2):
-            begun = time.monotonic()
-            try:
-                httpx.get(f"{app.url}/gradio_api/app_id", timeout=30)
-            except httpx.HTTPError:
-                slowest.append(30.0)
-            slowest.append(time.monotonic() - begun)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-def _visit(app: App) -> str:
-    try:
-        visitor = Visitor(app.url)
-        try:
-            return str(list(visitor.run(**SMALL))[-1].get("end"))
-        finally:
-            visitor.close()
-    except (httpx.HTTPError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"[:80]
-
-
-def _watched(app: App, log: Path, attack: Callable[[App], str]) -> dict[str, Any]:
-    from tests.soak.attack import most_memory
-
-    before, written, begun = app.memory(), log.stat().st_size, time.monotonic()
-    ends: list[str] = []
-    slowest: list[float] = [0.0]
-    visit = threading.Thread(target=lambda: ends.append(_visit(app)))
-    with most_memory(app) as memory, _asking(app, slowest):
-        began = threading.Timer(1.0, visit.start)
-        began.start()
-        came = attack(app)
-        began.join()
-        visit.join()
-    return {
-        "came": came,
-        "run": ends[0],
-        "memory_mb": round((memory[0] - before) / 1e6),
-        "kept_mb": round((app.memory() - before) / 1e6),
-        "page_seconds": round(max(slowest), 3),
-        "log_bytes": log.stat().st_size - written,
-        "seconds": round(time.monotonic() - begun, 1),
-    }

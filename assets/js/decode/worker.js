@@ -104,6 +104,9 @@ class WorkerRun {
       throw new RangeError(
         `Prompt is too long: ${given} tokens and ${wanted} to generate make ${given + wanted}; at most ${max_length} positions fit here.`,
       );
+    const known = (token) => token === undefined || (Number.isInteger(token) && token >= 0 && token < vocab_size);
+    const written = lanes.flatMap((lane) => (lane.events ?? []).map(({ token }) => token));
+    if (![...tokens, ...written].every(known)) throw new RangeError(`Its tokens are not those of the model ${model}.`);
     const header = {
       model: { name: model, vocab_size, n_layers, d_model },
       prompt,

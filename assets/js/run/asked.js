@@ -22,10 +22,45 @@ export function checked({ kind, label, range, low = -Infinity, high = Infinity, 
   throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(given)}`);
 }
 
+/** Settings by their descriptions: one that is lacking has its default, or what it was before it could be said. */
+function settingsIn({ settings }, given) {
+  const unknown = Object.keys(given).find((name) => !Object.hasOwn(settings, name));
+  if (unknown !== undefined) throw new RangeError(`${shown(unknown)} is no setting of this page`);
+  const read = (setting, value = "unsaid" in setting ? setting.unsaid : setting.default) => {
+    if (setting.kind === "group") return value ? settingsIn(setting, value) : null;
+    const bound = { inf: "high", "-inf": "low" }[value];
+    const endless = bound && setting.kind === "number" && !(bound in setting);
+    return endless || value === setting.default ? value : checked(setting, value);
+  };
+  return Object.fromEntries(Object.entries(settings).map(([name, each]) => [name, read(each, given[name])]));
+}
+
+/** A rule or a policy, whole. Throws a RangeError for one that is none. */
+function choice(table, plain) {
+  const { kind, ...given } = plain ?? {};
+  if (!Object.hasOwn(table, kind)) throw new RangeError(`${shown(kind)} is no rule or policy of this page`);
+  return { kind, ...settingsIn(table[kind], given) };
+}
+
+/** {compute, unmask} of a lane, whole; of a pair two rules. Throws a RangeError, one sentence. */
+export function choicesOf({ compute, unmask = { kind: "low_confidence" } }) {
+  const { kind, lock, select } = compute ?? {};
+  const rule = (plain) => choice(described.compute, plain);
+  return {
+    compute: kind === "both" ? { kind, lock: rule(lock), select: rule(select) } : rule(compute),
+    unmask: choice(described.unmask, unmask),
+  };
+}
+
 function settingsOf(values) {
   const settings = Object.fromEntries(
     Object.keys(described.settings).map((name) => [name, checked(described.settings[name], values[name])]),
   );
+  return together(settings);
+}
+
+/** The settings, if they fit together. Throws a RangeError. */
+function together(settings) {
   const { gen_length: length, steps, block_length: block } = settings;
   const told = (name) => `${described.settings[name].label} (${settings[name]})`;
   if (block && length % block) throw new RangeError(`${told("block_length")} must divide ${told("gen_length")}`);
@@ -35,10 +70,18 @@ function settingsOf(values) {
   return settings;
 }
 
+/** A lane of a branch, whose trace may be older than some settings, or damaged. */
+const wholeLane = (lane) => ({
+  ...lane,
+  settings: together(settingsIn(described, lane.settings)),
+  ...choicesOf(lane),
+  events: (lane.events ?? []).map((event) => (event.compute ? { ...event, compute: choicesOf(event).compute } : event)),
+});
+
 /** A run's request, each lane whole as a trace's header has it, of one that a branch asks for or of the form's values:
  * {model, prompt, lanes, setting: value, ...}. Throws a RangeError, one sentence. */
 export function wholeRequest({ model, prompt, prompt_tokens, chat, lanes, ...values }) {
-  if (prompt_tokens) return { model, prompt, prompt_tokens, lanes };
+  if (prompt_tokens) return { model, prompt, prompt_tokens, lanes: lanes.map(wholeLane) };
   if (!prompt?.trim()) throw new RangeError("Prompt is empty: write a few words for the model to continue.");
   if (prompt.length > MOST_CHARACTERS)
     throw new RangeError(

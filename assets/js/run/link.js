@@ -2,36 +2,17 @@
 
 import { described } from "../trace/described.js";
 import { MOST_LANES } from "../trace/trace.js";
-import { checked } from "./asked.js";
+import { checked, choicesOf } from "./asked.js";
 
 const numberOr = (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : text);
 const fromText = ({ kind }, text) => (kind === "flag" ? text === "true" : numberOr(text));
 
-/** A rule or a policy, whole. Throws a RangeError for one that is none. */
-function choice(table, plain) {
-  const { kind, ...given } = plain ?? {};
-  if (!Object.hasOwn(table, kind)) throw new RangeError(`${kind} is none`);
-  return { kind, ...settingsIn(table[kind], given) };
-}
-
-function settingsIn({ settings }, given) {
-  const read = (setting, value) => {
-    if (setting.kind === "group") return value ? settingsIn(setting, value) : null;
-    return value === "inf" || value === setting.default ? value : checked(setting, value);
-  };
-  const all = Object.entries(settings);
-  return Object.fromEntries(all.map(([name, each]) => [name, read(each, given[name] ?? each.default)]));
-}
-
-function laneOf({ name, compute, unmask = { kind: "low_confidence" } }, i) {
-  const { kind, lock, select } = compute ?? {};
-  const rule = (plain) => choice(described.compute, plain);
+function laneOf({ name, compute, unmask }, i) {
   return {
     id: `lane-${i + 1}`,
     name: typeof name === "string" && name.trim() ? name.slice(0, 80) : "Your own",
     preset: null,
-    compute: kind === "both" ? { kind, lock: rule(lock), select: rule(select) } : rule(compute),
-    unmask: choice(described.unmask, unmask),
+    ...choicesOf({ compute, unmask }),
   };
 }
 
