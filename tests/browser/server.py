@@ -104,11 +104,9 @@ def wait_for_model(app: App, seconds: float = 90) -> None:
     visitor.close()
 
 
-def chromium_path() -> str | None:
-    """Debian's Chromium or another one on the PATH; None if there is none."""
-    return next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
+def chromium_path(*first: str) -> str | None:
+    """One of these programs on the PATH, else Chromium under one of its names; None if there is none."""
+    return next(filter(None, map(shutil.which, (*first, "chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def launch(playwright: Playwright) -> Browser:
