@@ -38,7 +38,7 @@
     words,
     smallest: Math.min(...sizes.filter(([, lines]) => lines === 1).map(([size]) => size)),
     split: sizes.filter(([, lines]) => lines > 1).length / sizes.length,
-    curves: document.querySelector(".sl-figure").getBoundingClientRect().top,
+    curves: document.querySelector(".sl-lower").getBoundingClientRect().top,
     scrolls: scrollY,
     wide: document.documentElement.scrollWidth - innerWidth,
   };

@@ -19,7 +19,7 @@ def recorded(page: Page, app: App) -> None:
     page.goto(f"{app.url}/?race=steps")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     seek(page, 60)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
     until(page, "document.querySelector('.sl-plot').data?.length >= 4")
 
 

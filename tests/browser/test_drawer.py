@@ -146,7 +146,7 @@ def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -
       open("branch", { header: { ...trace.header, lanes: [child.decoder] }, pieces: {} });
       const [record] = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
       send({ run: "branch", seq: 1, pieces: {}, records: [record] });
-      surelock.stage.runs.onShow(surelock.page.now.recorded);
+      surelock.stage.reveal(surelock.page.now.recorded);
       surelock.stage.press(surelock.stage.sides[0], 40);
       send({ run: "branch", seq: 2, end: "stopped", problem: null });
     }""")

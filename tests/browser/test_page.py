@@ -29,7 +29,7 @@ from tests.browser.actions import (
 from tests.browser.server import App, serve
 
 STATES = {0: "masked", 1: "active", 2: "locked"}
-CURVES_ARE_DRAWN = "surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)"
+CURVES_ARE_DRAWN = "surelock.stage.curves?.plots.every(({ plot }) => plot._fullLayout)"
 
 
 def exported(page: Page, tmp_path: Path, tab: str = "Export", button: str = "Trace (JSON)") -> Path:
@@ -239,7 +239,7 @@ def test_what_draws_the_curves_comes_when_somebody_scrolls_or_after_a_while(
 
 def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
     visit(page, app.url)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
     page.wait_for_function(CURVES_ARE_DRAWN)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -252,7 +252,7 @@ def test_scrubbing_asks_the_server_for_nothing(page: Page, app: App) -> None:
 
 def test_the_cursor_of_every_curve_stands_at_the_step(page: Page, app: App) -> None:
     visit(page, app.url)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
     page.wait_for_function(CURVES_ARE_DRAWN)
     page.wait_for_timeout(1500)
     for step in (11, 90):
@@ -420,7 +420,7 @@ def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
     lanes = [PAIR[0], {"name": "Locks", "compute": {"kind": "lock", "epsilon": 0.01}}]
     visit(page, app.url, prompt="A cat & a <dog>", gen_length=48, steps=24, seed=5, contestants=json.dumps(lanes))
     run_to_end(page)
-    link = page.evaluate("surelock.stage.share.source.link(surelock.stage.trace, {})")
+    link = page.evaluate("surelock.stage.parts.panels.use(({ share }) => share.source.link(surelock.stage.trace, {}))")
     page.goto(link)
     page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]')?.value === '48'")
     assert page.input_value("#sl-prompt textarea") == "A cat & a <dog>"

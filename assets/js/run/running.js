@@ -131,7 +131,7 @@ export class Running {
     this.#asked = null;
     this.waiting.end();
     this.#undo(this.branching);
-    this.stage.lessons.gone();
+    this.stage.lessons?.gone();
   }
 
   #open(handle, { run: id, open, pausable }) {
@@ -171,7 +171,7 @@ export class Running {
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
     let told = problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : "");
-    if (this.stage.trace !== trace) this.stage.drawer.forget(trace);
+    if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {
       this.stage.finish();
