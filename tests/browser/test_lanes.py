@@ -155,7 +155,7 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     assert page.locator(".sl-side h2").all_inner_texts() == names
     assert "Computes every position" not in page.inner_text(".sl-grids")
     page.evaluate("surelock.stage.lower.scrollIntoView()")
-    page.wait_for_function("document.querySelector('.sl-plot').layout?.annotations?.length === 2")
+    page.wait_for_function("document.querySelector('.sl-plot')?.layout?.annotations?.length === 2")
     lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
     assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
     table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))

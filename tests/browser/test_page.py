@@ -99,7 +99,7 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     told = page.inner_text(".sl-narrator")
     assert told.startswith("“SureLock") and " % of the work" in told
     assert page.inner_text(".sl-changed").split()[2:] == [str(changed), "of", "24"]
-    page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
+    page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
     expect(page.locator(".modebar-btn").first).to_be_attached(timeout=30_000)
     assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
 
@@ -302,8 +302,8 @@ def test_pins_join_the_plot_and_likely_tokens_are_shown(page: Page, app: App) ->
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")
     canvas.click(position={"x": x + w / 2, "y": y + h / 2})
     assert page.evaluate("[...surelock.page.now.pins.keys()]") == [16]
-    page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
-    page.wait_for_function("document.querySelector('.sl-plot').data?.some((line) => line.name.endsWith('(16)'))")
+    page.locator(".sl-lower").scroll_into_view_if_needed()  # what nobody sees is not drawn
+    page.wait_for_function("document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))")
     expect(page.locator(".sl-inspector-title")).to_contain_text("Position 16")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
     x, y, w, h = page.evaluate("surelock.stage.sides[1].grid.rect(16)")  # beside the drawer cells are narrower
@@ -408,7 +408,7 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
     for lane in (0, 1):
         assert drawn_states(alone, lane) == true_states(document, lane, 17)
     alone.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
-    until(alone, "document.querySelector('.sl-plot').data?.length >= 4")
+    until(alone, "document.querySelector('.sl-plot')?.data?.length >= 4")
     x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
     alone.locator("canvas.sl-grid").nth(1).click(position={"x": x + w / 2, "y": y + h / 2})
     until(alone, "document.querySelectorAll('.sl-top-name').length === 10")

@@ -194,7 +194,8 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
     word = stage.evaluate(
         "(cell) => surelock.stage.trace.pieces.name(surelock.stage.trace.lanes[1].token(cell, 127))", cell
     )
-    assert (tip.text_content() or "").startswith(f"Position {cell}: {word}, ")
+    told = f"Position {cell}: {word}, "
+    assert (tip.text_content() or "").startswith(told)
     assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.tip.hidden")
     stage.mouse.move(0, 0)
 
@@ -206,16 +207,18 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
     while not stage.evaluate("surelock.stage.timeline.atEnd"):
         stage.keyboard.press("n")
     until(stage, "Number(surelock.stage.root.dataset.step) === 127")
-    assert spoken.text_content() == stage.evaluate(described) != f"Position {cell}: masked"
+    assert (spoken.text_content() or "").startswith(told)
     grid.hover(position={"x": w / 2, "y": h / 2})
-    assert tip.text_content() != spoken.text_content() == stage.evaluate(described), "a pointer is not spoken of"
+    assert tip.text_content() != spoken.text_content(), "a pointer is not spoken of"
+    assert (spoken.text_content() or "").startswith(told)
     live = "(label) => label.matches('output, [role=status], [aria-live]')"
     assert not stage.locator(".sl-step-label").evaluate(live), "it changes thirty times a second"
 
 
 def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:
     seek(stage, 5)
-    offered = stage.evaluate("""() => {
+    offered = stage.evaluate("""async () => {
+      await surelock.stage.parts.drawer.use(() => null);
       const { drawer: { whatIf }, trace } = surelock.stage, [first, second] = trace.lanes;
       for (const lane of trace.lanes) lane.tops = []; // the server has them
       whatIf.node.open = true;

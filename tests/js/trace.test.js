@@ -188,10 +188,7 @@ test("what judges said stays with the lanes, also in a document", () => {
   assert.deepEqual([judged.lane("a").judged, judged.toDocument().scores], [{}, said]);
   const alone = judged.withLanes([judged.lane("a")]);
   assert.equal(alone.toDocument().scores, undefined);
-  assert.throws(
-    () => readTrace({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }),
-    TraceError,
-  );
+  assert.throws(() => readTrace({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }), TraceError);
 });
 
 test("rules and events have all that the page speaks of", () => {
