@@ -34,6 +34,7 @@ def press(page: Page, lane: int, cell: int, step: int, action: str) -> None:
     seek(page, step)
     x, y, w, h = page.evaluate("([lane, cell]) => surelock.stage.sides[lane].grid.rect(cell)", [lane, cell])
     page.locator("canvas.sl-grid").nth(lane).click(position={"x": x + w / 2, "y": y + h / 2})
+    expect(page.locator(".sl-drawer")).to_be_visible()
     if not page.evaluate("document.querySelector('.sl-whatif').open"):
         page.click(".sl-whatif summary")
     page.wait_for_timeout(400)  # likely words come from the server

@@ -425,7 +425,7 @@ def test_a_link_restores_prompt_and_settings(page: Page, app: App) -> None:
     page.wait_for_function("document.querySelector('#sl-gen-length input[type=number]')?.value === '48'")
     assert page.input_value("#sl-prompt textarea") == "A cat & a <dog>"
     assert page.input_value("#sl-steps input[type=number]") == "24"
-    assert page.locator(".sl-lane").count() == 2
+    expect(page.locator(".sl-lane")).to_have_count(2)
     page.locator(".sl-lane-details summary").nth(1).click()
     assert page.inner_text(".sl-lane .sl-field-value >> nth=0") == "0.01"
 
@@ -522,7 +522,7 @@ def test_keyboard_only(page: Page, app: App) -> None:
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     assert page.evaluate("surelock.page.now.pins.size") == 1 and shown(page) == before
-    assert "Position" in page.inner_text(".sl-inspector-title")
+    expect(page.locator(".sl-inspector-title")).to_contain_text("Position")
 
 
 def test_the_summary_speaks_of_the_step(page: Page, app: App) -> None:

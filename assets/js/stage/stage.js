@@ -207,6 +207,7 @@ export class Stage {
       ...asks,
       onPin: (cell) => this.pin(cell),
       player: this.timeline.node,
+      onPlace: (lane) => this.#placeDrawer(lane),
       onLayout: () => this.resize(),
       onChange: () => this.redraw(),
       onClose: () => this.#forget(),
@@ -216,6 +217,23 @@ export class Stage {
     drawer.load(this.trace, this.#nodeOf);
     drawer.inspector.drawPins();
     return drawer;
+  }
+
+  /** Leaves a column free right of a lane's, for the drawer; in the last row of several, from there on. */
+  #placeDrawer(lane) {
+    const { sides, floor } = this;
+    const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
+    const at = sides.findIndex((side) => side.lane === lane);
+    const hole = at < 0 ? columns : (at % columns) + 1;
+    const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "344px" : "minmax(0, 1fr)"));
+    const set = (node, name, value) => node.style.setProperty(`--sl-${name}`, value);
+    sides.forEach(({ node }, i) => {
+      set(node, "column", (i % columns) + 1 + (i % columns >= hole));
+    });
+    set(floor, "tracks", tracks.join(" "));
+    set(floor, "hole", hole + 1);
+    set(floor, "lower", "0px");
+    if (at >= columns) set(floor, "lower", `${sides[at].node.offsetTop - sides[0].node.offsetTop}px`);
   }
 
   #makeLessons(Lessons, options) {
