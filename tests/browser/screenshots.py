@@ -24,8 +24,8 @@ WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
 def settle(page: Page) -> None:
     """Until the curves are drawn, if they are in sight, and nothing flashes."""
     page.wait_for_function(
-        "(lower => lower.getBoundingClientRect().top > innerHeight || lower.querySelector('.sl-plot')?.data?.length >= 4)"
-        "(document.querySelector('.sl-lower'))"
+        "(lower => lower.getBoundingClientRect().top > innerHeight"
+        " || lower.querySelector('.sl-plot')?.data?.length >= 4)(document.querySelector('.sl-lower'))"
     )
     page.wait_for_timeout(1200)
 

@@ -225,7 +225,7 @@ export class Stage {
     const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
     const at = sides.findIndex((side) => side.lane === lane);
     const hole = at < 0 ? columns : (at % columns) + 1;
-    const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "344px" : "minmax(0, 1fr)"));
+    const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "var(--sl-drawer)" : "minmax(0, 1fr)"));
     const set = (node, name, value) => node.style.setProperty(`--sl-${name}`, value);
     sides.forEach(({ node }, i) => {
       set(node, "column", (i % columns) + 1 + (i % columns >= hole));
