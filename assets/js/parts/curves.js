@@ -1,5 +1,16 @@
 // A part of the page that comes when it is needed, see stage/part.js. What is there before is not in it again.
 
 import "./core.js";
+import { Curves, loadPlotly } from "../cause/curves.js";
 
-export { Curves, loadPlotly } from "../cause/curves.js";
+/** The curves join a stage. */
+export function join(stage, { plotly }) {
+  const curves = new Curves();
+  stage.lower.append(curves.node);
+  curves.theme(stage.colours);
+  if (stage.trace) curves.load(stage.trace);
+  curves.show(stage.only);
+  if (plotly) loadPlotly(plotly).then((found) => curves.use(found));
+  else curves.use(window.Plotly ?? null);
+  return curves;
+}

@@ -7,7 +7,6 @@ import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
 import { chapters, writtenAt } from "../trace/chapters.js";
 import { forkOf } from "../trace/prose.js";
-import { Trace } from "../trace/trace.js";
 import { ColourBy } from "./colourby.js";
 import { Gauges } from "./gauges.js";
 import { letterKeys, timelineKeys } from "./keys.js";
@@ -15,7 +14,7 @@ import { key, legend } from "./legend.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
 import { Numbers } from "./numbers.js";
-import { MISSING, Part } from "./part.js";
+import { partsOf } from "./parts.js";
 import { isNarrow } from "./phone.js";
 import { Presenter } from "./presenter.js";
 import { Side } from "./side.js";
@@ -56,7 +55,10 @@ export class Stage {
     } = {},
   ) {
     Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
-    this.#come({ plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons });
+    this.parts = partsOf(this, { plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons });
+    const choose = () => this.parts.lessons.use((come) => come.choose());
+    const kind = { type: "button", class: "sl-small sl-action sl-lessons-button" };
+    this.lessonsButton = h("button", { ...kind, onclick: choose }, "Lessons");
     this.onView = () => {
       if (this.looking) return; // half-way
       onView();
@@ -145,32 +147,6 @@ export class Stage {
     page.follow(["hover"], () => this.redraw());
   }
 
-  /** What comes when it is needed: the drawer, the lessons, and what stands beneath the race. */
-  #come({ plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons }) {
-    const part = (load, make) => new Part(load, make, () => this.say(MISSING, "error"));
-    this.parts = {
-      curves: part(
-        () => import("../parts/curves.js"),
-        (module) => this.#makeCurves(module, plotly),
-      ),
-      drawer: part(
-        () => import("../parts/drawer.js"),
-        ({ Drawer }) => this.#makeDrawer(Drawer, { fetchTop, fetchAttended, whatIf }),
-      ),
-      lessons: part(
-        () => import("../parts/lessons.js"),
-        ({ Lessons }) => this.#makeLessons(Lessons, lessons),
-      ),
-      panels: part(
-        () => import("../parts/panels.js"),
-        ({ Panels }) => this.#makePanels(Panels, { source, onUse }),
-      ),
-    };
-    const choose = () => this.parts.lessons.use((come) => come.choose());
-    const kind = { type: "button", class: "sl-small sl-action sl-lessons-button" };
-    this.lessonsButton = h("button", { ...kind, onclick: choose }, "Lessons");
-  }
-
   /** Null where they were not needed yet, as `drawer`, `lessons` and `panels` are. */
   get curves() {
     return this.parts.curves.made;
@@ -183,83 +159,6 @@ export class Stage {
   }
   get panels() {
     return this.parts.panels.made;
-  }
-
-  #makeCurves({ Curves, loadPlotly }, plotly) {
-    const curves = new Curves();
-    this.lower.append(curves.node);
-    curves.theme(this.colours);
-    if (this.trace) curves.load(this.trace);
-    curves.show(this.only);
-    if (plotly) loadPlotly(plotly).then((found) => curves.use(found));
-    else curves.use(window.Plotly ?? null);
-    return curves;
-  }
-
-  /** Draws the curves of these lanes alone, by their ids; null: of all. */
-  showCurves(only) {
-    this.only = only;
-    this.curves?.show(only);
-  }
-
-  #makeDrawer(Drawer, asks) {
-    const drawer = new Drawer({
-      ...asks,
-      onPin: (cell) => this.pin(cell),
-      player: this.timeline.node,
-      onPlace: (lane) => this.#placeDrawer(lane),
-      onLayout: () => this.resize(),
-      onChange: () => this.redraw(),
-      onClose: () => this.#forget(),
-    });
-    this.floor.append(drawer.node);
-    if (!this.trace) return drawer;
-    drawer.load(this.trace, this.#nodeOf);
-    drawer.inspector.drawPins();
-    return drawer;
-  }
-
-  /** Leaves a column free right of a lane's, for the drawer; in the last row of several, from there on. */
-  #placeDrawer(lane) {
-    const { sides, floor } = this;
-    const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
-    const at = sides.findIndex((side) => side.lane === lane);
-    const hole = at < 0 ? columns : (at % columns) + 1;
-    const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "var(--sl-drawer)" : "minmax(0, 1fr)"));
-    const set = (node, name, value) => node.style.setProperty(`--sl-${name}`, value);
-    sides.forEach(({ node }, i) => {
-      set(node, "column", (i % columns) + 1 + (i % columns >= hole));
-    });
-    set(floor, "tracks", tracks.join(" "));
-    set(floor, "hole", hole + 1);
-    set(floor, "lower", "0px");
-    if (at >= columns) set(floor, "lower", `${sides[at].node.offsetTop - sides[0].node.offsetTop}px`);
-  }
-
-  #makeLessons(Lessons, options) {
-    const lessons = new Lessons({ stage: this, ...options });
-    this.teller.node.after(lessons.card);
-    this.root.append(lessons.node);
-    return lessons;
-  }
-
-  #makePanels(Panels, { source, onUse }) {
-    const panels = new Panels({
-      root: this.root,
-      source,
-      visit: this.runs,
-      trace: () => this.trace,
-      view: () => this.view,
-      onShow: (trace) => this.reveal(trace),
-      onCompare: (sides) => this.reveal(Trace.of(sides), "Compared:"),
-      onUse,
-      onImport: (trace) => this.#opened(trace),
-    });
-    for (const [name, node] of Object.entries(panels.nodes))
-      this.root.querySelector(`[data-panel=${name}]`).append(node);
-    this.quick.append(panels.share.quick);
-    if (this.trace) panels.load(this.trace);
-    return panels;
   }
 
   /** What the end of a race offers at once, folded. */
@@ -275,13 +174,6 @@ export class Stage {
     letterKeys({ "?": open });
     const told = { "aria-label": "Keys", title: "Keys (?)" };
     return h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: open }, "?");
-  }
-
-  #opened(trace) {
-    this.add(trace, "imported");
-    this.show(trace, { label: "Imported run:" });
-    this.say(trace.view ? this.look(trace.view) : "");
-    this.onView();
   }
 
   /** Opens the drawer at a position of a side's lane. */
@@ -300,6 +192,12 @@ export class Stage {
   /** Goes to the lesson that an address names, if it names one. */
   async arrive(search) {
     if (new URLSearchParams(search).has("lesson")) await this.parts.lessons.use((lessons) => lessons.arrive(search));
+  }
+
+  /** Draws the curves of these lanes alone, by their ids; null: of all. */
+  showCurves(only) {
+    this.only = only;
+    this.curves?.show(only);
   }
 
   /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other lanes: pins and drawer stay. */
@@ -372,7 +270,7 @@ export class Stage {
     this.#makeRoom(this.chapters);
     this.numbers.load(trace);
     this.gauges.load(trace);
-    this.drawer?.load(trace, this.#nodeOf);
+    this.drawer?.load(trace, this.nodeOf);
     this.drawer?.inspector.drawPins();
     this.quick.open = false;
     this.#resize();
@@ -402,7 +300,7 @@ export class Stage {
     for (const { raster } of this.sides) raster.moveTo(page.now.step);
   }
 
-  #nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
+  nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
 
   /** Everything is shown beside this lane from now on. */
   refer(lane) {
@@ -497,7 +395,8 @@ export class Stage {
     else this.pin(cell);
   }
 
-  #forget() {
+  /** The drawer has closed. */
+  forget() {
     this.tapped = -1;
     this.redraw();
   }
