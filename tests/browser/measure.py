@@ -183,7 +183,7 @@ def beside(other: Path, rounds: int) -> dict[str, Any]:
     for turn in range(rounds):
         for side in sorted(found, reverse=turn % 2 == 1):
             where = ROOT if side == "here" else other
-            told = subprocess.run(command, cwd=where, capture_output=True, text=True, check=True).stdout
+            told = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[side].append(json.loads(told.splitlines()[-1]))
     names = [name for name in found["here"][0] if name in found["there"][0]]
     medians = {
