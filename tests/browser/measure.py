@@ -91,7 +91,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     )
     page.wait_for_timeout(3000)
     moves = page.evaluate("(seen.moves - seen.load) / 1000")
-    page.click("#sl-run")
+    page.click(".sl-action-run")
     wait_for_run(page)
     page.wait_for_function(
         "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
