@@ -2,13 +2,18 @@
 
 import "./core.js";
 import { Curves, loadPlotly } from "../cause/curves.js";
+import { page } from "../run/state.js";
+import { subject } from "../stage/narrator.js";
 
 /** The curves join a stage. */
 export function join(stage, { plotly }) {
   const curves = new Curves();
   stage.lower.append(curves.node);
   curves.theme(stage.colours);
-  if (stage.trace) curves.load(stage.trace);
+  if (stage.trace) {
+    curves.load(stage.trace);
+    curves.moveTo(stage.trace.reached(subject(stage.trace), page.now.step));
+  }
   curves.show(stage.only);
   if (plotly) loadPlotly(plotly).then((found) => curves.use(found));
   else curves.use(window.Plotly ?? null);
