@@ -95,7 +95,7 @@ def modes(browser: Browser, url: str, folder: Path) -> None:
     page.goto(url)
     page.wait_for_function("window.surelock?.stage.trace")
     seek(page, 84)
-    page.wait_for_timeout(500)
+    settle(page)
     page.screenshot(path=folder / "forced-colours.png")
 
 
