@@ -143,6 +143,7 @@ export class Stage {
     else this.parts.curves.use();
     this.#theme();
     beforeSeen(this.tabs.node, () => this.parts.panels.use(), CURVES_MS); // and what is printed
+    if (new URLSearchParams(location.search).has("lesson")) this.parts.lessons.use(); // see `arrive`
     page.follow(["pins"], () => this.#pinned());
     page.follow(["hover"], () => this.redraw());
   }
