@@ -179,7 +179,7 @@ def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: 
     run_to_end(page)
     page.click("role=tab[name='Runs']")
     boxes = page.locator(".sl-runs tbody input")
-    assert boxes.count() == 4
+    expect(boxes).to_have_count(4)
     for number in (1, 3):
         boxes.nth(number).check()
     page.click("text=Compare what is picked")
