@@ -32,10 +32,10 @@ def stage(page: Page, app: App) -> Page:
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
     page.evaluate(SIMULATED)
-    if page.locator(".sidebar.open").count():
-        page.click(".sidebar .toggle-button")
-        expect(page.locator(".sidebar.open")).to_have_count(0)
-        page.wait_for_timeout(500)
+    page.wait_for_selector(".sidebar.open")  # see conftest.py
+    page.click(".sidebar .toggle-button")
+    expect(page.locator(".sidebar.open")).to_have_count(0)
+    page.wait_for_timeout(500)
     seek(page, 60)
     page.evaluate("surelock.stage.grids.scrollIntoView()")
     rest(page)
