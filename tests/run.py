@@ -20,7 +20,7 @@ def install_chromium() -> None:
     if shutil.which(CHROMIUM):
         return
     if not shutil.which("apt-get") or os.geteuid() != 0:
-        print(f"Without Chromium the browser tests are skipped, with windows slower. On Debian: apt-get install {CHROMIUM}")
+        print(f"Without Chromium the browser tests are skipped, or slower with windows: apt-get install {CHROMIUM}")
         return
     quiet = {"stdout": subprocess.DEVNULL, "check": True, "env": os.environ | {"DEBIAN_FRONTEND": "noninteractive"}}
     subprocess.run(["apt-get", "update", "-q"], **quiet)

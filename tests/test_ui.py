@@ -33,6 +33,7 @@ from surelock.decoding.choices import COMPUTE
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.settings import to_plain
+from surelock.places import ASSETS
 from surelock.quality.judge import Score
 from surelock.trace.lanes import Lane
 from surelock.trace.race import race
@@ -47,7 +48,7 @@ from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
-from surelock.ui.serving import _Files, page_head, routes
+from surelock.ui.serving import _Files, first_parts, page_head, routes
 from surelock.ui.session import Sessions
 from surelock.ui.stage import make_stage
 from tests.loops import messages
@@ -597,6 +598,17 @@ def test_only_decode_is_public() -> None:
     page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
     open_to_calls = [function.api_name for function in page.fns.values() if function.api_visibility != "private"]
     assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
+
+
+def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
+    """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
+    client, head = TestClient(Starlette(routes=routes())), page_head()
+    parts = [path.name for path in (ASSETS / "scripts").glob("part-*.js")]
+    for name in parts:
+        assert "immutable" in client.get(f"/surelock/scripts/{name}").headers["cache-control"]
+    assert client.get("/surelock/scripts/page.js").headers["cache-control"] == "no-cache"
+    preloaded = re.findall(r'rel="modulepreload" href="surelock/scripts/([^"]+)"', head)
+    assert preloaded == first_parts() and set(preloaded) < set(parts)
 
 
 def test_only_the_stages_files_are_served() -> None:

@@ -1,5 +1,7 @@
 // The page's scripts: what its components connect to.
 
+import "./parts/core.js";
+
 export { connect as controls } from "./form/controls.js";
 export { connect as lanes } from "./form/lanes.js";
 export { connect as stage } from "./run/live.js";

@@ -4,14 +4,15 @@ import { reducedMotion } from "./dom.js";
 import { readAddress } from "./run/address.js";
 import { asking } from "./run/asking.js";
 import { BrowserSource } from "./run/browser_source.js";
+import { decoderHere, partsOf, workerAddress } from "./run/decoder_files.js";
 import { embed, embeddedLanes } from "./run/embed.js";
-import { decoderHere, partsOf, workerAddress } from "./run/files.js";
 import { Running } from "./run/running.js";
 import { Starting } from "./run/starting.js";
 import { page } from "./run/state.js";
 import { Stage } from "./stage/stage.js";
 import { followScheme } from "./stage/theme.js";
-import { Trace, TraceError } from "./trace/trace.js";
+import { readTrace } from "./trace/reading.js";
+import { TraceError } from "./trace/trace.js";
 
 /** The stage, and who decodes for it, if the page can. */
 async function begin(root) {
@@ -32,18 +33,18 @@ async function begin(root) {
 const parts = await begin(document.getElementById("sl-stage"));
 const { stage } = parts;
 embed(stage.root);
-stage.numbers.node.parentNode.append(stage.lessons.button); // the page has it beside Run
+stage.numbers.node.parentNode.append(stage.lessonsButton); // the page has it beside Run
 followScheme();
 window.surelock = { ...parts, page };
 
 try {
-  const trace = Trace.parse(JSON.parse(document.getElementById("sl-trace").textContent));
+  const trace = readTrace(JSON.parse(document.getElementById("sl-trace").textContent));
   stage.runs.add(trace, "this file");
   const { view, problem } = readAddress(location.hash.slice(1));
   const asked = Object.keys(view).length ? view : trace.view;
   stage.show(embeddedLanes(trace), { play: !asked && !reducedMotion() });
   stage.say([problem, asked ? stage.look(asked) : ""].filter(Boolean).join(" "));
-  stage.lessons.arrive(location.search || location.hash.slice(1));
+  stage.arrive(location.search || location.hash.slice(1));
 } catch (error) {
   if (!(error instanceof TraceError || error instanceof SyntaxError)) throw error;
   stage.say(error instanceof TraceError ? error.message : "This page holds no readable trace.", "error");

@@ -2,7 +2,8 @@
 
 import { SiteForm } from "./form/site.js";
 import { readAddress } from "./run/address.js";
-import { begin, browserSource } from "./run/live.js";
+import { BrowserDoor } from "./run/browser_door.js";
+import { begin } from "./run/live.js";
 import { Sources } from "./run/sources.js";
 import { page } from "./run/state.js";
 import { followScheme } from "./stage/theme.js";
@@ -29,7 +30,7 @@ const form = new SiteForm({
 page.set({ sources: ["browser"], source: "browser", model: told.model });
 begin({
   root: document.getElementById("sl-stage"),
-  source: new Sources({ server: none, browser: await browserSource(), offered: ["browser"] }),
+  source: new Sources({ server: none, browser: new BrowserDoor(), offered: ["browser"] }),
   fill: (settings) => form.fill(settings),
   refuses: (model) => (model === told.model ? "" : ALONE),
   seconds: async () => null,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from collections.abc import Collection
 from errno import ENAMETOOLONG
 from functools import cache
@@ -37,6 +38,7 @@ ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16" stroke="#1668c7" stroke-width="2" fill="none">'
     '<rect x="3" y="8" width="10" height="6" rx="1" fill="#1668c7"/><path d="M5 8V5a3 3 0 0 1 6 0v3"/></svg>'
 )
+PART = "part-"  # begins the names of the files that page.js is split into; the name holds the content's hash
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
 _SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
@@ -91,7 +93,8 @@ class _Files(StaticFiles):
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
             response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
-        response.headers["Cache-Control"] = _FOR_GOOD if b"sha256=" in scope["query_string"] else self._caching
+        for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
+        response.headers["Cache-Control"] = _FOR_GOOD if for_good else self._caching
         return response
 
 
@@ -142,13 +145,19 @@ def routes() -> list[BaseRoute]:
     return [*made, *uploads, *mounts]
 
 
+def first_parts() -> list[str]:
+    """Return the names of the files that page.js imports at once; the other parts come when they are needed."""
+    return re.findall(rf'from"\./({PART}[\w-]+\.js)"', (ASSETS / "scripts" / "page.js").read_text("utf-8"))
+
+
 def page_head() -> str:
     """Return the head of the page. It lets the browser fetch the recorded run and the stage while Gradio starts."""
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be requested again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
     data = described_script() + lessons_script()
-    return f'{data}{icon}{styles}{run}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
+    parts = "".join(f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts())
+    return f'{data}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
 def _unknown(request: Request, error: Exception) -> Response:

@@ -31,6 +31,7 @@ def visit(page: Page, url: str, **settings: Any) -> None:
         arg=str(wanted["gen_length"]),
     )
     page.evaluate("innerWidth > 768 && document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
+    until(page, "document.querySelector('.sidebar.open') ? document.querySelector('.sl-lane') : true")
 
 
 def run_to_end(page: Page) -> None:

@@ -38,7 +38,7 @@
     words,
     smallest: Math.min(...sizes.filter(([, lines]) => lines === 1).map(([size]) => size)),
     split: sizes.filter(([, lines]) => lines > 1).length / sizes.length,
-    curves: document.querySelector(".sl-figure").getBoundingClientRect().top,
+    beneath: document.querySelector(".sl-dock + .sl-lower").clientHeight > 300,
     scrolls: scrollY,
     wide: document.documentElement.scrollWidth - innerWidth,
   };

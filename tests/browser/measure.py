@@ -91,7 +91,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     )
     page.wait_for_timeout(3000)
     moves = page.evaluate("(seen.moves - seen.load) / 1000")
-    page.click("#sl-run")
+    page.click(".sl-action-run")
     wait_for_run(page)
     page.wait_for_function(
         "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
@@ -183,7 +183,7 @@ def beside(other: Path, rounds: int) -> dict[str, Any]:
     for turn in range(rounds):
         for side in sorted(found, reverse=turn % 2 == 1):
             where = ROOT if side == "here" else other
-            told = subprocess.run(command, cwd=where, capture_output=True, text=True, check=True).stdout
+            told = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, text=True, check=True).stdout
             found[side].append(json.loads(told.splitlines()[-1]))
     names = [name for name in found["here"][0] if name in found["there"][0]]
     medians = {

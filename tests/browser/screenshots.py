@@ -24,8 +24,8 @@ WIDE, TALL = {"width": 1440, "height": 1000}, {"width": 1440, "height": 1500}
 def settle(page: Page) -> None:
     """Until the curves are drawn, if they are in sight, and nothing flashes."""
     page.wait_for_function(
-        "(plot => plot.getBoundingClientRect().top > innerHeight || plot.data?.length >= 4)"
-        "(document.querySelector('.sl-plot'))"
+        "(lower => lower.getBoundingClientRect().top > innerHeight"
+        " || lower.querySelector('.sl-plot')?.data?.length >= 4)(document.querySelector('.sl-lower'))"
     )
     page.wait_for_timeout(1200)
 
@@ -95,7 +95,7 @@ def modes(browser: Browser, url: str, folder: Path) -> None:
     page.goto(url)
     page.wait_for_function("window.surelock?.stage.trace")
     seek(page, 84)
-    page.wait_for_timeout(500)
+    settle(page)
     page.screenshot(path=folder / "forced-colours.png")
 
 

@@ -19,8 +19,8 @@ def recorded(page: Page, app: App) -> None:
     page.goto(f"{app.url}/?race=steps")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     seek(page, 60)
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    until(page, "document.querySelector('.sl-plot').data?.length >= 4")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
+    until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
 
 
 def opened(page: Page) -> None:
@@ -45,7 +45,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
         f"""() => {{ const {{ stage }} = surelock;
             for (const p of [16, [...Array(128).keys()].find({locks})]) stage.press(stage.sides[1], p); }}"""
     )
-    until(page, "document.querySelector('.sl-plot').data?.filter(({ mode }) => mode === 'markers').length >= 2")
+    until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
     word, lock = page.evaluate(
         "(([, lane], pieces) => [pieces.name(lane.token(16, 127)).trim(), lane.lockStep(16, 127)])"
         "(surelock.stage.trace.lanes, surelock.stage.trace.pieces)"

@@ -12,10 +12,16 @@ from tests.browser.actions import SIMULATED, seek, serious, status, until
 from tests.browser.server import App
 
 SHOWN, REACH = (1280, 800), 400
-CELL = """(cell) => {
-  const { canvas, grid } = surelock.stage.sides[1], [x, y, width, height] = grid.rect(cell);
+CELL_OF = """([lane, cell]) => {
+  const { canvas, grid } = surelock.stage.sides[lane], [x, y, width, height] = grid.rect(cell);
   const edge = canvas.getBoundingClientRect();
   return { x: edge.x + x, y: edge.y + y, width, height };
+}"""
+CELL = f"(cell) => ({CELL_OF})([1, cell])"
+MORE = """(count) => {
+  const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes;
+  const more = ["c", "d"].slice(0, count - 2).map((id) => lane.as(id, `SureLock ${id}`));
+  stage.show(trace.withLanes([...trace.lanes, ...more]), { step: 60 });
 }"""
 
 
@@ -26,10 +32,10 @@ def stage(page: Page, app: App) -> Page:
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
     page.evaluate(SIMULATED)
-    if page.locator(".sidebar.open").count():
-        page.click(".sidebar .toggle-button")
-        expect(page.locator(".sidebar.open")).to_have_count(0)
-        page.wait_for_timeout(500)
+    page.wait_for_selector(".sidebar.open")  # see conftest.py
+    page.click(".sidebar .toggle-button")
+    expect(page.locator(".sidebar.open")).to_have_count(0)
+    page.wait_for_timeout(500)
     seek(page, 60)
     page.evaluate("surelock.stage.grids.scrollIntoView()")
     rest(page)
@@ -108,6 +114,50 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     assert stage.text_content(".sl-status") == "" and stage.evaluate("surelock.page.now.pins.size") == 1
 
 
+@pytest.mark.parametrize("lanes", [2, 3, 4])
+def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
+    """The drawer stands right of the lane that was pressed; lanes of one row begin at one height."""
+    stage.evaluate(MORE, lanes)
+    for lane in range(lanes):
+        for cell in (20, 60, 110):
+            pressed = stage.evaluate(CELL_OF, [lane, cell])
+            stage.mouse.click(pressed["x"] + pressed["width"] / 2, pressed["y"] + pressed["height"] / 2)
+            expect(stage.locator(".sl-inspector-title")).to_contain_text(f"Position {cell}")
+            stage.wait_for_timeout(150)  # the grids make room
+            assert gap(stage.evaluate(CELL_OF, [lane, cell]), box(stage, ".sl-cell-curve")) <= REACH, (lane, cell)
+            stage.evaluate("surelock.page.set({ pins: new Map() })")
+        cells = [stage.evaluate(CELL_OF, [lane, cell]) for cell in range(stage.evaluate("surelock.stage.trace.n"))]
+        away = [gap(cell, box(stage, ".sl-cell-curve")) for cell in cells]
+        assert sum(each <= REACH for each in away) >= 0.95 * len(away), (lane, max(away))
+        whole = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
+        assert max(whole) <= SHOWN[0], "all grids stay in sight"
+    tops = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().top)")
+    assert len(set(tops)) == (2 if lanes == 4 else 1), tops
+
+
+def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage: Page) -> None:
+    stage.evaluate(MORE, 3)
+    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.focus(".sl-epsilon")
+    for _ in range(6):
+        stage.keyboard.press("ArrowUp")
+    changed = stage.evaluate("""(({ drawer: { epsilon }, sides: [, { lane }] }) =>
+      [...epsilon.states(lane, 60)].flatMap((state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))
+      (surelock.stage)""")
+    away = [gap(stage.evaluate(CELL_OF, [1, p]), box(stage, ".sl-epsilon-grip")) for p in changed]
+    assert away and max(away) <= REACH
+    stage.keyboard.press("Escape")
+    open_what_if(stage)
+    action = ".sl-whatif button:enabled >> nth=0"
+    stage.locator(action).scroll_into_view_if_needed()
+    asked = box(stage, action)
+    stage.click(action)
+    expect(stage.locator(".sl-side")).to_have_count(4)
+    stage.wait_for_timeout(300)
+    lane = stage.locator(".sl-side").nth(2).bounding_box()
+    assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1]
+
+
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
     stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
     open_what_if(stage)
@@ -146,7 +196,7 @@ def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -
       open("branch", { header: { ...trace.header, lanes: [child.decoder] }, pieces: {} });
       const [record] = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
       send({ run: "branch", seq: 1, pieces: {}, records: [record] });
-      surelock.stage.runs.onShow(surelock.page.now.recorded);
+      surelock.stage.reveal(surelock.page.now.recorded);
       surelock.stage.press(surelock.stage.sides[0], 40);
       send({ run: "branch", seq: 2, end: "stopped", problem: null });
     }""")

@@ -29,6 +29,7 @@ def test_print_gives_a_handout(page: Page, app: App) -> None:
     visit(page, app.url, prompt="Tom had a small red boat.")
     page.evaluate("surelock.stage.timeline.pause()")
     assert page.evaluate("document.body.classList.contains('dark')")
+    page.evaluate("surelock.stage.parts.panels.use(() => null)")  # it comes when the race is over
     before = page.evaluate(SEEN)
     page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")

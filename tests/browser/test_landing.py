@@ -30,15 +30,18 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
     page = landed(browser, app, SIZES[size], reduced_motion="reduce")  # at its end: every word, the longest sentence
     until(page, "document.querySelector('.sl-narrator').textContent.includes('did')")
     page.evaluate("surelock.stage.timeline.seek(60)")
-    page.wait_for_timeout(300)
-    seen = page.evaluate(SEEN)
-    words = [word.lower() for word in seen.pop("words")]
-    assert min(seen["grids"]) >= 0.9 and len(seen["grids"]) == 2, seen
-    assert seen["missing"] == [] and seen["wide"] <= 0, seen
-    assert seen["focusable"] <= 20, seen
-    assert len(words) <= 120, words
-    assert not FORBIDDEN & set(words), FORBIDDEN & set(words)
-    assert seen["smallest"] >= (9 if size == "phone" else 11) and seen["split"] <= 0.05, seen
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        page.wait_for_timeout(300)
+        seen = page.evaluate(SEEN)
+        words = [word.lower() for word in seen.pop("words")]
+        assert min(seen["grids"]) >= 0.9 and len(seen["grids"]) == 2, seen
+        assert seen["missing"] == [] and seen["wide"] <= 0, seen
+        assert seen["beneath"], "the curves come next"
+        assert seen["focusable"] <= 20, seen
+        assert len(words) <= 120, words
+        assert not FORBIDDEN & set(words), FORBIDDEN & set(words)
+        assert seen["smallest"] >= (9 if size == "phone" else 11) and seen["split"] <= 0.05, seen
     page.context.close()
 
 

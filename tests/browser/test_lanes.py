@@ -34,6 +34,7 @@ def press(page: Page, lane: int, cell: int, step: int, action: str) -> None:
     seek(page, step)
     x, y, w, h = page.evaluate("([lane, cell]) => surelock.stage.sides[lane].grid.rect(cell)", [lane, cell])
     page.locator("canvas.sl-grid").nth(lane).click(position={"x": x + w / 2, "y": y + h / 2})
+    expect(page.locator(".sl-drawer")).to_be_visible()
     if not page.evaluate("document.querySelector('.sl-whatif').open"):
         page.click(".sl-whatif summary")
     page.wait_for_timeout(400)  # likely words come from the server
@@ -154,8 +155,8 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     names = ["SureLock, ε 0.05, Percentile m 60, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
     assert page.locator(".sl-side h2").all_inner_texts() == names
     assert "Computes every position" not in page.inner_text(".sl-grids")
-    page.evaluate("surelock.stage.curves.node.scrollIntoView()")
-    page.wait_for_function("document.querySelector('.sl-plot').layout?.annotations?.length === 2")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
+    page.wait_for_function("document.querySelector('.sl-plot')?.layout?.annotations?.length === 2")
     lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
     assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
     table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
@@ -178,7 +179,7 @@ def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: 
     run_to_end(page)
     page.click("role=tab[name='Runs']")
     boxes = page.locator(".sl-runs tbody input")
-    assert boxes.count() == 4
+    expect(boxes).to_have_count(4)
     for number in (1, 3):
         boxes.nth(number).check()
     page.click("text=Compare what is picked")

@@ -30,7 +30,7 @@ LIST = "role=button[name='Lessons']"
 
 def opened(page: Page, url: str, name: str, number: int = 1) -> None:
     page.goto(f"{url}?lesson={name}&page={number}")
-    until(page, "window.surelock?.stage.lessons.open")
+    until(page, "window.surelock?.stage.lessons?.open")
 
 
 def card(page: Page) -> str:
@@ -42,7 +42,7 @@ def press(page: Page, name: str) -> None:
 
 
 def place(page: Page, number: int) -> None:
-    until(page, f"surelock.stage.lessons.open && surelock.stage.lessons.page === {number - 1}", 60)
+    until(page, f"surelock.stage.lessons?.open && surelock.stage.lessons.page === {number - 1}", 60)
 
 
 READ: dict[str, Run] = {}
@@ -121,7 +121,7 @@ def play(page: Page, hands: Hands, lesson: dict[str, Any], right: bool, own: boo
             if told["kind"] in ("gap", "why"):
                 check(page, lesson, question, predicted, told["kind"])
             hands.press("End the lesson" if number == len(lesson["pages"]) else "Next")
-    until(page, "!surelock.stage.lessons.open")
+    until(page, "!surelock.stage.lessons?.open")
 
 
 def check(page: Page, lesson: dict[str, Any], question: dict[str, Any], predicted: Any, kind: str) -> None:
@@ -295,7 +295,7 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
     context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page = context.new_page()
     page.goto(f"{app.url}/?lesson=unmasking&page=1{query}")
-    until(page, "window.surelock?.stage.lessons.open")
+    until(page, "window.surelock?.stage.lessons?.open")
     for lesson in LESSONS_THERE:
         page.evaluate(BEGIN, lesson["name"])
         for number, told in enumerate(lesson["pages"]):
@@ -321,7 +321,7 @@ def test_in_presenter_mode(page: Page, app: App) -> None:
     """The buttons are in sight on the small projector."""
     page.set_viewport_size({"width": 1024, "height": 768})
     page.goto(f"{app.url}/?lesson=work&page=3&present")
-    until(page, "window.surelock?.stage.lessons.open")
+    until(page, "window.surelock?.stage.lessons?.open")
     box = page.locator(f"{CARD} >> role=button[name='Skip']").bounding_box()
     assert box and box["y"] < 768 - 20 and box["height"] > 20
 

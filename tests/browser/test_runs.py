@@ -79,6 +79,7 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
     told = page.evaluate("surelock.stage.trace.header")
     expect(page.locator("#sl-prompt textarea")).to_have_value(told["prompt"])
     names = [lane["name"] for lane in told["lanes"]]
+    expect(page.locator(".sl-lane-preset")).not_to_have_count(0)
     shown = [lane.evaluate("(one) => one.selectedOptions[0].text") for lane in page.locator(".sl-lane-preset").all()]
     assert shown == names
     lanes = page.evaluate("surelock.stage.trace.header.lanes.map(({ compute }) => compute.epsilon ?? null)")

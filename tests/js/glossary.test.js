@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { pinName } from "../../assets/js/cause/pins.js";
+import { lockedText } from "../../assets/js/panels/analysis.js";
 import { GLOSSARY } from "../../assets/js/panels/glossary.js";
 import { PIN_COLOURS, palette, shade } from "../../assets/js/stage/theme.js";
 import { Trace } from "../../assets/js/trace/trace.js";
@@ -76,4 +77,10 @@ test("the palette is the stylesheet's, by name", () => {
     delete globalThis.OffscreenCanvas;
     delete globalThis.getComputedStyle;
   }
+});
+
+test("one position that is locked is spoken of as one", () => {
+  assert.equal(lockedText([]), "Nothing has locked.");
+  assert.equal(lockedText([3]), "1 position is locked, within 3 steps of being unmasked.");
+  assert.match(lockedText([1, 1, 4]), /^3 positions are locked; half of them within 1 step of being unmasked\.$/);
 });

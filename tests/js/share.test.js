@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
-import { fillReplay, parseTrace, toCsv } from "../../assets/js/export/share.js";
+import { fillReplay, toCsv } from "../../assets/js/export/share.js";
+import { parseTrace } from "../../assets/js/trace/reading.js";
 import { TraceError } from "../../assets/js/trace/trace.js";
 import { byHand, pairs, small } from "./small.js";
 

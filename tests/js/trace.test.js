@@ -3,12 +3,13 @@ import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { sameText } from "../../assets/js/dom.js";
+import { readTrace } from "../../assets/js/trace/reading.js";
 import { read } from "../../assets/js/trace/schema.js";
 import { isMasked, STATES, Trace, TraceError } from "../../assets/js/trace/trace.js";
 import { fromVersion2 } from "../../assets/js/trace/version2.js";
 import { base64, byHand, decoder, pairs, raceOf, record, small } from "./small.js";
 
-const trace = Trace.parse(small());
+const trace = readTrace(small());
 const [all, locks] = trace.lanes;
 const joined = (rows) => rows.map((row) => row.join(" "));
 const steps = [-1, 0, 1, 2, 99];
@@ -38,7 +39,7 @@ test("states and tokens follow unmasking, locks and unlocks; what is not compute
 });
 
 test("what a person wrote, masked and unlocked scrubs both ways", () => {
-  const [lane] = Trace.parse(byHand()).lanes;
+  const [lane] = readTrace(byHand()).lanes;
   assert.deepEqual(joined(steps.map((t) => lane.row(t))), ["1 1 0 0", "2 3 1 0", "2 3 4 1", "2 1 1 3", "2 1 1 3"]);
   assert.deepEqual(joined([0, 1, 2].map((t) => lane.tokens(t))), ["10 11 12 -1", "10 11 -1 13", "10 11 15 14"]);
   const since = [0, 1, 2].map((t) => [2, 3].map((p) => lane.unmaskStep(p, t)));
@@ -94,7 +95,7 @@ test("by the clock a lane that has ended is beside all of the reference, before 
   const records = small().records.filter(({ lane: id, step }) => id === "a" || step < 2);
   for (const each of records) if (each.lane === "b") Object.assign(each, { seconds: 0.75, flops: 30 });
   const header = { ...small().header, lanes: [small().header.lanes[0], quick] };
-  const raced = Object.assign(Trace.parse({ ...small(), header, records }), { byClock: true });
+  const raced = Object.assign(readTrace({ ...small(), header, records }), { byClock: true });
   const told = (lane, step) => {
     const { flopsShare, everyShare, against, steps, seconds } = raced.totals(raced.lane(lane), step);
     assert.equal(everyShare, lane === "a" ? 1 : 0.3, "of its own steps alone");
@@ -163,34 +164,31 @@ test("commit errors come with the records or after them, and add up from step to
   const document = small();
   const errors = (lane) =>
     document.records.filter(({ lane: own }) => own === lane).map(({ unmasked }) => unmasked.map(() => 0.25));
-  const later = Trace.parse(document);
+  const later = readTrace(document);
   assert.equal(later.totals(later.lane("b"), 2).damage, null);
   later.lane("b").score(errors("b"), [[2], [], []], [0.5, 0.25, 0]);
   const told = [0, 2].map((t) => later.totals(later.lane("b"), t).damage);
   const count = document.records.filter(({ lane: own }) => own === "b").flatMap(({ unmasked }) => unmasked).length;
   assert.deepEqual(told[1], { commits: count, nats: count / 4, mean: 0.25, changed: 1, regret: 0.75 });
   assert.equal(told[0].changed, 1);
-  const again = Trace.parse(later.toDocument());
+  const again = readTrace(later.toDocument());
   assert.deepEqual(
     [0, 2].map((t) => again.totals(again.lane("b"), t).damage),
     told,
   );
   const damaged = later.toDocument();
   damaged.records.find(({ commit_error: list }) => list?.length).commit_error.push(1);
-  assert.throws(() => Trace.parse(damaged), /commit errors/);
+  assert.throws(() => readTrace(damaged), /commit errors/);
 });
 
 test("what judges said stays with the lanes, also in a document", () => {
   const said = { "a judge": { b: { bits_per_character: 1.25, nats: [0.5], tokens: ["x"] } } };
-  const judged = Trace.parse({ ...small(), scores: said });
+  const judged = readTrace({ ...small(), scores: said });
   assert.deepEqual(judged.lane("b").judged, { "a judge": said["a judge"].b });
   assert.deepEqual([judged.lane("a").judged, judged.toDocument().scores], [{}, said]);
   const alone = judged.withLanes([judged.lane("a")]);
   assert.equal(alone.toDocument().scores, undefined);
-  assert.throws(
-    () => Trace.parse({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }),
-    TraceError,
-  );
+  assert.throws(() => readTrace({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }), TraceError);
 });
 
 test("a trace knows its document, its sizes and what locks", () => {
@@ -201,7 +199,7 @@ test("a trace knows its document, its sizes and what locks", () => {
 });
 
 test("a branch has its parent's first steps, in every way", () => {
-  const whole = Trace.parse(small());
+  const whole = readTrace(small());
   const child = decoder(
     "c",
     "Child",
@@ -216,7 +214,7 @@ test("a branch has its parent's first steps, in every way", () => {
   }
   assert.deepEqual(lane.kl.subarray(0, 8), locks.kl.subarray(0, 8));
   whole.append(record("c", 2));
-  const again = Trace.parse(whole.toDocument());
+  const again = readTrace(whole.toDocument());
   assert.deepEqual(
     again.lanes.map(({ id, count, name }) => [id, count, name]),
     [
@@ -229,16 +227,16 @@ test("a branch has its parent's first steps, in every way", () => {
 });
 
 test("a branch shows no likely tokens from before it as those of a later step: it leaves all to the server", () => {
-  const whole = Trace.parse(small());
+  const whole = readTrace(small());
   const lane = whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
   whole.append(record("c", 2));
   assert.deepEqual([whole.lane("b").top(1, 2).length, lane.top(1, 1), lane.top(1, 2)], [5, null, null]);
 });
 
 test("a document names the parents that are in it", () => {
-  const whole = Trace.parse(small());
+  const whole = readTrace(small());
   whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
-  const parents = (trace) => Trace.parse(trace.toDocument()).lanes.map((lane) => lane.decoder.parent);
+  const parents = (trace) => readTrace(trace.toDocument()).lanes.map((lane) => lane.decoder.parent);
   assert.deepEqual(parents(whole), [null, null, "b"]);
   const alone = whole.withLanes([whole.lane("a"), whole.lane("c")]);
   assert.deepEqual(parents(alone), [null, null]);
@@ -246,7 +244,7 @@ test("a document names the parents that are in it", () => {
 });
 
 test("lanes of several traces stand beside each other under their own names", () => {
-  const other = Trace.parse(byHand());
+  const other = readTrace(byHand());
   other.pieces.add({ 99: "x" });
   const sides = [
     { trace: other, lane: other.lanes[0], name: "By hand, run 2" },
@@ -270,14 +268,14 @@ test("lanes of several traces stand beside each other under their own names", ()
   ]);
   assert.deepEqual([kept.key, kept.growing], [null, undefined], "it is another trace, and does not grow");
   assert.equal(beside.pieces.name(99), "x");
-  assert.deepEqual(Trace.parse(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
+  assert.deepEqual(readTrace(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
   assert.ok(trace.like(other));
-  assert.ok(!trace.like(Trace.parse({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
+  assert.ok(!trace.like(readTrace({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
 });
 
 test("a trace of version 2 opens, and is exported as one of version 3", () => {
   const second = JSON.parse(readFileSync(new URL("../traces/version-2.json", import.meta.url), "utf-8"));
-  const opened = Trace.parse(structuredClone(second));
+  const opened = readTrace(structuredClone(second));
   assert.deepEqual(
     opened.lanes.map(({ name, count, decoder: { compute, parent } }) => [name, count, compute.kind, parent]),
     second.header.contestants.map(({ id, name, compute, parent }) => [
@@ -296,7 +294,7 @@ test("a trace of version 2 opens, and is exported as one of version 3", () => {
   const [{ contestant, ...rest }] = second.records;
   assert.deepEqual([version, records[0]], [3, { ...rest, lane: contestant }]);
   assert.deepEqual(header.timed_together, [{ lanes: second.header.timed_together[0] }]);
-  assert.deepEqual(Trace.parse({ ...second, header: { ...second.header, timed_together: undefined } }).clocked, []);
+  assert.deepEqual(readTrace({ ...second, header: { ...second.header, timed_together: undefined } }).clocked, []);
 });
 
 test("what is damaged in a trace of version 2 stays so", () => {
@@ -324,14 +322,14 @@ test("a trace says which engine computed its lanes and where they were timed; la
   const by = (engine, machine) => {
     const document = small();
     Object.assign(document.header, { engine, timed_together: [{ lanes: ["a", "b"], machine }] });
-    return Trace.parse(document);
+    return readTrace(document);
   };
-  const [one, other, silent] = [by("torch 2.13.0", "A"), by("onnxruntime 1.32.0", "B"), Trace.parse(small())];
+  const [one, other, silent] = [by("torch 2.13.0", "A"), by("onnxruntime 1.32.0", "B"), readTrace(small())];
   const written = one.toDocument().header;
   assert.deepEqual([written.engine, written.timed_together], ["torch 2.13.0", [{ machine: "A", lanes: ["a", "b"] }]]);
   const enginesOf = (...traces) => {
     const sides = traces.flatMap((trace) => trace.lanes.map((lane) => ({ trace, lane, name: lane.name })));
-    const { header } = Trace.parse(JSON.parse(JSON.stringify(Trace.of(sides).toDocument())));
+    const { header } = readTrace(JSON.parse(JSON.stringify(Trace.of(sides).toDocument())));
     return [
       header.engine,
       ...header.lanes.map(({ engine }) => engine),
@@ -421,14 +419,14 @@ const damages = [
 test("a damaged trace is refused in one sentence", () => {
   for (const [part, change] of damages)
     assert.throws(
-      () => Trace.parse(JSON.parse(JSON.stringify({ ...small(), ...change }))),
+      () => readTrace(JSON.parse(JSON.stringify({ ...small(), ...change }))),
       (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message) && error.message.includes(part),
       JSON.stringify(change),
     );
 });
 
 const everything = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
-const made = (sides, more) => Trace.parse(raceOf(sides, more));
+const made = (sides, more) => readTrace(raceOf(sides, more));
 /** Lanes whose steps take so long, shown by the clock. */
 const timed = (...lists) =>
   Object.assign(
@@ -444,7 +442,7 @@ const timed = (...lists) =>
   );
 
 test("nothing, and another kind of thing, is no trace", () => {
-  for (const none of [null, undefined, 5]) assert.throws(() => Trace.parse(none), TraceError);
+  for (const none of [null, undefined, 5]) assert.throws(() => readTrace(none), TraceError);
   assert.deepEqual(
     STATES.map((_, state) => isMasked(state)),
     [true, false, false, false, true],
@@ -458,7 +456,7 @@ test("token 0 is a token like others", () => {
     everything("b", [{ unmasked: [[2, 0]] }]),
   ]);
   document.header.eos_id = 2;
-  const whole = Trace.parse(document);
+  const whole = readTrace(document);
   const [lane, other] = whole.lanes;
   assert.deepEqual(
     [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]),
@@ -485,7 +483,7 @@ test("a text of which nothing was to be written is open", () => {
 });
 
 test("what was not computed in the first step was never computed", () => {
-  const [lane] = Trace.parse(byHand()).lanes;
+  const [lane] = readTrace(byHand()).lanes;
   assert.deepEqual(
     [0, 1, 2, 3].map((p) => lane.lastComputed(p, 0)),
     [-1, -1, 0, 0],
@@ -516,7 +514,7 @@ test("a lane ends with its last step, or where nothing is masked any more", () =
   const ends = (steps, asked, more) => {
     const document = raceOf([everything("a", steps)], more);
     document.header.steps = document.header.lanes[0].settings.steps = asked;
-    const [lane] = Trace.parse(document).lanes;
+    const [lane] = readTrace(document).lanes;
     return [-1, 0, 1, 2].map((t) => lane.endsAt(t));
   };
   assert.deepEqual(ends([{}, {}, {}], 3), [false, false, false, true]);
@@ -597,20 +595,20 @@ test("a document has its view, its judges and its lanes, and whatever it was mad
   const view = { step: 2, pins: [3], byClock: true };
   const document = trace.toDocument(undefined, undefined, view);
   assert.deepEqual(document.view, { step: 2, pins: [3], by_clock: true });
-  assert.deepEqual([Trace.parse(document).view, Trace.parse(small()).view], [view, null]);
+  assert.deepEqual([readTrace(document).view, readTrace(small()).view], [view, null]);
   assert.ok(!("view" in trace.toDocument()));
   const score = { bits_per_character: 1 };
-  assert.deepEqual(Trace.parse({ ...small(), scores: { j: { gone: score, b: score } } }).lane("b").judged, {
+  assert.deepEqual(readTrace({ ...small(), scores: { j: { gone: score, b: score } } }).lane("b").judged, {
     j: score,
   });
   const parsed = small();
   assert.deepEqual(
-    Trace.parse(parsed).lanes.map(({ source }) => source),
+    readTrace(parsed).lanes.map(({ source }) => source),
     ["a", "b"].map((id) => ({ document: parsed, id })),
   );
   const names = ({ header }) => header.lanes.map(({ id }) => id);
   assert.deepEqual(names(trace.withLanes([locks])), ["b"]);
-  const whole = Trace.parse(small());
+  const whole = readTrace(small());
   whole.branch(decoder("c", "Child", { kind: "everything" }), 0);
   assert.deepEqual(names(whole), ["a", "b", "c"]);
   const longer = made([everything("a", [{}, {}, {}, {}])]);
@@ -621,7 +619,7 @@ test("a document has its view, its judges and its lanes, and whatever it was mad
     const beside = Trace.of(sides.map((one) => ({ trace: one, lane: one.lanes[0], name: "n" })));
     assert.deepEqual([beside.steps, beside.header.steps, names(beside)], [4, 4, ["lane-1", "lane-2"]]);
   }
-  const like = (change) => trace.like(Trace.parse({ ...small(), header: { ...small().header, ...change } }));
+  const like = (change) => trace.like(readTrace({ ...small(), header: { ...small().header, ...change } }));
   assert.deepEqual([like({}), like({ model: { name: "n" } })], [true, false]);
   assert.ok(!made([everything("a", [{}])], { length: 4 }).like(made([everything("a", [{}])], { length: 5 })));
 });

@@ -1,7 +1,7 @@
 // The four figures, by Plotly, redrawn once a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
 import { h, inView, throttle, watchView } from "../dom.js";
-import { explained } from "../panels/glossary.js";
+import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { number } from "../trace/described.js";
 import { restingMedians } from "../trace/values.js";

@@ -12,9 +12,9 @@ const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360;
 
 export class Drawer {
-  /** fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
-  constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onLayout, onChange, onClose }) {
-    Object.assign(this, { player, onLayout, onClose, cell: -1, child: null });
+  /** fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onPlace(lane) has it stand beside that lane, onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
+  constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onPlace, onLayout, onChange, onClose }) {
+    Object.assign(this, { player, onPlace, onLayout, onClose, cell: -1, child: null });
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
     this.curve = new CellCurve();
     this.epsilon = new Epsilon({ curve: this.curve, onChange, race: begins(whatIf?.race) ?? null });
@@ -53,7 +53,7 @@ export class Drawer {
     this.whatIf?.load(trace);
     this.curve.load(trace);
     this.epsilon.load(trace, sideOf);
-    if (this.isOpen) this.#fit();
+    if (this.isOpen) this.#stand();
   }
 
   get isOpen() {
@@ -71,19 +71,20 @@ export class Drawer {
 
   /** Opens at a position of a side's lane; the focus goes to its grid when it closes. */
   open(cell, side) {
-    const opens = !this.isOpen;
+    const moves = !this.isOpen || this.from !== side.lane;
     Object.assign(this, { cell, from: side.lane });
     this.turnTo(side.lane);
-    if (opens) {
+    if (moves) {
       this.node.hidden = false;
-      this.#fit();
+      this.#stand();
       this.onLayout();
     }
     if (isNarrow()) this.#lift(side.place(cell));
   }
 
-  /** As tall as what is free between its top and the player. */
-  #fit() {
+  /** Beside its lane, and as tall as what is free between its top and the player. */
+  #stand() {
+    this.onPlace(this.from);
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
     const room = Math.max(LEAST, innerHeight - top - this.player.offsetHeight - 2 * EDGE);
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);

@@ -2,7 +2,7 @@
 // what would have locked by now; one click makes the value a lane.
 
 import { count, h, setText } from "../dom.js";
-import { explained } from "../panels/glossary.js";
+import { explained } from "../panels/term.js";
 import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
 import { ACTIVE, LOCKED } from "../trace/trace.js";

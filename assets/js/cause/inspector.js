@@ -5,7 +5,7 @@ import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { Attended } from "../trace/attended.js";
 import { eventText } from "../trace/described.js";
-import { isMasked, STATES } from "../trace/trace.js";
+import { STATES } from "../trace/trace.js";
 import { pinName } from "./pins.js";
 
 const UNSEEN = "not computed yet";
@@ -61,16 +61,6 @@ export class Inspector {
       this.attended.draw(this.trace, column, cell, step);
     }
     this.#tops(cell, step);
-  }
-
-  /** One line about a cell, for the tooltip and screen readers. */
-  describe(lane, cell, step) {
-    const t = this.trace.reached(lane, step);
-    const state = lane.row(t)[cell];
-    const lock = lane.lockStep(cell, t);
-    const since = lock >= 0 ? ` since step ${lock + 1}` : "";
-    if (isMasked(state)) return `Position ${cell}: ${STATES[state]}`;
-    return `Position ${cell}: ${this.trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
   }
 
   #facts({ lane, facts }, cell, step) {

@@ -2,7 +2,8 @@
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
-import { STATES, Trace, TraceError } from "../trace/trace.js";
+import { parseTrace } from "../trace/reading.js";
+import { STATES, TraceError } from "../trace/trace.js";
 import { Pictures } from "./pictures.js";
 
 const MOST_BYTES = 200 * 2 ** 20;
@@ -71,27 +72,6 @@ export function fillReplay(shell, document, decoder = "") {
   return (page || shell).replace(HOLE, () => json);
 }
 
-/** Parses the text of an imported file. Throws TraceError. */
-export function parseTrace(text) {
-  let document;
-  try {
-    document = JSON.parse(text);
-  } catch {
-    throw new TraceError("This file is not JSON, so it is not a trace.");
-  }
-  return traceOf(document);
-}
-
-/** The trace of a document from a file or from this tab. Throws TraceError. */
-export function traceOf(document) {
-  try {
-    return Trace.parse(document);
-  } catch (error) {
-    if (error instanceof TraceError) throw error;
-    throw new TraceError("The trace is damaged: a record lacks some of its parts.");
-  }
-}
-
 export class Share {
   /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
   constructor({ source, view, onImport }) {
@@ -158,30 +138,24 @@ export class Share {
     );
   }
 
-  /** What the end of a race offers at once, folded. */
+  /** What the end of a race offers at once. */
   #quick() {
     this.saidThere = h("span", { role: "status" });
     const button = (label, action) =>
       h("button", { type: "button", class: "sl-small", onclick: () => this.#run(action) }, label);
     return h(
-      "details",
-      { class: "sl-quick" },
-      h("summary", { class: "sl-small" }, "Share"),
-      h(
-        "div",
-        {},
-        button("Picture", () => this.pictures.png(this.trace, this.#name())),
-        button("Video", () => this.pictures.video(this.trace, this.#name())),
-        this.source.link ? button("Link", () => this.#link()) : null,
-        this.saidThere,
-      ),
+      "div",
+      {},
+      button("Picture", () => this.pictures.png(this.trace, this.#name())),
+      button("Video", () => this.pictures.video(this.trace, this.#name())),
+      this.source.link ? button("Link", () => this.#link()) : null,
+      this.saidThere,
     );
   }
 
   load(trace) {
     if (trace !== this.trace) this.#say(""); // it was of another run
     this.trace = trace;
-    this.quick.open = false;
   }
 
   /** said: a text, or a list of texts and of {href}. */

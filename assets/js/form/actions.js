@@ -40,7 +40,13 @@ export class Actions {
       this.run,
       where(decodes),
       this.stop,
-      button("prompt", () => openForm(true), h("span", {}, "Try your own words "), this.text),
+      button(
+        "prompt",
+        () => openForm(true),
+        h("span", { class: "sl-desk-only" }, "Try your own words "),
+        h("span", { class: "sl-phone-only" }, "Your words"),
+        this.text,
+      ),
       lessons,
       button("form", () => openForm(false), "Settings"),
     );

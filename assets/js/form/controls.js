@@ -26,6 +26,7 @@ function keepInert() {
   const sidebar = document.querySelector(".sidebar");
   if (!sidebar) return;
   const follow = () => {
+    page.set({ form: sidebar.classList.contains("open") });
     for (const part of sidebar.children)
       if (!part.matches(".toggle-button")) part.inert = !sidebar.classList.contains("open");
   };

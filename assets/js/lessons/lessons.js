@@ -4,7 +4,7 @@
 import { pinName } from "../cause/pins.js";
 import { count, h, setText } from "../dom.js";
 import { field } from "../form/fields.js";
-import { explained } from "../panels/glossary.js";
+import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
@@ -38,7 +38,6 @@ export class Lessons {
     this.node = h("dialog", { class: "sl-lessons", "aria-label": "Lessons" }, h("h2", {}, "Lessons"), this.list, close);
     this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
     this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
-    this.button = button("Lessons", () => this.choose(), { class: "sl-small sl-action sl-lessons-button" });
     this.problems = [...found.problems, this.book.problem].filter(Boolean);
     this.card = h("section", { class: "sl-lesson", hidden: true, "aria-label": "Lesson" });
     this.draw();
@@ -127,7 +126,7 @@ export class Lessons {
     this.stage.look({ byClock: this.before });
     this.draw();
     this.onPlace(null);
-    this.button.focus();
+    this.stage.lessonsButton.focus();
   }
 
   go(page) {
@@ -175,14 +174,16 @@ export class Lessons {
 
   /** Shows what a page speaks of and hides the rest, with what would give a prediction away; without a page shows all. */
   #limit({ shows, question } = {}) {
-    const { root, trace, sides, curves, resize } = this.stage;
+    const { root, trace, sides, resize } = this.stage;
     const shown = shows && shownParts(trace, shows);
     const told = { shows: shown?.join(" "), guess: question?.kind };
     for (const [name, value] of Object.entries(told))
       if (value) root.dataset[name] = value;
       else delete root.dataset[name];
     if (shows?.includes("texts")) for (const { details } of sides) details.open = true;
-    curves.show(shown ? trace.lanes.filter((_, i) => shown.includes(`lane-${i + 1}`)).map(({ id }) => id) : null);
+    this.stage.showCurves(
+      shown ? trace.lanes.filter((_, i) => shown.includes(`lane-${i + 1}`)).map(({ id }) => id) : null,
+    );
     resize(); // what is shown has other room now
   }
 

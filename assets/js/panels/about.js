@@ -1,7 +1,7 @@
 // The page's own account of the method, and of what it found.
 
 import { h } from "../dom.js";
-import { explained } from "./glossary.js";
+import { explained } from "./term.js";
 
 const TEXTS = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",

@@ -12,6 +12,16 @@ function delayLabel(low, high) {
   return low === 0 ? "same step" : "1 step";
 }
 
+/** What is said of positions that are locked, by how many steps each waited, the least first. */
+export function lockedText(delays) {
+  if (!delays.length) return "Nothing has locked.";
+  const half = delays[Math.floor(delays.length / 2)];
+  const within = `within ${count(half, "step")} of being unmasked.`;
+  return delays.length === 1
+    ? `1 position is locked, ${within}`
+    : `${delays.length} positions are locked; half of them ${within}`;
+}
+
 export class Analysis {
   constructor() {
     this.delays = h("div", { class: "sl-delays" });
@@ -45,10 +55,7 @@ export class Analysis {
     const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);
     rows.push(["not locked", never]);
     delays.sort((a, b) => a - b);
-    const half = delays[Math.floor(delays.length / 2)];
-    const note = delays.length
-      ? `${delays.length === 1 ? "1 position is" : `${delays.length} positions are`} locked; half of them within ${count(half, "step")} of being unmasked.`
-      : "Nothing has locked.";
+    const note = lockedText(delays);
     return h(
       "section",
       {},

@@ -1,4 +1,5 @@
-// What the words of the field mean, a sentence each, and the button that says it on hover, focus and tap.
+// What the words of the field mean, a sentence each, and the tip that says it. It comes with the first term that is asked
+// for, see term.js.
 
 import { h, setText } from "../dom.js";
 
@@ -84,43 +85,12 @@ class Tip {
 }
 
 let shared = null;
-const tip = () => {
+
+/** Says what a term means beside a node that names it. */
+export function explain(node, name) {
   shared ??= new Tip();
-  return shared;
-};
-
-/** To the next or the previous term of a row: of one that stands before the grids, Tab stops at the first alone. */
-function moveAlong(event) {
-  const row = event.target.closest("[data-terms]");
-  const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-  if (!row || !by) return;
-  event.preventDefault();
-  event.stopPropagation();
-  const terms = [...row.querySelectorAll(".sl-term")];
-  terms[terms.indexOf(event.target) + by]?.focus();
+  shared.open(node, GLOSSARY[name]);
 }
 
-/** A term that explains itself. text: how it reads here. stop: whether Tab stops at it. */
-export function term(name, text = name, { stop = true } = {}) {
-  const node = h("button", { type: "button", class: "sl-term", tabindex: stop ? null : -1 }, text);
-  const open = () => tip().open(node, GLOSSARY[name]);
-  node.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && open());
-  node.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && tip().closeSoon());
-  node.addEventListener("focus", open);
-  node.addEventListener("blur", () => tip().close());
-  node.addEventListener("click", open);
-  node.addEventListener("keydown", moveAlong);
-  return node;
-}
-
-/** A text with its first mention of each of these terms as one that explains itself: a list of children. */
-export function explained(text, names, options) {
-  const parts = [text];
-  for (const name of names) {
-    const i = parts.findIndex((part) => typeof part === "string" && part.includes(name));
-    if (i < 0) continue;
-    const at = parts[i].indexOf(name);
-    parts.splice(i, 1, parts[i].slice(0, at), term(name, name, options), parts[i].slice(at + name.length));
-  }
-  return parts.filter((part) => part !== "");
-}
+export const closeTip = () => shared?.close();
+export const closeTipSoon = () => shared?.closeSoon();

@@ -6,9 +6,8 @@ import { choiceFacts, facts } from "../trace/described.js";
 import { everything, promptOf, results, textOf } from "../trace/results.js";
 import { clocked } from "../trace/timing.js";
 import { MOST_LANES } from "../trace/trace.js";
-import { term } from "./glossary.js";
+import { term } from "./term.js";
 
-const MOST_RUNS = 12;
 const EXCERPT = 90; // characters
 const NUMBERS = [
   "Steps",
@@ -70,9 +69,9 @@ export function inOrder(rows, name, falling) {
 }
 
 export class Runs {
-  /** onUse(trace) puts a run's settings into the form; null where there is none. */
-  constructor({ onShow, onCompare, onUse = null }) {
-    Object.assign(this, { onShow, onCompare, onUse, entries: [], picked: [], numbered: 0, sort: null, falling: false });
+  /** visit: see Visit. onUse(trace) puts a run's settings into the form; null where there is none. */
+  constructor({ visit, onShow, onCompare, onUse = null }) {
+    Object.assign(this, { visit, onShow, onCompare, onUse, picked: [], sort: null, falling: false });
     this.body = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" });
     this.compareButton = h(
       "button",
@@ -94,19 +93,13 @@ export class Runs {
     );
   }
 
-  add(trace, source) {
-    this.numbered++;
-    this.entries.push({ trace, source, number: this.numbered });
-    if (this.entries.length > MOST_RUNS) this.entries.shift();
-    this.picked = this.picked.filter(({ entry }) => this.entries.includes(entry));
-    this.draw();
-  }
-
-  /** A trace has got another lane, or more steps. */
+  /** There is another run, or one has got another lane or more steps. */
   draw() {
+    const { entries } = this.visit;
+    this.picked = this.picked.filter(({ entry }) => entries.includes(entry));
     const controls = () => [...this.body.querySelectorAll("button, input")];
     const focused = controls().indexOf(document.activeElement);
-    const rows = this.entries.flatMap((entry) => entry.trace.lanes.map((lane) => ({ entry, lane })));
+    const rows = entries.flatMap((entry) => entry.trace.lanes.map((lane) => ({ entry, lane })));
     this.common = usual(rows.map(({ lane }) => lane.decoder));
     const bodies = this.sort
       ? [
@@ -116,7 +109,7 @@ export class Runs {
             inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true)),
           ),
         ]
-      : this.entries.map((entry) => h("tbody", {}, this.#group(entry)));
+      : entries.map((entry) => h("tbody", {}, this.#group(entry)));
     const heads = HEADS.map((name) => this.#head(name));
     this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
     if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands

@@ -41,7 +41,7 @@ export class Arriving {
     page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
     if (back && form) this.fill(form);
     this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.keeping.kept.tab.problem);
-    this.stage.lessons.arrive(location.search);
+    this.stage.arrive(location.search);
   }
 
   /** Sentences about the link come from here and from the server, in any order. */

@@ -1,7 +1,6 @@
 // What the tab keeps of its runs, so that a reload, or the way back, finds them.
 
-import { traceOf } from "../export/share.js";
-import { TraceError } from "../trace/trace.js";
+import { TraceError, traceOf } from "../trace/trace.js";
 import { page } from "./state.js";
 
 export class Keeping {

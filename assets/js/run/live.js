@@ -8,9 +8,9 @@ import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
 import { Arriving } from "./arriving.js";
 import { asking } from "./asking.js";
-import { BrowserSource } from "./browser_source.js";
+import { BrowserDoor } from "./browser_door.js";
 import { embed } from "./embed.js";
-import { addressOf, decoderInside, fileOf, partsOf, workerAddress } from "./files.js";
+import { addressOf, fileOf } from "./files.js";
 import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
 import { newSession, Queue } from "./queue.js";
@@ -33,7 +33,7 @@ function makeStage(root, { source, tab, use, parts }) {
         const answer = await fileOf("replay.txt");
         return answer.ok && answer.text();
       },
-      decoder: (model) => source.browser.decodes(model) && decoderInside(model, page.now.presets),
+      decoder: (model) => source.browser.decodes(model) && source.browser.inside(model, page.now.presets),
       link: linkTo,
     },
     ...asking({ source, parts }),
@@ -64,19 +64,15 @@ function queueOf() {
 }
 
 /** The sources that the server offers (see surelock/ui/stage.py), the chosen one first. */
-async function sourcesOf({ root, server }) {
+function sourcesOf({ root, server }) {
   const offered = root.dataset.sources.split(" ");
   page.set({ sources: offered, source: offered[0] });
   return new Sources({
     server: new ServerSource({ queue: queueOf(), server }),
-    browser: await browserSource(),
+    browser: new BrowserDoor(),
     offered,
   });
 }
-
-/** What this browser decodes by itself. */
-export const browserSource = async () =>
-  new BrowserSource({ worker: await workerAddress(), where: () => partsOf("stories"), name: "stories" });
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
  * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */
@@ -98,7 +94,7 @@ export function begin({ root, source, fill, refuses, seconds }) {
   const arriving = new Arriving({ stage, live, keeping, fill: fillOnceReady });
   parts = { stage, source, live, addressing, keeping, arriving, starting: new Starting({ stage, live }) };
   const decodes = (model) => source.browser.decodes(model);
-  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessons.button, decodes }).node);
+  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }).node);
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests
@@ -111,11 +107,11 @@ export function begin({ root, source, fill, refuses, seconds }) {
   page.follow(["source"], (now) => now.source === "browser" && source.browser.prepare());
 }
 
-export async function connect({ element, trigger, server }) {
+export function connect({ element, trigger, server }) {
   const root = element.querySelector(".sl-stage");
   begin({
     root,
-    source: await sourcesOf({ root, server }),
+    source: sourcesOf({ root, server }),
     fill: (settings) => trigger("select", Object.fromEntries(new URLSearchParams(settings))),
     refuses: async (model) => {
       const state = await server.model_state(model);

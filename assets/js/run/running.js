@@ -164,7 +164,7 @@ export class Running {
     this.#asked = null;
     this.waiting.end();
     this.#undo(this.branching);
-    this.stage.lessons.gone();
+    this.stage.lessons?.gone();
   }
 
   #open(handle, { run: id, open, pausable }) {
@@ -206,7 +206,7 @@ export class Running {
     const finished = branching ? "what if" : "live";
     let told =
       problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : (branching?.parted ?? this.run.note ?? ""));
-    if (this.stage.trace !== trace) this.stage.drawer.forget(trace);
+    if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {
       this.stage.finish();

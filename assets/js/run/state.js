@@ -36,6 +36,7 @@ export class State {
  * step: the cursor's, from 0 (-1: before the first). hover: the position that is looked at, or -1. pins: those pinned, a Map to
  * the number of each one's colour; a change is another Map.
  * prompt, model: that Run would take. presets: rules that a lane can have. arrived: {said, session}, once the form holds what the page's load event brought.
+ * form: whether the sidebar with the form is open.
  * live: who starts, pauses and stops a run (see Running), once the stage is there.
  */
 export const page = new State({
@@ -56,5 +57,6 @@ export const page = new State({
   model: "",
   presets: [],
   arrived: null,
+  form: false,
   live: null,
 });

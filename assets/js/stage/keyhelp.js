@@ -1,7 +1,6 @@
-// The dialog that lists the keys. ? opens it, Escape closes it; the browser gives the focus back.
+// The dialog that lists the keys. Escape closes it; the browser gives the focus back.
 
 import { h } from "../dom.js";
-import { letterKeys } from "./keys.js";
 
 const KEYS = [
   [["Space"], "Play or pause"],
@@ -34,9 +33,6 @@ export class KeyHelp {
     );
     this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
     this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
-    const told = { "aria-label": "Keys", title: "Keys (?)" };
-    this.button = h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: () => this.open() }, "?");
-    letterKeys({ "?": () => this.open() });
   }
 
   open() {

@@ -1,7 +1,7 @@
 // What the cells of a grid look like, and what that means.
 
 import { h } from "../dom.js";
-import { explained } from "../panels/glossary.js";
+import { explained } from "../panels/term.js";
 
 /** The kind of a cell, its words, and what they explain. */
 const LEGEND = [

@@ -1,6 +1,7 @@
 // What a screen reader is told of the grids.
 
 import { percent, sameText } from "../dom.js";
+import { isMasked, STATES } from "../trace/trace.js";
 
 /** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
 export function summary(trace, step) {
@@ -29,4 +30,14 @@ export function gridName(lane, t) {
   const states = lane.row(t);
   const of = (...wanted) => states.reduce((sum, s) => sum + wanted.includes(s), 0);
   return `${lane.name}: ${of(0, 4)} masked, ${of(1)} active, ${of(3)} resting, ${of(2)} locked. Arrow keys move over the cells, Enter pins one.`;
+}
+
+/** One line about a lane's cell at the cursor's step. */
+export function cellText(trace, lane, cell, step) {
+  const t = trace.reached(lane, step);
+  const state = lane.row(t)[cell];
+  const lock = lane.lockStep(cell, t);
+  const since = lock >= 0 ? ` since step ${lock + 1}` : "";
+  if (isMasked(state)) return `Position ${cell}: ${STATES[state]}`;
+  return `Position ${cell}: ${trace.pieces.name(lane.token(cell, t))}, ${STATES[state]}${since}`;
 }

@@ -1,39 +1,33 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
-import { Curves, loadPlotly } from "../cause/curves.js";
-import { Drawer } from "../cause/drawer.js";
 import { beforeSeen, count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "../dom.js";
-import { Handout } from "../export/handout.js";
-import { Share } from "../export/share.js";
-import { Lessons } from "../lessons/lessons.js";
-import { about } from "../panels/about.js";
-import { Analysis } from "../panels/analysis.js";
-import { Runs } from "../panels/runs.js";
 import { tabs } from "../panels/tabs.js";
+import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
 import { chapters, writtenAt } from "../trace/chapters.js";
 import { forkOf } from "../trace/prose.js";
-import { Trace } from "../trace/trace.js";
 import { ColourBy } from "./colourby.js";
 import { Gauges } from "./gauges.js";
-import { KeyHelp } from "./keyhelp.js";
-import { timelineKeys } from "./keys.js";
+import { letterKeys, timelineKeys } from "./keys.js";
 import { key, legend } from "./legend.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
 import { Numbers } from "./numbers.js";
+import { partsOf } from "./parts.js";
 import { isNarrow } from "./phone.js";
 import { Presenter } from "./presenter.js";
 import { Side } from "./side.js";
 import { Sight } from "./sight.js";
-import { summary } from "./spoken.js";
+import { cellText, summary } from "./spoken.js";
 import { Teller } from "./teller.js";
 import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 
 const GAP = 8; // pixels between the parts of the first screen
-const CURVES_MS = 12_000; // until what draws the curves is fetched though nobody scrolled: the recorded race is over
+const CURVES_MS = 12_000; // until what stands beneath is fetched though nobody scrolled: the recorded race is over
+
+const PANELS = ["Analysis", "Runs", "Export", "About"]; // see panels/panels.js
 
 /** The model and what all lanes share, in a line. */
 function describe({ header: { model, lanes }, steps }) {
@@ -61,10 +55,14 @@ export class Stage {
     } = {},
   ) {
     Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
+    this.parts = partsOf(this, { plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons });
+    const choose = () => this.parts.lessons.use((come) => come.choose());
+    const kind = { type: "button", class: "sl-small sl-action sl-lessons-button" };
+    this.lessonsButton = h("button", { ...kind, onclick: choose }, "Lessons");
     this.onView = () => {
       if (this.looking) return; // half-way
       onView();
-      this.lessons.looked();
+      this.lessons?.looked();
     };
     this.gauges = new Gauges();
     this.timeline = new Timeline({
@@ -75,44 +73,15 @@ export class Stage {
       onLive,
       onRace: () => this.#raced(),
     });
-    this.curves = new Curves();
-    this.drawer = new Drawer({
-      onPin: (cell) => this.pin(cell),
-      fetchTop,
-      fetchAttended,
-      whatIf,
-      player: this.timeline.node,
-      onLayout: () => this.resize(),
-      onChange: () => this.redraw(),
-      onClose: () => this.#forget(),
-    });
-    this.analysis = new Analysis();
-    this.runs = new Runs({
-      onShow: (trace) => this.#reveal(trace),
-      onCompare: (sides) => this.#reveal(Trace.of(sides), "Compared:"),
-      onUse,
-    });
-    this.share = new Share({
-      source,
-      view: () => this.view,
-      onImport: (trace) => {
-        this.add(trace, "imported");
-        this.show(trace, { label: "Imported run:" });
-        this.say(trace.view ? this.look(trace.view) : "");
-        this.onView();
-      },
-    });
+    this.runs = new Visit();
     this.resize = perFrame(() => this.#resize());
     this.sight = new Sight(() => this.redraw());
-    const link = source.link && ((trace) => source.link(trace, this.view));
-    this.handout = new Handout({ root, trace: () => this.trace, link });
-    this.lessons = new Lessons({ stage: this, ...lessons });
     this.status = h("p", { class: "sl-status", role: "status" });
     this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
     this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
     this.label = h("p", { class: "sl-run-label" });
     this.teller = new Teller();
-    this.teller.node.append(this.share.quick);
+    this.teller.node.append(this.#quick());
     this.numbers = new Numbers();
     this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
     this.colouring = new ColourBy({
@@ -123,38 +92,37 @@ export class Stage {
     });
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
     this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
+    this.floor = h("div", { class: "sl-floor" }, this.grids);
+    this.lower = h("div", { class: "sl-lower" });
     this.texts = h("section", { class: "sl-texts", "aria-label": "Texts" });
     this.presenter = new Presenter({
       root,
       sides: () => this.sides,
       onChange: () => this.resize(),
     });
-    this.help = new KeyHelp();
-    this.timeline.node.append(this.presenter.button, this.help.button);
+    this.timeline.node.append(this.presenter.button, this.#help());
     const looks = h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node);
     const panels = [
       ["Numbers", h("div", { class: "sl-all-numbers" }, this.gauges.node, looks)],
-      ["Analysis", this.analysis.node, () => this.analysis.redraw()],
-      ["Runs", this.runs.node, () => this.runs.draw()],
-      ["Export", this.share.node],
-      ["About", about()],
+      ...PANELS.map((name) => [
+        name,
+        h("div", { "data-panel": name }),
+        () => this.parts.panels.use((all) => all.open(name)),
+      ]),
     ];
     this.tabs = tabs(panels, "More about this run");
     root.append(
       this.teller.node,
-      this.lessons.card,
       h("div", { class: "sl-above" }, this.numbers.node, key()),
-      h("div", { class: "sl-floor" }, this.grids, this.drawer.node),
+      this.floor,
       h("div", { class: "sl-dock" }, this.status, this.timeline.node),
-      h("div", { class: "sl-lower" }, this.curves.node),
+      this.lower,
       this.texts,
       this.label,
       this.tabs.node,
       this.summary,
       this.spoken,
       this.tip,
-      this.help.node,
-      this.lessons.node,
     );
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
@@ -171,18 +139,72 @@ export class Stage {
     addEventListener("resize", fits);
     onThemeChange(() => this.#theme());
     timelineKeys(this.timeline);
-    if (plotly)
-      beforeSeen(this.curves.node, () => loadPlotly(plotly).then((found) => this.curves.use(found)), CURVES_MS);
-    else this.curves.use(window.Plotly ?? null);
+    if (plotly) beforeSeen(this.lower, () => this.parts.curves.use(), CURVES_MS);
+    else this.parts.curves.use();
     this.#theme();
+    beforeSeen(this.tabs.node, () => this.parts.panels.use(), CURVES_MS); // and what is printed
+    if (new URLSearchParams(location.search).has("lesson")) this.parts.lessons.use(); // see `arrive`
     page.follow(["pins"], () => this.#pinned());
     page.follow(["hover"], () => this.redraw());
+  }
+
+  /** Null where they were not needed yet, as `drawer`, `lessons` and `panels` are. */
+  get curves() {
+    return this.parts.curves.made;
+  }
+  get drawer() {
+    return this.parts.drawer.made;
+  }
+  get lessons() {
+    return this.parts.lessons.made;
+  }
+  get panels() {
+    return this.parts.panels.made;
+  }
+
+  /** What the end of a race offers at once, folded. */
+  #quick() {
+    const fetch = () => this.quick.open && this.parts.panels.use();
+    this.quick = h("details", { class: "sl-quick", ontoggle: fetch }, h("summary", { class: "sl-small" }, "Share"));
+    return this.quick;
+  }
+
+  /** The button of the list of keys. */
+  #help() {
+    const open = () => this.parts.panels.use(({ help }) => help.open());
+    letterKeys({ "?": open });
+    const told = { "aria-label": "Keys", title: "Keys (?)" };
+    return h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: open }, "?");
+  }
+
+  /** Opens the drawer at a position of a side's lane. */
+  openDrawer(cell, { lane }) {
+    return this.parts.drawer.use((drawer) => {
+      const side = this.sides.find((each) => each.lane === lane); // another trace may be on show by now
+      if (side && !this.#hides("inspector")) drawer.open(cell, side);
+    });
+  }
+
+  /** Whether a lesson's page leaves out a part of the stage. */
+  #hides(part) {
+    return this.lessons?.hides(part) ?? false;
+  }
+
+  /** Goes to the lesson that an address names, if it names one. */
+  async arrive(search) {
+    if (new URLSearchParams(search).has("lesson")) await this.parts.lessons.use((lessons) => lessons.arrive(search));
+  }
+
+  /** Draws the curves of these lanes alone, by their ids; null: of all. */
+  showCurves(only) {
+    this.only = only;
+    this.curves?.show(only);
   }
 
   /** Shows a trace; `play` starts it, `live` says that records are still coming, `keep` that it is the same run with other lanes: pins and drawer stay. */
   show(trace, { play = false, live = false, label = "", step, keep = false } = {}) {
     if (!keep) {
-      this.drawer.close(); // it draws the trace that was on show
+      this.drawer?.close(); // it draws the trace that was on show
       this.tapped = -1;
       page.set({ pins: new Map(), hover: -1 });
     }
@@ -194,12 +216,13 @@ export class Stage {
     const first = live ? -1 : trace.last;
     this.timeline.load(trace, { live, step: step ?? (play ? 0 : first) });
     if (play) this.timeline.play({ stops: this.chapters.filter(({ stop }) => stop).map(({ step: at }) => at) });
-    this.lessons.shown(trace);
+    this.lessons?.shown(trace);
   }
 
   /** Puts a run into the table. */
   add(trace, source) {
     this.runs.add(trace, source);
+    this.panels?.runs.draw();
     this.onRun(trace, source);
   }
 
@@ -217,7 +240,7 @@ export class Stage {
     this.colourBy = colour;
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
     page.set({ pins: new Map(there.map((cell, colour) => [cell, colour])), hover: there.at(-1) ?? -1 });
-    if (there.length && !this.lessons.open && !isNarrow()) this.drawer.open(there.at(-1), this.sides.at(-1));
+    if (there.length && !this.lessons?.open && !isNarrow()) this.openDrawer(there.at(-1), this.sides.at(-1));
     if (step !== undefined) this.timeline.seek(step);
     this.looking = false;
     this.onView();
@@ -248,12 +271,12 @@ export class Stage {
     this.#makeRoom(this.chapters);
     this.numbers.load(trace);
     this.gauges.load(trace);
-    this.drawer.load(trace, this.#nodeOf);
-    this.drawer.inspector.drawPins();
-    this.share.load(trace);
+    this.drawer?.load(trace, this.nodeOf);
+    this.drawer?.inspector.drawPins();
+    this.quick.open = false;
     this.#resize();
-    this.curves.load(trace);
-    this.analysis.load(trace);
+    this.curves?.load(trace);
+    this.panels?.load(trace);
     this.drawRasters();
     this.timeline.mark(this.chapters);
     this.timeline.drawTicks();
@@ -278,13 +301,13 @@ export class Stage {
     for (const { raster } of this.sides) raster.moveTo(page.now.step);
   }
 
-  #nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
+  nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
 
   /** Everything is shown beside this lane from now on. */
   refer(lane) {
     this.trace.reference = lane;
     this.lanesChanged();
-    this.runs.draw();
+    this.panels?.runs.draw();
     this.#announce();
   }
 
@@ -292,31 +315,31 @@ export class Stage {
   grew() {
     if (!this.hasRoom) this.#makeRoom(chapters(this.trace));
     this.timeline.grew();
-    this.curves.redraw();
-    this.analysis.redraw();
+    this.curves?.redraw();
+    this.panels?.analysis.redraw();
     this.drawRasters();
-    this.drawer.grew();
-    this.lessons.grew(this.trace);
+    this.drawer?.grew();
+    this.lessons?.grew(this.trace);
   }
 
   finish() {
     this.trace.live = false;
     this.colouring.load(this.trace);
-    this.drawer.finished();
-    this.drawer.inspector.drawPins();
+    this.drawer?.finished();
+    this.drawer?.inspector.drawPins();
     this.timeline.finish();
-    this.curves.draw();
-    this.analysis.redraw();
+    this.curves?.draw();
+    this.panels?.analysis.redraw();
     this.drawRasters();
     this.#markChapters();
     this.#makeRoom(this.chapters);
-    this.runs.draw();
+    this.panels?.runs.draw();
     this.#announce();
-    this.lessons.finished(this.trace);
+    this.lessons?.finished(this.trace);
   }
 
   say(text, kind = "note") {
-    if (this.drawer.tells(text)) return;
+    if (this.drawer?.tells(text)) return;
     setText(this.status, text);
     this.status.dataset.kind = kind;
   }
@@ -327,7 +350,9 @@ export class Stage {
       const taken = new Set(pins.values());
       const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
       if (free === undefined)
-        return this.drawer.inspector.say(`At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`);
+        return (this.drawer?.inspector ?? this).say(
+          `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`,
+        );
       pins.set(cell, free);
     }
     page.set({ pins });
@@ -336,8 +361,8 @@ export class Stage {
 
   #pinned() {
     if (!this.trace) return;
-    this.drawer.inspector.drawPins();
-    this.curves.redraw();
+    this.drawer?.inspector.drawPins();
+    this.curves?.redraw();
     this.redraw();
   }
 
@@ -353,7 +378,8 @@ export class Stage {
     this.#draw(page.now.step);
   }
 
-  #reveal(trace, label = "") {
+  /** Shows a trace that was chosen elsewhere on the page. */
+  reveal(trace, label = "") {
     this.show(trace, { label });
     this.root.scrollIntoView({ block: "start" });
     this.onView();
@@ -361,16 +387,17 @@ export class Stage {
 
   /** A click or Enter pins a cell and opens the drawer on it; of a finger's taps the first one shows it, and so does a click on a pinned cell that the drawer does not show. */
   press(side, cell, touched) {
-    const drawer = this.lessons.hides("inspector") ? null : this.drawer;
-    const shows = touched ? cell !== this.tapped : page.now.pins.has(cell) && drawer && !drawer.shows(cell);
+    const hidden = this.#hides("inspector");
+    const shows = touched ? cell !== this.tapped : page.now.pins.has(cell) && !hidden && !this.drawer?.shows(cell);
     this.tapped = cell;
     page.set({ hover: cell });
-    drawer?.open(cell, side);
+    if (!hidden) this.openDrawer(cell, side);
     if (shows) this.redraw();
     else this.pin(cell);
   }
 
-  #forget() {
+  /** The drawer has closed. */
+  forget() {
     this.tapped = -1;
     this.redraw();
   }
@@ -402,20 +429,20 @@ export class Stage {
 
   /** The pointer has left the grids: what the drawer speaks of stays marked. */
   #leave() {
-    if (!this.drawer.isOpen || this.led) return;
+    if (!this.drawer?.isOpen || this.led) return;
     page.set({ hover: this.drawer.cell });
   }
 
   #writeTip(step) {
     if (this.tip.hidden) return;
     const { side, cell } = this.pointed;
-    setText(this.tip, this.drawer.inspector.describe(side.lane, cell, step));
+    setText(this.tip, cellText(this.trace, side.lane, cell, step));
   }
 
   focusCell(side, cell) {
     this.led = side;
     this.long.reveal(cell, side.grid);
-    this.drawer.follow(cell, side);
+    this.drawer?.follow(cell, side);
     page.set({ hover: cell });
     this.presenter.reveal(cell);
   }
@@ -425,12 +452,12 @@ export class Stage {
     const { led } = this;
     const { hover } = page.now;
     if (hover < 0 || !led || led.canvas !== document.activeElement) return;
-    setText(this.spoken, this.drawer.inspector.describe(led.lane, hover, step));
+    setText(this.spoken, cellText(this.trace, led.lane, hover, step));
   }
 
   #theme() {
     this.colours = palette(this.root);
-    this.curves.theme(this.colours);
+    this.curves?.theme(this.colours);
     this.drawRasters();
     this.timeline.drawTicks();
     this.#resize();
@@ -453,7 +480,7 @@ export class Stage {
 
   /** How much of the first screen, or of that of a lesson's page, all grids may take. */
   #room() {
-    const { open, card } = this.lessons;
+    const { open = false, card } = this.lessons ?? {};
     if (this.presenter.on) return open ? this.grids.clientHeight : Infinity;
     const first = open ? card.getBoundingClientRect().top : -scrollY;
     return innerHeight - (this.grids.getBoundingClientRect().top - first) - this.timeline.node.offsetHeight - 3 * GAP;
@@ -482,8 +509,8 @@ export class Stage {
     if (sight.reads(this.teller.node)) this.teller.tell(narrate(trace, step, this.chapters), stands);
     this.numbers.draw(trace, step);
     if (sight.reads(this.gauges.node)) this.gauges.draw(trace, step);
-    this.curves.moveTo(trace.reached(subject(trace), step));
-    this.drawer.draw(step);
+    this.curves?.moveTo(trace.reached(subject(trace), step));
+    this.drawer?.draw(step);
     this.#writeTip(step);
     if (!moving) this.#speak(step);
     this.presenter.follow((lane) => trace.reached(lane, step));
@@ -502,7 +529,7 @@ export class Stage {
       const t = trace.reached(side.lane, step);
       side.drawGrid(trace, {
         step: t,
-        states: this.drawer.epsilon.states(side.lane, t),
+        states: this.drawer?.epsilon.states(side.lane, t),
         values: this.colouring.values(side.lane, t),
         seen: this.long.seen(side.grid),
         top: this.long.windowed ? this.long.top : 0,
@@ -520,7 +547,7 @@ export class Stage {
     const { position } = forkOf(trace, side.lane, step);
     page.set({ hover: position });
     this.timeline.seek(writtenAt(trace, side.lane, position));
-    if (!this.lessons.hides("inspector")) this.drawer.open(position, side);
+    if (!this.#hides("inspector")) this.openDrawer(position, side);
   }
 
   /** The screen reader's summary of what the grids show. It waits while a grid has the focus: there the cells speak. */

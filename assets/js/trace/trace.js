@@ -2,9 +2,7 @@
 // at once. A trace is a prompt and its lanes; nothing here knows a lane by more than its id.
 
 import { Pieces } from "./pieces.js";
-import { faultOf } from "./schema.js";
 import { clocked, speedOf, timedTogether } from "./timing.js";
-import { fromVersion2 } from "./version2.js";
 
 // What a cell is follows from three facts: masked or not, computed in this step or not, locked or not.
 export const MASKED = 0;
@@ -15,6 +13,7 @@ export const WAITING = 4;
 export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
 export const isMasked = (state) => state === MASKED || state === WAITING;
 export const MOST_LANES = 4;
+export const FORMAT = "surelock-trace";
 export const VERSION = 3;
 const TOP = 5;
 const MAX_CELLS = 2 ** 22;
@@ -27,6 +26,16 @@ const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => {
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}
 const damaged = (what) => new TraceError(`The trace is damaged: ${what}.`);
+
+/** The trace of a document. Throws TraceError, whatever is wrong with it. */
+export function traceOf(document) {
+  try {
+    return Trace.parse(document);
+  } catch (error) {
+    if (error instanceof TraceError) throw error;
+    throw damaged("a record lacks some of its parts");
+  }
+}
 
 function bytesOf(text) {
   let binary;
@@ -341,32 +350,22 @@ export class Trace {
     this.timed(header);
   }
 
-  /** A whole document: checked, unpacked. Throws TraceError. */
+  /** A whole document of this version, unpacked. Of one from elsewhere its structure is checked first, see reading.js. Throws TraceError. */
   static parse(document) {
-    if (document?.format !== "surelock-trace") throw new TraceError("This file is not a SureLock trace.");
-    if (document.version !== 2 && document.version !== VERSION) {
-      const version = String(document.version).slice(0, 20);
-      throw new TraceError(`This trace has version ${version}; this page reads versions 2 and ${VERSION}.`);
-    }
-    const checked = document.version === 2 ? fromVersion2(document) : document;
-    const fault = faultOf(checked);
-    if (fault) {
-      const where = fault.at.slice(1, 81) || "its top";
-      throw new TraceError(`The trace is damaged at ${where}: it must ${fault.what}.`);
-    }
-    const trace = new Trace(checked);
+    if (document?.format !== FORMAT || document.version !== VERSION) throw damaged("it is no trace of this version");
+    const trace = new Trace(document);
     if (new Set(trace.lanes.map(({ id }) => id)).size < trace.lanes.length) throw damaged("two lanes have the same id");
-    const named = [checked.header.reference, ...checked.header.lanes.map(({ parent }) => parent)];
-    const timed = (checked.header.timed_together ?? []).flatMap(({ lanes }) => lanes);
+    const named = [document.header.reference, ...document.header.lanes.map(({ parent }) => parent)];
+    const timed = (document.header.timed_together ?? []).flatMap(({ lanes }) => lanes);
     if (new Set(timed).size < timed.length) throw damaged("a lane stands in two of its timing groups");
     if ([...named, ...timed].some((id) => id && !trace.lane(id)))
       throw damaged("it speaks of a lane that is not there");
     if (trace.promptLength > trace.n) throw damaged("its prompt is longer than its sequence");
-    for (const record of checked.records) trace.append(record);
+    for (const record of document.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
-    for (const lane of trace.lanes) lane.source = { document: checked, id: lane.id };
-    trace.judge(checked.scores ?? {});
-    const { view } = checked;
+    for (const lane of trace.lanes) lane.source = { document: document, id: lane.id };
+    trace.judge(document.scores ?? {});
+    const { view } = document;
     trace.view = view ? { step: view.step, pins: view.pins, byClock: view.by_clock } : null;
     return trace;
   }
@@ -492,7 +491,7 @@ export class Trace {
       for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
     const told = Object.keys(scores).length ? { scores } : {};
     return {
-      format: "surelock-trace",
+      format: FORMAT,
       version: VERSION,
       header,
       pieces: all,

@@ -1,0 +1,149 @@
+// The lanes of the form: a list of them, each with the fields of its rule and its policy, made from their descriptions.
+
+import { h } from "../dom.js";
+import { page } from "../run/state.js";
+import { described, rulesOf, sentence } from "../trace/described.js";
+import { MOST_LANES } from "../trace/trace.js";
+import { checkbox, field, row, select } from "./fields.js";
+
+const OWN = "own";
+/** Rules that only choose can stand beside one that locks. */
+const choosers = () => Object.entries(described.compute).filter(([kind, { locks }]) => !locks && kind !== "everything");
+/** A typed rule only where the browser decodes. */
+const offered = ([kind]) => kind !== "own" || page.now.sources.includes("browser");
+const defaults = (settings) =>
+  Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
+const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });
+
+const pick = ({ id, name, compute, unmask }) => ({
+  preset: id,
+  name,
+  compute: structuredClone(compute),
+  unmask: structuredClone(unmask),
+});
+
+function nameField(value, set) {
+  const control = h("input", { type: "text", value, maxlength: 80 });
+  control.addEventListener("change", () => set(control.value));
+  return row({ label: "Name", help: "If empty, it is made of the rule and its settings." }, control);
+}
+
+export class LaneList {
+  /** form: see Lanes; box: where the list stands. */
+  constructor(form, box) {
+    this.form = form;
+    this.list = h("ol", { class: "sl-lane-list" });
+    this.add = h("button", { type: "button", class: "sl-small", onclick: () => this.#add() }, "Add a lane");
+    box.append(this.list, this.add);
+    this.draw();
+  }
+
+  #add() {
+    const used = new Set(this.form.lanes.map(({ preset }) => preset));
+    const next = this.form.presets.find(({ id }) => !used.has(id)) ?? this.form.presets[0];
+    this.form.lanes.push({ id: "", ...pick(next) });
+    this.form.send();
+    this.list.lastElementChild.querySelector("select").focus();
+  }
+
+  draw() {
+    const open = new Set([...this.list.querySelectorAll("details[open]")].map(({ dataset }) => Number(dataset.lane)));
+    const controls = () => [...this.list.querySelectorAll("select, input, textarea, button, summary")];
+    const focused = controls().indexOf(document.activeElement);
+    this.list.replaceChildren(...this.form.lanes.map((lane, i) => this.#lane(lane, i, open.has(i))));
+    if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
+    this.add.disabled = this.form.lanes.length >= MOST_LANES;
+    this.add.title = this.add.disabled ? `At most ${MOST_LANES} can race` : "";
+  }
+
+  #lane(lane, i, open) {
+    const options = this.form.presets.map(({ id, name }) =>
+      h("option", { value: id, selected: lane.preset === id }, name),
+    );
+    const own = h("option", { value: OWN, selected: !lane.preset }, lane.preset ? "Your own …" : lane.name);
+    const choose = h("select", { class: "sl-lane-preset", "aria-label": `Lane ${i + 1}` }, options, own);
+    choose.addEventListener("change", () => this.#choose(lane, choose.value));
+    const remove = h(
+      "button",
+      {
+        type: "button",
+        class: "sl-lane-remove",
+        "aria-label": `Remove lane ${i + 1}`,
+        title: "Remove",
+        disabled: this.form.lanes.length === 1,
+        onclick: () => {
+          this.form.lanes.splice(i, 1);
+          this.form.send();
+        },
+      },
+      "✕",
+    );
+    const told = this.form.preset(lane.preset)?.sentence ?? sentence(lane);
+    const details = h(
+      "details",
+      { class: "sl-lane-details", "data-lane": i, open },
+      h("summary", {}, told),
+      this.#fields(lane),
+    );
+    return h("li", { class: `sl-lane sl-lane-${i + 1}` }, h("div", { class: "sl-lane-head" }, choose, remove), details);
+  }
+
+  #choose(lane, id) {
+    const preset = this.form.preset(id);
+    if (preset) Object.assign(lane, pick(preset), { base: undefined, named: null });
+    else Object.assign(lane, { preset: null, base: undefined, named: null });
+    this.form.send();
+    if (!preset) this.list.children[this.form.lanes.indexOf(lane)].querySelector("details").open = true;
+  }
+
+  /** A value was set by hand: the lane is the visitor's own from now on, named after where it came from. */
+  #set(lane, target, name, value) {
+    target[name] = value;
+    if (lane.preset) Object.assign(lane, { base: lane.preset, preset: null });
+    this.form.send();
+  }
+
+  #fields(lane) {
+    const [rule, beside] = rulesOf(lane.compute);
+    const kinds = (table) =>
+      Object.entries(table)
+        .filter((each) => offered(each) || each[0] === rule.kind)
+        .map(([kind, { label }]) => [kind, label]);
+    const rows = [
+      nameField(this.form.nameOf(lane), (name) => {
+        lane.named = name.trim().slice(0, 80) || null;
+        this.form.send();
+      }),
+      select("Computes", kinds(described.compute), rule.kind, (kind) =>
+        this.#set(lane, lane, "compute", defaultsOf(described.compute, kind)),
+      ),
+      ...this.#settings(lane, rule, described.compute[rule.kind]),
+    ];
+    if (described.compute[rule.kind].locks) {
+      const others = [["", "all that is not locked"], ...choosers().map(([kind, { label }]) => [kind, label])];
+      rows.push(
+        select("Of the remaining positions, compute", others, beside?.kind ?? "", (kind) => {
+          const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
+          this.#set(lane, lane, "compute", both || rule);
+        }),
+      );
+      if (beside) rows.push(...this.#settings(lane, beside, described.compute[beside.kind]));
+    }
+    rows.push(
+      select("Writes", kinds(described.unmask), lane.unmask.kind, (kind) =>
+        this.#set(lane, lane, "unmask", defaultsOf(described.unmask, kind)),
+      ),
+      ...this.#settings(lane, lane.unmask, described.unmask[lane.unmask.kind]),
+    );
+    return h("div", { class: "sl-lane-fields" }, rows);
+  }
+
+  #settings(lane, values, { settings }) {
+    return Object.entries(settings).flatMap(([name, setting]) => {
+      const set = (value) => this.#set(lane, values, name, value);
+      if (setting.kind !== "group") return field(setting, values[name], set);
+      const first = checkbox(setting, Boolean(values[name]), (on) => set(on ? defaults(setting.settings) : null));
+      return [first, ...(values[name] ? this.#settings(lane, values[name], setting) : [])];
+    });
+  }
+}

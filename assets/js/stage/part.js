@@ -1,0 +1,35 @@
+// A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
+
+/** Told where a part does not come. */
+export const MISSING = "A part of this page did not come. Press again to try once more, or reload the page.";
+
+export class Part {
+  made = null; // once it has come
+  #coming = null;
+
+  /** load(): a promise of its module; make(module): the part, once; missing(): it did not come. */
+  constructor(load, make, missing) {
+    Object.assign(this, { load, make, missing });
+  }
+
+  /** Calls use(part): at once where it is there, else once it has come. A press that waits for it is not lost. */
+  async use(use = () => {}) {
+    if (!this.made && !(await this.#come())) return this.missing();
+    return use(this.made);
+  }
+
+  /** Whether it came. */
+  async #come() {
+    this.#coming ??= this.load();
+    const module = await this.#coming.catch(fetchFailed);
+    if (!module) this.#coming = null;
+    else this.made ??= this.make(module);
+    return Boolean(module);
+  }
+}
+
+/** A module that cannot be fetched is told by a TypeError. */
+export function fetchFailed(error) {
+  if (!(error instanceof TypeError)) throw error;
+  return null;
+}
