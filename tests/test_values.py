@@ -11,9 +11,17 @@ import surelock
 
 #: Dataclasses that gather something, and are changed while they do.
 GATHER = {"commit_error._Waiting", "link.Link", "log._Kind", "onnx.Chunk", "cache.Rows", "step.Reading"}
-GATHER |= {"run._Interventions", "unmasking.Candidates"}
+GATHER |= {"onnx.Memory", "run._Interventions", "unmasking.Candidates"}
 #: Those that hold arrays, whose comparison would be an array: each equals itself alone.
-HOLD_ARRAYS = {"commit_error.CommitError", "noise.Draws", "outcomes.Outcome", "onnx.Part", "step.Plan", "step.Reading"}
+HOLD_ARRAYS = {
+    "commit_error.CommitError",
+    "noise.Draws",
+    "outcomes.Outcome",
+    "onnx.Part",
+    "onnx.Memory",
+    "step.Plan",
+    "step.Reading",
+}
 HOLD_ARRAYS |= {"step.Step", "totals.Rows"}
 
 

@@ -100,7 +100,8 @@ def _without(plan: Plan, slots: NDArray[np.int64], counts: list[int]) -> Plan:
     """The second step of a dense plan, which leaves out `slots`."""
     kept = ~np.isin(plan.slots, slots)
     rows = ("slots", "tokens", "positions", "probed", "watches", "compares", "chooses")
-    return replace(plan, step=1, counts=counts, **{name: getattr(plan, name)[kept] for name in rows})
+    read = np.searchsorted(np.flatnonzero(kept), plan.read[kept[plan.read]])
+    return replace(plan, step=1, counts=counts, read=read, **{name: getattr(plan, name)[kept] for name in rows})
 
 
 def _around(position: int, length: int) -> list[tuple[int, int]]:
