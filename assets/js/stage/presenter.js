@@ -21,7 +21,10 @@ export class Presenter {
     this.button = h("button", attributes, icon(CORNERS));
     this.ring = h("div", { class: "sl-pointer", hidden: true, "aria-hidden": "true" });
     document.body.append(this.ring);
-    document.addEventListener("fullscreenchange", () => !document.fullscreenElement && this.leave());
+    document.addEventListener("fullscreenchange", () => {
+      if (!document.fullscreenElement) this.leave();
+      else if (!this.on) this.#shrink(); // left before the full screen had come
+    });
     document.addEventListener("pointermove", (event) => this.#point(event));
     document.documentElement.addEventListener("pointerleave", () => this.#hideRing());
     addEventListener("resize", () => this.#size());
@@ -52,6 +55,10 @@ export class Presenter {
     this.root.style.removeProperty("--sl-larger");
     this.#hideRing();
     this.onChange();
+    this.#shrink();
+  }
+
+  #shrink() {
     if (document.fullscreenElement) document.exitFullscreen().catch(() => {});
   }
 

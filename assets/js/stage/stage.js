@@ -181,7 +181,8 @@ export class Stage {
   openDrawer(cell, { lane }) {
     return this.parts.drawer.use((drawer) => {
       const side = this.sides.find((each) => each.lane === lane); // another trace may be on show by now
-      if (side && !this.#hides("inspector")) drawer.open(cell, side);
+      const led = this.led?.lane === lane; // the arrows may have gone on while the part came
+      if (side && !this.#hides("inspector")) drawer.open(led ? page.now.hover : cell, side);
     });
   }
 
