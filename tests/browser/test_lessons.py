@@ -301,6 +301,8 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
         for number, told in enumerate(lesson["pages"]):
             page.evaluate("(page) => surelock.stage.lessons.go(page)", number)
             page.evaluate("document.querySelector('.sl-lesson').scrollIntoView()")
+            if "curves" in told["shows"]:
+                until(page, "surelock.stage.curves", 5)
             page.wait_for_timeout(60)
             where = (lesson["name"], number + 1)
             shown = [part for part in told["shows"] if not part.startswith("lane:")]

@@ -180,6 +180,7 @@ export class Lessons {
     for (const [name, value] of Object.entries(told))
       if (value) root.dataset[name] = value;
       else delete root.dataset[name];
+    if (shows?.includes("curves")) this.stage.parts.curves.use();
     if (shows?.includes("texts")) for (const { details } of sides) details.open = true;
     this.stage.showCurves(
       shown ? trace.lanes.filter((_, i) => shown.includes(`lane-${i + 1}`)).map(({ id }) => id) : null,
