@@ -225,7 +225,7 @@ def test_links_lead_somewhere(path: Path) -> None:
         if not re.match(r"https?:", link):
             file, _, anchor = link.partition("#")
             target = (path.parent / file).resolve() if file else path
-            assert target.exists() and target.is_relative_to(ROOT), link
+            assert target.exists() and target.stat().st_size and target.is_relative_to(ROOT), link
             assert not anchor or anchor in anchors(target), link
 
 
