@@ -175,7 +175,7 @@ def test_the_fork_leads_to_where_the_texts_part(page: Page, app: App, tmp_path: 
     tokens = page.evaluate(f"{lanes}.token({cell}, {step}))")
     assert len(set(tokens)) == 2 and min(tokens) >= 0
     assert max(page.evaluate(f"{lanes}.unmaskStep({cell}, {step}))")) == step
-    assert f"Position {cell}" in page.inner_text(".sl-drawer")
+    expect(page.locator(".sl-drawer")).to_contain_text(f"Position {cell}")
 
 
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(page: Page, app: App) -> None:

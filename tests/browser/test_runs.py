@@ -24,6 +24,7 @@ def test_the_table_of_runs(page: Page, app: App) -> None:
     visit(page, app.url, prompt=PROMPT)
     run_to_end(page)
     page.click("role=tab[name='Runs']")
+    expect(page.locator(".sl-runs tbody").nth(1)).to_be_visible()
     marked = page.locator(".sl-runs tbody").nth(1).locator("mark").all_inner_texts()
     assert {"ε 0.05", "Percentile m 60", "Generated length 24"} <= set(marked)
     assert page.locator(".sl-runs tbody").first.locator("mark").count() == 0
