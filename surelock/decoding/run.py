@@ -64,7 +64,7 @@ class Run:
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
         asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
-        self.events = in_order(decoder.events, *asked) if decoder.events else []
+        self.events = in_order(decoder.events, *asked)
         self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
         self.state = State(self.canvas, self.schedule)
         self.observe, self.top_k = observe or top_k > 0, top_k

@@ -54,10 +54,11 @@ class Memory:
 
     def __init__(self, network: Network, layout: Layout, tell: bool) -> None:
         device = network.head_weight.device
-        self.told = network.head_weight.new_zeros(sum(layout.lengths), network.config.vocab_size) if tell else None
+        slots = sum(layout.lengths)
+        self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
-        self.packed = PackedForward(network, sum(layout.lengths) * layout.passes)
-        self.reader = Reader(sum(layout.lengths), network.config.vocab_size, network.dtype, device, self.watch)
+        self.packed = PackedForward(network, slots * layout.passes)
+        self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 

@@ -72,6 +72,16 @@ def box(page: Page, selector: str) -> Any:
     return found
 
 
+def begin_what_if(page: Page) -> Any:
+    """Press the first of What if's buttons; where it is."""
+    open_what_if(page)
+    action = ".sl-whatif button:enabled >> nth=0"
+    page.locator(action).scroll_into_view_if_needed()
+    asked = box(page, action)
+    page.click(action)
+    return asked
+
+
 def gap(one: Any, other: Any) -> float:
     """Pixels between the edges of two boxes."""
     apart = [
@@ -102,11 +112,7 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     both = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
     assert max(both) <= stage.locator(".sl-drawer").bounding_box()["x"], "both grids stay in sight"
     stage.keyboard.press("Escape")
-    open_what_if(stage)
-    action = ".sl-whatif button:enabled >> nth=0"
-    stage.locator(action).scroll_into_view_if_needed()
-    asked = box(stage, action)
-    stage.click(action)
+    asked = begin_what_if(stage)
     expect(stage.locator(".sl-side")).to_have_count(3)
     lane = stage.locator(".sl-side").nth(2).bounding_box()
     assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1] / 2
@@ -147,11 +153,7 @@ def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage:
     away = [gap(stage.evaluate(CELL_OF, [1, p]), box(stage, ".sl-epsilon-grip")) for p in changed]
     assert away and max(away) <= REACH
     stage.keyboard.press("Escape")
-    open_what_if(stage)
-    action = ".sl-whatif button:enabled >> nth=0"
-    stage.locator(action).scroll_into_view_if_needed()
-    asked = box(stage, action)
-    stage.click(action)
+    asked = begin_what_if(stage)
     expect(stage.locator(".sl-side")).to_have_count(4)
     stage.wait_for_timeout(300)
     lane = stage.locator(".sl-side").nth(2).bounding_box()
