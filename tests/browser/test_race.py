@@ -182,10 +182,10 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
 
 
 def test_leaving_in_the_middle_of_a_run_loses_nothing_that_was_computed(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=256, steps=256)
+    visit(page, app.url, gen_length=480, steps=480)  # far from its end when the page is left
     page.click("#sl-run")
     wait_for_run(page, 10)
-    with page.expect_navigation():  # by the page itself, which does not wait for this test's next look
+    with page.expect_navigation():
         page.evaluate("surelock.live.run.trace.live ? location.reload() : null")
     page.wait_for_function("window.surelock?.stage.trace?.count >= 10")
     assert "Interrupted by leaving the page" in page.inner_text(".sl-run-label")
