@@ -103,6 +103,14 @@ def test_a_run_streams_numbered_messages_to_its_end() -> None:
     assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
 
 
+def test_letters_are_sent_as_they_are() -> None:
+    """An escaped letter would be six bytes."""
+    recorder: Any = FakeRecorder()
+    recorder.header["model"]["name"] = "Zoë 你"
+    run = Sessions(FakeDecoder()).open("a", JOB, recorder)
+    assert "Zoë 你" in next(drawn(run.stream(-1)))
+
+
 def test_a_step_past_the_last_brings_all_that_follows_the_steps() -> None:
     def told(*_: Any) -> Iterator[list[dict[str, Any]]]:
         yield [{"lane": "own", "step": 0}]

@@ -259,6 +259,7 @@ def test_every_decoder_comes_back_from_its_plain_form() -> None:
             assert read_compute(plain_choice(rule)) == rule
     assert read_compute("lock+select") == LockRule() & SelectRule() and LockByAge() & SelectRule() in PAIRS
     assert LockRule() & SelectRule() == SelectRule() & LockRule() == Both(LockRule(), SelectRule())
+    assert [rule.kinds for rule in (LockRule(), LockByAge() & SelectRule())] == ["lock", "age+select"]
 
 
 def test_flat_names_are_unique_and_found() -> None:
@@ -363,6 +364,8 @@ def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
         one = each.setting
         told[name] = (each.default, one.low, one.high, one.offered, one.log, one.advanced)
     assert {name: told[name] for name in NUMBERS} == NUMBERS
+    for name, (_, low, high, offered, *_) in told.items():
+        assert offered is None or low <= offered[0] < offered[1] <= high, name
     flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual", "budget_steep")
     assert [told[name][0] for name in flags] == [False, False, False, True, True]
     assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock", "future"))

@@ -25,7 +25,8 @@ from gradio.brotli_middleware import BrotliMiddleware
 from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 import surelock
@@ -33,6 +34,7 @@ from surelock.decoding.choices import COMPUTE
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.settings import to_plain
+from surelock.model.errors import without_paths
 from surelock.places import ASSETS
 from surelock.quality.judge import Score
 from surelock.trace.lanes import Lane
@@ -43,7 +45,7 @@ from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
-from surelock.ui.gradio_patches import compress_no_files
+from surelock.ui.gradio_patches import CalmFrames, compress_no_files
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
@@ -87,7 +89,10 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
         ([LANE | {"compute": {"kind": "own", "code": "x" * 4001}}], "code must be a text of at most 4,000 characters"),
         ([LANE | {"compute": {"kind": "own", "code": 5}}], "code must be a text of at most 4,000 characters, not 5"),
         ([7], "must be objects"),
-        ([LANE | {"events": [{"step": 0, "kind": "lock", "position": 1}] * 101}], "more than 100 events"),
+        (
+            [LANE, LANE | {"id": "b", "name": "B", "events": [{"step": 0, "kind": "lock", "position": 1}] * 101}],
+            "'B' has more than 100 events",
+        ),
     ],
 )
 def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: str) -> None:
@@ -300,6 +305,8 @@ def test_models_never_show_a_path(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="could not be loaded") as caught:
         models.get("my-model")
     assert str(tmp_path) not in str(caught.value)
+    error = OSError(f"[Errno 2] {tmp_path}/my-model/config.json is missing")
+    assert without_paths(error) == "[Errno 2] config.json is missing"
 
 
 @pytest.fixture
@@ -670,6 +677,16 @@ def test_gradios_modules_are_packed_and_kept_and_its_fonts_left_alone() -> None:
     names = [file.name for file in folder.iterdir() if file.suffix in (".js", ".css")]
     unnamed = [name for name in names if not re.search(r"-[\w-]{8,9}\.(js|css)$", name)]
     assert len(names) > 100 and not unnamed, "kept for good under a name that does not change with its content"
+
+
+def test_two_scripts_come_before_all_others_of_the_page() -> None:
+    page, other = "<html><head><script>1</script></head><head></html>", "<head></head>"
+    given = {"/": page, "/x": other}
+    routes = [Route(at, lambda request: Response(given[request.url.path])) for at in given]
+    client = TestClient(CalmFrames(Starlette(routes=routes)))
+    served = client.get("/").text
+    assert re.sub(r"(<head>)<script>.+?</script><script>.+?</script>", r"\1", served, count=1, flags=re.S) == page
+    assert "requestAnimationFrame" in served and client.get("/x").text == other
 
 
 def test_the_head_names_only_files_that_exist() -> None:

@@ -106,12 +106,13 @@ test("a raster has a column for each step of the cursor, a row for each position
   assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);
 });
 
-/** Makes canvases whose pens write down how they stroke: [colour, alpha]. */
+/** Makes canvases whose pens write down how they stroke: [colour, alpha], and the round rectangle that comes before. */
 function penned(t, strokes) {
   const pen = () => {
     const kept = {};
     const write = {
-      stroke: () => strokes.push([kept.strokeStyle, kept.globalAlpha]),
+      stroke: () => strokes.push(Object.assign([kept.strokeStyle, kept.globalAlpha], { shape: kept.shape })),
+      roundRect: (...shape) => (kept.shape = shape),
       measureText: () => ({ width: 1 }),
     };
     return new Proxy(kept, { get: (_, name) => kept[name] ?? write[name] ?? (() => {}) });
@@ -160,4 +161,24 @@ test("a pinned cell has a ring of its pin's colour, and no other cell", (t) => {
   assert.equal(rings([3, 0], [1, 1]), "second first");
   assert.equal(rings([3, 0], [1, 1]), "", "nothing has changed");
   assert.equal(rings([1, 0]), "first");
+});
+
+test("lines about a cell keep to its middle, and their corners to its width", (t) => {
+  const strokes = [];
+  const canvas = penned(t, strokes);
+  const colours = { fresh: "fresh", freshLock: "lock", ink: "ink", pins: ["pin"], scale: ["#000000", "#ffffff"] };
+  const [, lane] = Trace.parse(small()).lanes;
+  for (const width of [300, 40]) {
+    strokes.length = 0;
+    const grid = new Grid(canvas());
+    grid.resize(4, width, colours, { ratio: 1 });
+    const view = { lane, step: 0, tokens: [], other: null, promptLength: 0, labels: ["", "", "", ""], fresh: true };
+    grid.draw({ ...view, hover: 0, pins: new Map([[0, 0]]) });
+    const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2].map((each) => Math.round(10 * each));
+    const middles = [0, 1, 2, 3].map((cell) => `${middle(grid.rect(cell))}`);
+    const drawn = strokes.filter(([style]) => ["fresh", "lock", "ink", "pin"].includes(style));
+    assert.deepEqual([...new Set(drawn.map(([style]) => style))].sort(), ["fresh", "ink", "lock", "pin"]);
+    for (const { shape } of drawn) assert.ok(middles.includes(`${middle(shape)}`), `${shape}`);
+    for (const { shape } of drawn) assert.ok(shape[4] <= grid.rect(0)[2] / 4, `a corner of ${shape[4]}`);
+  }
 });

@@ -273,20 +273,18 @@ export class OnnxEngine {
     if (!plan.quotas) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
   }
 
-  /** Tokens of the candidates that `Plan.quotas` lets be committed. */
+  /** Tokens of the candidates that `Plan.quotas` lets be committed: the graph's sums and its order, without its call. */
   async #draw(memory, plan, reading) {
     const [best, rows] = [plan.best(reading.score), find(plan.chooses)];
     const width = this.config.vocab_size;
     for (let start = 0; start < best.length; start += this.#rows) {
       const some = best.subarray(start, start + this.#rows);
-      const logits = this.#runtime.table(await this.logits(memory, take(rows, some)), width);
-      const feeds = {
-        logits,
-        chosen: this.#runtime.whole(some.map((_, i) => i)),
-        bias: biasOf(this.#runtime, plan, some, width),
-      };
-      const { token } = await this.#posteriors(feeds, ["token"]);
-      put(reading.tokens, some, Int32Array.from(token.data, Number));
+      const logits = await this.logits(memory, take(rows, some));
+      const { data } = biasOf(this.#runtime, plan, some, width);
+      some.forEach((candidate, i) => {
+        const own = data.length > width ? data.subarray(i * width) : data;
+        reading.tokens[candidate] = largest(logits.subarray(i * width, (i + 1) * width), own);
+      });
     }
   }
 
@@ -357,12 +355,24 @@ function biasOf(runtime, plan, candidates, width) {
   return runtime.table(bias, width);
 }
 
-/** Writes rows into a flat table. */
+/** Where the sum of logits and bias, in float32, is largest: the lowest of equal ones. */
+function largest(logits, bias) {
+  let [best, at] = [Number.NEGATIVE_INFINITY, 0];
+  for (let i = 0; i < logits.length; i++) {
+    const sum = Math.fround(logits[i] + bias[i]);
+    if (sum > best) [best, at] = [sum, i];
+  }
+  return at;
+}
+
+/** Writes rows into a flat table; neighbours are copied together. */
 function setRows(table, rows, values) {
   const width = values.length / rows.length;
-  rows.forEach((row, i) => {
-    table.set(values.subarray(i * width, (i + 1) * width), row * width);
-  });
+  for (let start = 0, stop = 0; start < rows.length; start = stop) {
+    do stop++;
+    while (stop < rows.length && rows[stop] === rows[stop - 1] + 1);
+    table.set(values.subarray(start * width, stop * width), rows[start] * width);
+  }
 }
 
 /** Some rows of a flat table of `width` columns. */
