@@ -13,20 +13,24 @@ from numpy.typing import NDArray
 from surelock.model.config import NetworkConfig
 
 
-def attended(config: NetworkConfig, positions: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many positions rows at `positions` attend to in sequences of `lengths` positions, int64, all of one
-    shape.
+def row_flops(
+    config: NetworkConfig,
+    length: int | NDArray[np.int64],
+    positions: NDArray[np.int64] | None = None,
+    *,
+    probed: bool = False,
+) -> Any:
+    """Return the FLOPs of one row of a sequence of `length` positions, in all layers: float64 in the shape of `length`.
+
+    positions: where the rows lie, in the shape of `length`. In a block-causal network a row attends to the positions up
+    to the end of its block; without positions to all.
+    probed: whether the row's keys and values are not computed.
+
+    With N attended positions and H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h
+    each, K and V 4 d H_kv d_h, feed-forward 6 d d_ff; the paper's H d_h is d.
     """
-    size = config.block_size
-    return lengths if size is None else np.minimum(lengths, (positions // size + 1) * size)
-
-
-def row_flops(config: NetworkConfig, length: int | NDArray[np.int64], *, probed: bool = False) -> Any:
-    """Return the FLOPs of one row that attends to `length` positions, in all layers: float64 in the shape of `length`.
-
-    With H heads, H_kv key/value heads of size d_h: attention 4 N H d_h, Q and Out 2 d H d_h each, K and V 4 d H_kv d_h
-    (a probed row has none), feed-forward 6 d d_ff; the paper's H d_h is d.
-    """
+    if positions is not None and config.block_size is not None:
+        length = np.minimum(length, (positions // config.block_size + 1) * config.block_size)
     d, width = config.d_model, config.n_heads * config.head_size
     attention = 4 * length * width
     projections = 4 * d * width

@@ -16,7 +16,7 @@ import numpy as np
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Changes
 from surelock.decoding.events import Event, apply, in_order
-from surelock.decoding.flops import attended, row_flops
+from surelock.decoding.flops import row_flops
 from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Schedule, Slots, State
@@ -77,8 +77,8 @@ class Run:
             self._banned.append(shape.eos_id)
         # FLOPs [total] of each row, and of a row that is only probed
         canvas = self.canvas
-        lengths = attended(shape.network, canvas.position, canvas.lengths[canvas.sequence])
-        whole, probe = (self.layout.passes * row_flops(shape.network, lengths, probed=flag) for flag in (False, True))
+        rows = shape.network, canvas.lengths[canvas.sequence], canvas.position
+        whole, probe = (self.layout.passes * row_flops(*rows, probed=flag) for flag in (False, True))
         self._row_flops = whole, probe
         self._next = 0
         self._forgets: list[Slots] = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from numbers import Integral, Real
 from operator import index
@@ -62,10 +62,8 @@ class Setting:
         if value is None and self.none is not None:
             return None
         if self.several and isinstance(value, Sequence) and not isinstance(value, str) and len(value):
-            return tuple(self._one(name, item) for item in value)
-        return self._one(name, value)
-
-    def _one(self, name: str, value: Any) -> Any:
+            one = replace(self, several=False, none=None)
+            return tuple(one.checked(name, item) for item in value)
         if (self.kind == "flag" and isinstance(value, bool)) or (self.group and isinstance(value, self.group)):
             return value
         if self.kind == "code":
