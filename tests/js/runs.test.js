@@ -191,6 +191,7 @@ test("what came of a lane is told in numbers, and of those beside the reference"
     ["Words changed", "–", NaN],
     ["Text, compared with the reference", "the same text for the first word", 1],
   ]);
+  assert.deepEqual(results(trace, locks, false)[3], ["Time", "–", NaN], "without a clock");
   assert.deepEqual(rest(all).slice(4), [
     ["Words changed", "–", NaN],
     ["Text, compared with the reference", "–", Infinity],

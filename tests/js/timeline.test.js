@@ -116,3 +116,41 @@ test("one play button is the replay's, or of the run that is followed", () => {
   assert.deepEqual(pressed({ ...live, state: "idle" }), [false, "play"]);
   assert.deepEqual(pressed({ playing: true, restsUntil: 1e9 }), [false], "at a stop it goes on at once");
 });
+
+test("a play ends with the run, or where it is paused", (t) => {
+  const frames = [];
+  const node = () => ({ append() {}, addEventListener() {}, setAttribute() {}, replaceChildren() {}, value: "1" });
+  Object.assign(globalThis, {
+    document: { createElement: node, createElementNS: node },
+    ResizeObserver: class {
+      observe() {}
+    },
+    requestAnimationFrame: (f) => frames.push(f),
+  });
+  t.after(() => {
+    for (const name of ["document", "ResizeObserver", "requestAnimationFrame"]) delete globalThis[name];
+  });
+  const [told, moved] = [[], []];
+  const note = (list) => (value) => list.push(value);
+  const line = new Timeline({ onMove: note(moved), onPlaying: note(told) });
+  line.trace = Trace.parse(small());
+  const pass = (seconds) => {
+    let now = performance.now();
+    for (const end = now + 1000 * seconds; now < end; ) {
+      now += 20;
+      for (const f of frames.splice(0)) f(now);
+    }
+  };
+  line.play();
+  assert.deepEqual([line.playing, told], [true, [true]]);
+  pass(60);
+  assert.deepEqual([line.step, line.playing, told], [line.last, false, [true, false]]);
+  line.play();
+  pass(0.1);
+  line.pause();
+  line.pause();
+  const [step, shown] = [line.step, moved.length];
+  pass(60);
+  assert.deepEqual([line.step, line.playing, told], [step, false, [true, false, true, false]]);
+  assert.ok(step < line.last && moved.length <= shown + 1);
+});

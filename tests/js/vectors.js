@@ -33,7 +33,8 @@ function same(found, expected, what) {
 }
 
 function repeat({ shape, prompts, decoder, observe, top_k, turns, refused }, number) {
-  const run = new Run(shape, prompts, readDecoder(decoder), { observe, top_k });
+  const observing = observe ? { observe, top_k } : { top_k }; // a run observes nothing unless it is told to
+  const run = new Run(shape, prompts, readDecoder(decoder), observing);
   for (const [t, turn] of turns.entries()) {
     const plan = run.plan();
     assert.ok(plan, `case ${number} ended before step ${t}`);
