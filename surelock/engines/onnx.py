@@ -202,7 +202,7 @@ class OnnxEngine:
                     beside += time.perf_counter() - paused
                 self._choose(chunk)
         if plan.quotas is not None:
-            self._draw(memory, plan, reading)
+            self._draw(memory, plan, reading, table if len(rows) <= self._rows else None)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
 
@@ -275,18 +275,16 @@ class OnnxEngine:
         if plan.quotas is None:
             reading.tokens[candidates] = tokens
 
-    def _draw(self, memory: Memory, plan: Plan, reading: Reading) -> None:
-        """Draw the tokens of the candidates that `Plan.quotas` lets be committed."""
+    def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: NDArray[np.float32] | None) -> None:
+        """Draw the tokens of the candidates that `Plan.quotas` lets be committed: by the graph's sums and its order.
+
+        logits: those of all rows that the plan reads; None if they were not kept.
+        """
         best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
-        none = dict.fromkeys(("watched", "compared", "last"), _NO_ROWS)
-        for part in even(len(best), self._rows):
-            some, every = best[part], self.logits(memory, rows[best[part]])
-            for few in even(len(some), self._few):
-                logits = every[few]
-                inputs = {**_NOTHING, **none, "logits": logits, "kept": logits, "chosen": np.arange(len(logits))}
-                inputs["bias"] = _bias(plan, some[few], logits.shape[1])
-                found: Any = self._posterior.run(["token"], inputs)
-                reading.tokens[some[few]] = found[0]
+        for part in even(len(best), self._few):
+            some = best[part]
+            own = self.logits(memory, rows[some]) if logits is None else logits[np.searchsorted(plan.read, rows[some])]
+            reading.tokens[some] = (own + _bias(plan, some, own.shape[1])).argmax(axis=1)
 
     def _observe(self, chunk: Chunk) -> None:
         """Read the KLs that no rule needs, and likely tokens."""

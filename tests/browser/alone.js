@@ -14,7 +14,11 @@ async ([preset, settings, prompt]) => {
           for (const name of ["seconds", "flops", "baseline_flops"]) told[name] += record[name];
         }
       }
-      if (told.steps === settings.gen_length) run.stop().then(then); // before its commit errors
+      if (told.steps === settings.gen_length)
+        run
+          .stop()
+          .then(() => run.leave(), failed)
+          .then(then); // before its errors
     });
   });
   return { ...told, wall: (performance.now() - began) / 1000 };

@@ -61,8 +61,8 @@ export function place(sorted, value) {
 /** The order of `size` things by some keys, functions of their number: the first key decides, among equals the next,
  * at last their number. NaN comes last. */
 export function ranked(size, ...keys) {
-  const tables = keys.map((key) => Float64Array.from({ length: size }, (_, i) => key(i)));
-  const order = Int32Array.from({ length: size }, (_, i) => i);
+  const tables = keys.map((key) => new Float64Array(size).map((_, i) => key(i)));
+  const order = new Int32Array(size).map((_, i) => i);
   return order.sort((i, j) => {
     for (const table of tables) {
       const side = compared(table[i], table[j]);
@@ -74,3 +74,6 @@ export function ranked(size, ...keys) {
 
 const compared = (a, b) =>
   a > b || (Number.isNaN(a) && !Number.isNaN(b)) ? 1 : -Number(a < b || (Number.isNaN(b) && !Number.isNaN(a)));
+
+/** Gives the memory of a typed array back that is not needed any more, whatever still holds it. */
+export const release = ({ buffer }) => buffer.transfer?.(0); // older browsers wait until they collect it

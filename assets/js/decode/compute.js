@@ -156,7 +156,7 @@ export class BudgetRule extends ComputeRule {
     const counted = new Float64Array(slots.length).fill(1);
     if (this.near === null || !candidates.length) return counted;
     return counted.map((_, i) => {
-      const distance = Math.min(...Array.from(candidates, (slot) => Math.abs(slots[i] - slot)));
+      const distance = candidates.reduce((least, slot) => Math.min(least, Math.abs(slots[i] - slot)), Infinity);
       return this.floor + Math.exp(-distance / this.near);
     });
   }

@@ -4,10 +4,10 @@
 // up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
-import { count, find, flags, NONE, place, put, take } from "./arrays.js";
+import { count, find, flags, NONE, place, put, release, take } from "./arrays.js";
 import { emptyReading } from "./step.js";
 
-const CHUNK_BYTES = 2 ** 19; // of one table of logits
+const CHUNK_BYTES = 2 ** 20; // of one table of logits
 const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
 const LEAST_ROWS = 32; // each chunk reads the whole head: with fewer rows a large vocabulary costs several forwards
 
@@ -62,7 +62,11 @@ class Cache {
     if (!rows.read.length) rows.read = new Int32Array(1); // the last layer's attention wants a row
     const names = Object.keys(this.#tables);
     const found = await this.#run(rows, ["hidden", ...names.map((name) => `new_${name}`)]);
-    for (const name of names) setRows(this.#tables[name].data, rows.targets, found[`new_${name}`].data);
+    for (const name of names) {
+      const { data } = found[`new_${name}`];
+      setRows(this.#tables[name].data, rows.targets, data);
+      release(data); // of each step some megabytes
+    }
     const hidden = found.hidden.data;
     const width = this.#width;
     if (!this.#states) return hidden.subarray(0, read.length * width);

@@ -2,6 +2,7 @@
 // (its shape, its graphs, and what its files must be), its weights, its tokenizer, and ONNX Runtime's own code, packed.
 
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
+import { release } from "./arrays.js";
 import { OnnxEngine } from "./engine.js";
 import { gathered, gunzipped, unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
@@ -31,9 +32,6 @@ async function fetched(name, url, cache = "default", hear = () => {}) {
     throw failed("came in part");
   });
 }
-
-/** Gives the memory of bytes back that are not needed any more, whatever still holds them. */
-const release = ({ buffer }) => buffer.transfer?.(0); // older browsers wait until they collect it
 
 /** Where a file lies, by an address that names what must be in it. */
 function addressOf(url, { sha256: hash }) {
