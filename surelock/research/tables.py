@@ -401,7 +401,7 @@ def browser_page() -> str:
             "{browser}, {processor}".format(**told),
             "{first_visit:.1f} s".format(**told["first_step_s"]),
             "{second_visit:.1f} s".format(**told["first_step_s"]),
-            f"{told['tab_mb']:.0f} MB",
+            ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in told["tab_mb"].items()),
             "{per_second:.0f} a second, {p95_ms:.0f} ms".format(**told["frames"]),
         ]
         for told in in_browser("browser")

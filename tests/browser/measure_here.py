@@ -112,10 +112,13 @@ def main() -> None:
             "processor": processor(),
             "measured": datetime.now(UTC).date().isoformat(),
             "first_step_s": {"first_visit": before[0], "second_visit": before[1]},
-            "alone": {str(length): alone(page, length, given.repeats) for length in given.lengths},
-            "tab_mb": tab_bytes(browser) / 1e6,
-            "frames": frames(page),
+            "alone": {},
+            "tab_mb": {},
         }
+        for length in map(str, given.lengths):
+            result["alone"][length] = alone(page, int(length), given.repeats)
+            result["tab_mb"][length] = tab_bytes(browser) / 1e6
+        result["frames"] = frames(page)
         browser.close()
     line = json.dumps(result)
     if given.out:
