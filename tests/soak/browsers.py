@@ -1,6 +1,5 @@
 """``python -m tests.soak --browsers``: a class presses Run in pages of a real browser, all behind one address. What one
-run costs the server, and what the class costs it beside the steps that it is sent, which pressing Run again once the
-run is kept costs too.
+run costs the server, and what the class costs it, the steps that each page is sent among it.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ def class_of(app: App, pages: list[Page], tally: Tally, leaving: int = 0) -> flo
 
 
 def browsers(visitors: int, log: Path) -> dict[str, Any]:
-    """One page alone, a class with one prompt, a class with five, each at one time and again when it is over."""
+    """One page alone, a class with one prompt, a class with five."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # threads that wait for each other take time, too
     begun, told, problems = time.monotonic(), {}, Tally()
     with serve("--max-length", "256", log=log) as app, sync_playwright() as playwright:
@@ -80,22 +79,19 @@ def browsers(visitors: int, log: Path) -> dict[str, Any]:
         for name, asked in {"one_prompt": [{}], "five_prompts": [{"prompt": each} for each in PROMPTS]}.items():
             leaving = visitors // 7
             pages = opened(browser, app.url, [asked[number % len(asked)] for number in range(visitors + leaving)])
-            live, again = Tally(), Tally()
+            live = Tally()
             cpu = class_of(app, pages, live, leaving)
-            steps = class_of(app, pages[leaving:], again)
             for page in pages[leaving:]:
                 page.context.close()
-            times = (cpu - steps) / (len(asked) * one)
+            times = cpu / (len(asked) * one)
             told[name] = {
-                "computed": len(live.told | again.told),
+                "computed": len(live.told),
                 "cpu_s": round(cpu, 2),
-                "steps_cpu_s": round(steps, 2),
                 "times_one_run": round(times, 2),
-                "saw_its_end": [live.counts["saw its end"], again.counts["saw its end"]],
+                "saw_its_end": live.counts["saw its end"],
                 "left": live.counts["left"],
             }
-            ended = {live.counts["saw its end"], again.counts["saw its end"]}
-            if len(live.told | again.told) != len(asked) or times > MOST_TIMES or ended != {visitors}:
+            if len(live.told) != len(asked) or times > MOST_TIMES or live.counts["saw its end"] != visitors:
                 problems.problem("a class cost more than its runs", f"{name}: {told[name]}")
         browser.close()
     return {
