@@ -90,40 +90,31 @@ def test_a_threshold_that_fewer_openings_have_is_compared_on_those() -> None:
     assert set(at["beats_paper"]) == set(at["beats_age"]) == {""}
 
 
-def test_todays_budget_is_paired_with_what_frontier_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten comparisons of 30 openings; opening 0, of a large error, is the budget's alone."""
+def test_todays_budget_is_paired_where_enough_openings_have_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten comparisons of 30 openings; opening 0, of a large error, is the budget's alone. Elsewhere are too few."""
     t, sides = 3.038, np.tile([-0.01, 0.01], 15)  # Student's, 29 degrees of freedom, at 1 - .05 / 10 / 2
-
-    def cells(experiment: str) -> list[Record]:
-        if experiment == "near":
-            made = [
-                record(
-                    "budget, near and steep",
-                    {"kind": "budget", "share": share},
-                    "report",
-                    [30] * 31,
-                    [9.0, *[error] * 30],
-                )
-                for share, error in ((0.3, 0.1), (0.2, 0.2))
-            ]
-        else:
-            computes = ({"share": 0.4}, {"share": 0.3}, {"dual": True}, {"steps": 12}, {"epsilon": 5e-5})
-            margin = 1.01 * t * sides.std(ddof=1) / math.sqrt(30)
-            errors = [(0.1 + side * margin + sides).tolist() for side in (1, -1, 0.9, 0.0, 20)]
-            made = [
-                record(rule, {"kind": "", **compute}, "report", [60] * 30, error)
-                for (rule, _), compute, error in zip(tables.OTHERS, computes, errors, strict=True)
-            ]
-        for each in made:
-            each["cell"]["skip"] = int(experiment == "frontier")
-        return made
-
-    monkeypatch.setattr(tables, "cells", cells)
+    margin = 1.01 * t * sides.std(ddof=1) / math.sqrt(30)
+    made = [
+        record(frontier.TODAY, {"kind": "budget", "share": share}, "report", [30] * 31, [9.0, *[error] * 30])
+        for share, error in ((0.3, 0.1), (0.2, 0.2))
+    ]
+    computes = ({"share": 0.4}, {"share": 0.3}, {"dual": True}, {"epsilon": 5e-5}, {"steps": 12})
+    for (rule, _), compute, side in zip(tables.OTHERS, computes, (1, -1, 0.9, 0, 20), strict=False):
+        made.append(record(rule, {"kind": "", **compute}, "report", [60] * 30, (0.1 + side * margin + sides).tolist()))
+    few = [
+        record(rule, compute, "report", [1] * 29, [0.1] * 29)
+        for rule, compute in ((frontier.TODAY, {"share": 0.2}), (frontier.DUAL, {"dual": True}))
+    ]
+    for each in made + few:
+        each["cell"]["skip"] = int(each["cell"]["rule"] != frontier.TODAY)
+    for each in few:
+        each["cell"]["setting"] = "elsewhere"
+    monkeypatch.setattr(tables, "cells", {"near": made + few}.get)
     rows = [line.strip("| ").split(" | ") for line in tables.paired().splitlines()[2:]]
     assert [row[-1] for row in rows[::2]] == ["yes", "worse", "no", "no", "yes"]
-    assert {row[0] for row in rows} == {"0.30"} and {row[3] for row in rows} == {"0.60"}
-    assert {row[-2] for row in rows} == {"30"} and rows[6][5].startswith("1.000 (")
-    assert rows[7][-1] == "worse" and rows[7][1].startswith("0.2000 (0.0000)")
+    assert {(row[0], row[1], row[4]) for row in rows} == {("page", "0.30", "0.60")}
+    assert {row[-2] for row in rows} == {"30"} and rows[6][6].startswith("1.000 (")
+    assert rows[7][-1] == "worse" and rows[7][2].startswith("0.2000 (0.0000)")
 
 
 def test_thresholds_of_one_share_are_a_target_too() -> None:
@@ -174,7 +165,8 @@ def test_cells_choose_and_report_on_different_openings() -> None:
     assert set().union(*openings["choose"].values()) <= set(range(48))
     assert all(own == set(range(48)) for own in openings["choose"].values())
     assert all(own == set(range(48, 96)) for own in openings["report"].values())
-    assert {name for name, *_ in openings["report"]} == set(frontier.SETTINGS)
+    near = {cell["setting"] for cell in frontier.NEARNESS.grids["stories"]}
+    assert {name for name, *_ in openings["report"]} | near == set(frontier.SETTINGS)
 
 
 def test_rows_and_errors_are_those_of_the_run(stories: surelock.LanguageModel) -> None:

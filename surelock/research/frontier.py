@@ -28,10 +28,11 @@ from surelock.research.runner import RECOMMENDED, Cell, Record, in_batches
 from surelock.research.texts import text_figures
 
 TARGETS = (0.52, 0.56, 0.60, 0.65)
-PAPER, _AGE, _CHANCE, EVERY = "the paper's rule", "by age", "by chance", "every position"
-_OTHERS = {"paper": PAPER, "age": _AGE, "chance": _CHANCE}  # what every rule is compared with
+PAPER, AGE, _CHANCE, EVERY = "the paper's rule", "by age", "by chance", "every position"
+TODAY, DUAL = "budget, near and steep", "dual cache"
+_OTHERS = {"paper": PAPER, "age": AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
-_LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
+LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
 
 
 def _lock(**settings: Any) -> list[Record]:
@@ -47,43 +48,44 @@ RULES: dict[str, list[Record]] = {
     "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=1),
     "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
     "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
-    _AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
+    AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
     _CHANCE: [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
-    "dual cache": [{"kind": "block_cache", "dual": True}],
+    DUAL: [{"kind": "block_cache", "dual": True}],
     "delayed cache": [{"kind": "delayed_cache"}],
 }
 #: What is compared away from the page's settings: rule -> its thresholds.
 FEW: dict[str, list[Record]] = {
     EVERY: RULES[EVERY],
     PAPER: RULES[PAPER],
-    _AGE: [{"kind": "age", "steps": steps} for steps in (24, 16, 12, 8)],
+    AGE: [{"kind": "age", "steps": steps} for steps in (24, 16, 12, 8)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.6, 0.5)],
 }
 
 #: What leaves out masks, beside what may not: rule -> its thresholds.
-RESTING, _ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
+RESTING, ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
 _SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
 NEAR_TARGETS = (0.16, 0.21, 0.28, 0.4)
 NEAR: dict[str, list[Record]] = {
     EVERY: RULES[EVERY],
-    "budget, near and steep": [{"kind": "budget", "share": share, "near": 4.0, "steep": True} for share in _SHARES[:4]],
+    TODAY: [{"kind": "budget", "share": share, "near": 4.0, "steep": True} for share in _SHARES[:4]],
     "budget, near": [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES],
-    _ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
-    "dual cache": RULES["dual cache"],
+    ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
+    DUAL: RULES[DUAL],
     RESTING: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3], percentile=20.0, visible_steps=0, future=True),
     PAPER: _lock(epsilon=[5e-5], percentile=20.0, visible_steps=0),
-    _AGE: [{"kind": "age", "steps": 12}],
+    AGE: [{"kind": "age", "steps": 12}],
     "ES-dLLM's choice": [{"kind": "es_dllm", "fraction": share} for share in (0.85, 0.5)],
     "d²Cache's choice": [{"kind": "d2_cache", "masks": masks} for masks in (48, 20)],
 }
 
-#: Of these the rules that are measured on more openings, and what is measured in other settings.
-_MORE = {EVERY: NEAR[EVERY], "budget, near and steep": NEAR["budget, near and steep"][1:3]}
-_FIFTH = {"budget, near and steep": NEAR["budget, near and steep"][2:3]}
+#: Of these what is measured on more openings, and what in other settings.
+_MORE = {TODAY: NEAR[TODAY][1:3]}
+_BESIDE = {DUAL: NEAR[DUAL], RESTING: NEAR[RESTING][1:2]}
+_FURTHER = {TODAY: NEAR[TODAY][2:3], **_BESIDE, AGE: NEAR[AGE]}
 
 #: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
-_LONG = RULES | {_AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
+_LONG = RULES | {AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
 
 _FLAT = {"remasking": "unmask"}  # the flat form's names, where they are others
 _PAGE = {"gen_length": 128} | {_FLAT.get(name, name): value for name, value in RECOMMENDED.items()}
@@ -94,6 +96,10 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"gen_length": 128, "unmask": "low_confidence", "block_length": 32},
     "temperature 1": _PAGE | {"temperature": 1.0},
     "256 tokens": _PAGE | {"gen_length": 256},
+    "512 tokens": _PAGE | {"gen_length": 512},
+    "temperature 0": _PAGE | {"temperature": 0.0},
+    "blocks of 16": _PAGE | {"block_length": 16},
+    "blocks of 64": _PAGE | {"block_length": 64},
 }
 
 
@@ -137,10 +143,12 @@ _GRIDS: dict[str, list[Cell]] = {
 
 _NEAR_GRIDS: dict[str, list[Cell]] = {
     "stories": [
-        *_cells(["page"], (0, 8), (48, 16), 8, NEAR),
-        *_cells(["page"], (0, 0), (64, 32), 8, _MORE),
-        *_cells(["page"], (0, 0), (32, 16), 8, {"budget, near and steep": _MORE["budget, near and steep"]}),
-        *_cells(["whole canvas", "256 tokens"], (0, 0), (48, 8), 4, _FIFTH),
+        *_cells(["page"], (0, 8), (48, 48), 8, NEAR),
+        *_cells(["page"], (0, 0), (32, 16), 8, _MORE),
+        *_cells(["whole canvas"], (0, 0), (48, 32), 4, {EVERY: NEAR[EVERY]} | _MORE | _BESIDE),
+        *_cells(["256 tokens"], (0, 0), (48, 32), 4, _MORE | _BESIDE),
+        *_cells(["temperature 0", "temperature 1", "blocks of 16", "blocks of 64"], (0, 0), (48, 8), 8, _FURTHER),
+        *_cells(["512 tokens"], (0, 0), (48, 4), 4, _FURTHER),
     ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
@@ -249,10 +257,10 @@ def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
         del frame["openings"]
     for other in others:
         difference, error, openings = (frame.pop(f"minus_{other}{end}") for end in ("", "_se", "_openings"))
-        freedom = openings.fillna(0).clip(lower=_LEAST_OPENINGS) - 1
+        freedom = openings.fillna(0).clip(lower=LEAST_OPENINGS) - 1
         error *= [estimates.student_t(1 - 0.05 / max(1, tried) / 2, each) for each in freedom]
         told = np.where(difference + error < 0, "yes", np.where(difference - error > 0, "worse", "no"))
-        frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= _LEAST_OPENINGS), told, "")
+        frame[f"beats_{other}"] = np.where(difference.notna() & (openings >= LEAST_OPENINGS), told, "")
     return frame
 
 
@@ -466,6 +474,6 @@ row in every step. ES-dLLM's and d²Cache's are choices of rows alone: without E
 block, and without the rows that d²Cache takes from attention rollout.""",
     grids=_NEAR_GRIDS,
     measure=_measure,
-    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": _ALIKE, "resting": RESTING})),
+    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": ALIKE, "resting": RESTING})),
     picture=_picture,
 )

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates
 from surelock.research.compare import bits_per_character, sampler_of
-from surelock.research.frontier import threshold_of
+from surelock.research.frontier import AGE, ALIKE, DUAL, LEAST_OPENINGS, PAPER, RESTING, TODAY, threshold_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
@@ -306,12 +306,12 @@ def weightings() -> str:
 
 
 BELIEVED = {
-    "the paper's rule": "epsilon 5e-05",
-    "the paper's rule, later blocks rest": "epsilon 5e-05",
-    "by age": "steps 12",
-    "dual cache": "dual True",
-    "budget, all alike": "share 0.3",
-    "budget, near and steep": "share 0.3",
+    PAPER: "epsilon 5e-05",
+    RESTING: "epsilon 5e-05",
+    AGE: "steps 12",
+    DUAL: "dual True",
+    ALIKE: "share 0.3",
+    TODAY: "share 0.3",
 }
 
 
@@ -324,56 +324,56 @@ def believed() -> str:
     rows = []
     for rule, threshold in BELIEVED.items():
         (row,) = both[(both["rule"] == rule) & both["threshold"].str.startswith(threshold)].to_dict("records")
-        masks = "yes" if rule not in ("the paper's rule", "by age") else "no"
+        masks = "no" if rule in (PAPER, AGE) else "yes"
         rows.append([rule, masks, *(written(form, row) for form in forms)])
     head = ["rows", "commit error", "top words changed", "regret", "openings", "time, of every position's"]
     return markdown(["rule", "may leave out masks", *head], rows)
 
 
-OURS, OTHERS = (
-    ("share 0.3", "share 0.2"),
-    {
-        ("fixed budget", "share 0.4"): "budget, all alike",
-        ("fixed budget", "share 0.3"): "budget, all alike",
-        ("dual cache", "dual True"): "dual cache",
-        ("by age", "steps 12"): "by age",
-        ("the paper's rule", "epsilon 5e-05"): "the paper's rule",
-    },
+OURS = ("share 0.3", "share 0.2")
+OTHERS = (
+    (ALIKE, "share 0.4"),
+    (ALIKE, "share 0.3"),
+    (DUAL, "dual True"),
+    (RESTING, "epsilon 5e-05"),
+    (AGE, "steps 12"),
+    (PAPER, "epsilon 5e-05"),
 )
 
 
-def by_opening(experiment: str, rule: str, threshold: str) -> dict[int, tuple[float, int, int]]:
-    """Commit error, rows and positions by opening, of what is reported of a rule at the page's settings."""
+def by_opening(records: list[dict[str, Any]], rule: str, threshold: str) -> dict[int, tuple[float, int, int]]:
+    """Commit error, rows and positions by opening, of what these records report of a rule."""
     found = {}
-    for record in cells(experiment):
+    for record in records:
         cell, told = record["cell"], record["result"]
-        if (cell["setting"], cell["half"], cell["rule"]) != ("page", "report", rule):
-            continue
-        if threshold_of(cell["compute"]).startswith(threshold):
+        if (cell["half"], cell["rule"]) == ("report", rule) and threshold_of(cell["compute"]).startswith(threshold):
             values = zip(told["error"], told["rows"], told["positions"], strict=True)
             found |= dict(enumerate(values, start=cell["skip"]))
     return found
 
 
 def paired() -> str:
-    """Today's budgets beside rules of `frontier`, on the openings of both: by a paired difference (Student's t), at the
-    95 % level, corrected for all comparisons of the table (Bonferroni).
+    """Today's budgets beside other rules of `near`, wherever enough openings have both: by a paired difference
+    (Student's t), at the 95 % level, corrected for all comparisons of the table (Bonferroni).
     """
-    own = [by_opening("near", "budget, near and steep", share) for share in OURS]
-    others = [(name, by_opening("frontier", *key)) for key, name in OTHERS.items()]
+    records, pairs = cells("near"), []
+    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
+        own = [record for record in records if record["cell"]["setting"] == setting]
+        for other, ours in product(OTHERS, OURS):
+            both = [by_opening(own, *key) for key in ((TODAY, ours), other)]
+            if len(shared := sorted(both[0].keys() & both[1].keys())) >= LEAST_OPENINGS:
+                pairs.append((setting, other[0], [np.array([each[opening] for opening in shared]) for each in both]))
     rows = []
-    for (name, other), ours in product(others, own):
-        shared = sorted(ours.keys() & other.keys())
-        values = [np.array([each[opening] for opening in shared]) for each in (ours, other)]
-        means = [estimates.mean(each[:, 0]) for each in values]
+    for setting, name, values in pairs:
+        means, count = [estimates.mean(each[:, 0]) for each in values], len(values[0])
         shares = [f"{each[:, 1].sum() / each[:, 2].sum():.2f}" for each in values]
         less, ratio = estimates.difference(*means), estimates.ratio(values[0][:, 0], values[1][:, 0])
-        t = estimates.student_t(1 - 0.05 / (len(others) * len(own)) / 2, len(shared) - 1)
+        t = estimates.student_t(1 - 0.05 / len(pairs) / 2, count - 1)
         told = "yes" if less.value + t * less.error < 0 else "worse" if less.value - t * less.error > 0 else "no"
         errors = [f"{each.value:.4f} ({each.error:.4f})" for each in means]
         figures = [shares[0], errors[0], name, shares[1], errors[1], f"{ratio.value:.3f} ({ratio.error:.3f})"]
-        rows.append([*figures, str(len(shared)), told])
-    head = ["rows", "today's budget", "beside", "its rows", "its error", "ratio", "openings", "less"]
+        rows.append([setting, *figures, str(count), told])
+    head = ["setting", "rows", "today's budget", "beside", "its rows", "its error", "ratio", "openings", "less"]
     return markdown(head, rows)
 
 
@@ -518,11 +518,16 @@ TABLES: dict[str, Callable[[], str]] = {
     "near-equal": Table(
         "near",
         {"rows": "{target:.2f}", "rule": "{rule}", "commit error": plain("error", 4), "regret": plain("regret", 4)}
-        | {"error beside all alike": plain("over_alike")},
+        | {"error beside all alike": plain("over_alike"), "less than all alike": "{beats_alike}"}
+        | {"less than the paper's, later blocks rest": "{beats_resting}"},
         "target != ''",
     ),
     "near-paired": paired,
-    "near-away": Table("near", {"setting": "{setting}", "rule": "{rule}"} | COST, "target == '' and setting != 'page'"),
+    "near-away": Table(
+        "near",
+        {"setting": "{setting}", "rule": "{rule}"} | COST | {"at the drawing temperature": plain("drawn", 4)},
+        "target == '' and setting != 'page' and rule != 'every position'",
+    ),
     "weightings": weightings,
     "pace": Table(
         "pace",
