@@ -1,33 +1,24 @@
-"""The example notebook runs from top to bottom on the embedded model."""
+"""The example notebook runs from top to bottom on the embedded model, and holds what its cells put out."""
 
 from __future__ import annotations
 
-import ast
 import json
-from pathlib import Path
-from typing import Any
 
-import pytest
-
-NOTEBOOK = Path(__file__).resolve().parents[1] / "assets" / "notebooks" / "race.ipynb"
+from surelock.research.notebook import NOTEBOOK, run
+from surelock.trace.show import Shown
 
 
-def run_cell(source: str, names: dict[str, Any]) -> Any:
-    """Execute a cell as a notebook does; its value is that of its last expression."""
-    body = ast.parse(source).body
-    last = ast.Expression(body.pop().value) if isinstance(body[-1], ast.Expr) else None
-    exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
-    return eval(compile(last, "<cell>", "eval"), names) if last else None
-
-
-def test_the_notebook_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_notebook_runs_from_top_to_bottom_and_shows_what_comes_of_it() -> None:
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
-    assert notebook["nbformat"] == 4 and all(not cell.get("outputs") for cell in notebook["cells"])
-    names: dict[str, Any] = {"__name__": "__main__"}
-    values = [run_cell(cell["source"], names) for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    shown = [value for value in values if hasattr(value, "_repr_html_") and not hasattr(value, "columns")]
-    assert len(shown) == 1 and "sandbox=" in shown[0]._repr_html_()
+    kept = [[output["output_type"] for output in cell.get("outputs", [])] for cell in notebook["cells"]]
+    values = run(notebook)
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    made = [[output["output_type"] for output in cell.get("outputs", [])] for cell in notebook["cells"]]
+    assert notebook["nbformat"] == 4 and kept == made and all(cell["outputs"] for cell in cells)
+    (at,) = (i for i, value in enumerate(values) if isinstance(value, Shown))
+    assert "sandbox=" in values[at]._repr_html_()
+    assert cells[at]["outputs"][0]["data"]["image/svg+xml"].startswith("<svg"), "a page that runs no scripts shows it"
     work = values[3]
     assert work.loc["everything", "flops"] == 1 and 0.3 < work.loc["own", "flops"] < 1
-    told = capsys.readouterr().out
+    told = "".join(cell["outputs"][0].get("text", "") for cell in cells)
     assert "of 32 words locked, after" in told and "% of the rows were still" in told

@@ -1,0 +1,69 @@
+"""`python -m surelock.research.notebook`: run the example notebook and keep what its cells put out.
+
+A repository's page shows a notebook without running it. The stage needs scripts, so its place is taken by the picture
+of the same run.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+from contextlib import redirect_stdout
+from typing import Any
+
+import surelock
+from surelock.places import ASSETS
+from surelock.trace.show import Shown
+
+NOTEBOOK = ASSETS / "notebooks" / "race.ipynb"
+
+
+def run_cell(source: str, names: dict[str, Any]) -> Any:
+    """Execute a cell as a notebook does. Returns the value of its last expression."""
+    body = ast.parse(source).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "<cell>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<cell>", "eval"), names) if isinstance(last, ast.Expr) else None
+
+
+def outputs_of(value: Any, printed: str, count: int) -> list[dict[str, Any]]:
+    """Return the outputs of a cell in the notebook's format.
+
+    value: that of its last expression; None is not shown.
+    printed: what it printed.
+    count: its number among the code cells, from 1.
+    """
+    found: list[dict[str, Any]] = []
+    if printed:
+        found.append({"output_type": "stream", "name": "stdout", "text": printed})
+    if value is not None:
+        data = {"text/plain": repr(value)}
+        if isinstance(value, Shown):
+            data["image/svg+xml"] = surelock.picture(value.document)
+        elif hasattr(value, "_repr_html_"):
+            data["text/html"] = value._repr_html_()
+        found.append({"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data})
+    return found
+
+
+def run(notebook: dict[str, Any]) -> list[Any]:
+    """Run a notebook from top to bottom, and put the outputs into its cells. Returns the values of its code cells."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    values = []
+    for count, cell in enumerate((each for each in notebook["cells"] if each["cell_type"] == "code"), start=1):
+        with redirect_stdout(io.StringIO()) as printed:
+            values.append(run_cell(cell["source"], names))
+        cell |= {"outputs": outputs_of(values[-1], printed.getvalue(), count), "execution_count": count}
+    return values
+
+
+def main() -> None:
+    """Run it, and write it back."""
+    notebook = json.loads(NOTEBOOK.read_text("utf-8"))
+    run(notebook)
+    NOTEBOOK.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
