@@ -162,6 +162,14 @@ def test_the_arenas_contestants_run_at_the_pages_settings(stories):
     assert sum(cell["prompts"] for cell in arena.ARENA.grids["stories"]) == 96
 
 
+def test_many_tokens_at_once_are_written_with_every_row_and_with_todays_budget(stories):
+    field = arena.PARALLEL.grids["stories"][0]["contestants"]
+    *parallel, half = (Decoder.from_plain(plain) for plain in field.values())
+    assert half.settings.steps == 64 and half.compute == surelock.Everything()
+    assert {each.compute for each in parallel} == {surelock.Everything(), surelock.BudgetRule(0.2)}
+    assert len({repr(each.unmask) for each in parallel}) * 2 == len(parallel) == len(set(map(repr, parallel)))
+
+
 def test_the_arenas_contestants_take_turns_in_going_first(stories, monkeypatch):
     """Opening by opening, each with a seed of its own, and what each writes stands under its name."""
     field = arena.contestants({"gen_length": 4, "block_length": 4}, ["Every position", "SureLock", "KLASS"])
@@ -216,7 +224,7 @@ def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
     experiment = EXPERIMENTS[name]
     small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
-    if name == "arena":  # whose cells hold decoders
+    if name in ("arena", "parallel"):  # whose cells hold decoders
         small["contestants"] = arena.contestants({"gen_length": 12, "block_length": 6})
     if name in ("frontier", "near", "pace", "reach", "drift"):  # whose cells hold samplers
         small["sampler"] = {"gen_length": 12}

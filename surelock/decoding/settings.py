@@ -61,9 +61,10 @@ class Setting:
         """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
         if value is None and self.none is not None:
             return None
-        if self.several and isinstance(value, Sequence) and not isinstance(value, str) and len(value):
+        items: Any = value if self.several else None
+        if isinstance(items, Sequence) and not isinstance(items, str) and len(items):
             one = replace(self, several=False, none=None)
-            return tuple(one.checked(name, item) for item in value)
+            return tuple(one.checked(name, item) for item in items)
         if (self.kind == "flag" and isinstance(value, bool)) or (self.group and isinstance(value, self.group)):
             return value
         if self.kind == "code":

@@ -11,7 +11,7 @@ import plotly.express as px
 import torch
 from plotly.graph_objects import Figure
 
-from surelock.decoding.choices import Decoder
+from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.ends import text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.presets import PRESETS, Preset
@@ -40,11 +40,20 @@ _MORE = {
     "SureLock and KLASS": {"compute": "lock", "unmask": "klass"},
     "Bounded entropy": {"compute": "everything", "unmask": "entropy_bound"},
 }
+#: Policies that write many tokens at once, beside one token a step; what computes the rows of each.
+_POLICIES: dict[str, dict[str, Any]] = {
+    "": {},
+    ", threshold .6": {"unmask": "threshold", "threshold": 0.6},
+    ", entropy bound .3": {"unmask": "entropy_bound", "gamma": 0.3},
+    ", entropy bound 1": {"unmask": "entropy_bound", "gamma": 1.0},
+}
+_WORK = {_EVERY: {"compute": "everything"}, "A fifth": {"compute": "budget", "budget": 0.2}}
 #: The recorded cells' budget, and settings that came after them: a plain form without these means the same.
 _FORMER = {"budget": {"compute": "budget", "budget": 0.4, "budget_near": None}}
 _LATER = {"future", "near", "floor", "candidates", "steep"}
 
 PAGE = SETTINGS["page"]
+_TIMES = ["seconds", "tokens_per_s", "speed", "speed_se"]
 
 
 def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
@@ -59,17 +68,24 @@ def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[
     return {name: plain for name, plain in field.items() if names is None or name in names}
 
 
+def _parallel(shared: dict[str, Any]) -> dict[str, Any]:
+    """The contestants of `parallel`, in plain form; what every judge sees, half the steps, comes last."""
+    given = {work + policy: own | rows for policy, own in _POLICIES.items() for work, rows in _WORK.items()}
+    given["Half the steps"] = _WORK[_EVERY] | {"steps": shared["gen_length"] // 2}
+    return {name: from_flat(shared | {"steps": shared["gen_length"]} | own).to_plain() for name, own in given.items()}
+
+
 def _as_recorded(plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain
     return {name: _as_recorded(value) for name, value in plain.items() if name not in _LATER}
 
 
-def _cells(prompts: int, each: int, field: dict[str, Any], **more: Any) -> list[Cell]:
+def _cells(prompts: int, each: int, field: dict[str, Any], first: int = 0, **more: Any) -> list[Cell]:
     """A cell for each few openings: an interruption costs minutes."""
     return [
         {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "contestants": field, **more}
-        for skip in range(0, prompts, each)
+        for skip in range(first, first + prompts, each)
     ]
 
 
@@ -161,9 +177,8 @@ def _joined(records: list[Record], name: str) -> dict[str, list[Any]]:
 
 
 def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    figure = px.scatter(
-        frame, "flops", "clean", error_y="clean_se", text="contestant", hover_data=["rows", "speed"], log_x=True
-    )
+    hover = [name for name in ("rows", "speed") if name in frame]
+    figure = px.scatter(frame, "flops", "clean", error_y="clean_se", text="contestant", hover_data=hover, log_x=True)
     return figure.update_traces(textposition="top center", marker_size=9)
 
 
@@ -186,4 +201,23 @@ or two differences of two standard errors are chance.""",
     texts=lambda lab, record: {name: record["result"][name]["texts"] for name in record["cell"]["contestants"]},
     judge_table=_judge_table,
     judge_note=f"{judged.NOTE}\nThe baseline is the first contestant.",
+)
+
+PARALLEL = Experiment(
+    title="Parallel: a fifth of the rows, and many tokens at once",
+    note="""\
+Columns are those of `arena`, without times. Policies write all tokens that are surer than a threshold, or as many as
+have so many nats of entropy together, the largest left out (entropy bound); one at least. Commit error and regret know
+nothing of writing many tokens at once: faults and the judge do.""",
+    grids={
+        "stories": _cells(16, 2, _parallel(PAGE), first=48),
+        "paper": _cells(80, 4, _parallel({"gen_length": 256, "block_length": 32}), source="mt_bench"),
+        "quick": _cells(2, 1, _parallel(PAGE | {"gen_length": 8, "block_length": 4})),
+    },
+    measure=_measure,
+    table=lambda records: _table(records).drop(columns=_TIMES),
+    picture=_picture,
+    texts=ARENA.texts,
+    judge_table=_judge_table,
+    judge_note=ARENA.judge_note,
 )

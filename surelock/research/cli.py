@@ -17,7 +17,7 @@ from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.loading import load
 from surelock.quality.judge import Judge
 from surelock.research import paper, speed, theory
-from surelock.research.arena import ARENA
+from surelock.research.arena import ARENA, PARALLEL
 from surelock.research.drift import DRIFT
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_png, write_report
 from surelock.research.frontier import FRONTIER, NEARNESS
@@ -42,6 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "unlock": paper.UNLOCK,
     "sampler": SAMPLER,
     "arena": ARENA,
+    "parallel": PARALLEL,
     "frontier": FRONTIER,
     "near": NEARNESS,
     "pace": PACE,

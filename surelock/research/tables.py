@@ -377,6 +377,16 @@ def paired() -> str:
     return markdown(head, rows)
 
 
+def parallel() -> str:
+    """Of each contestant of `parallel` what it computes and writes, and what the judge makes of that."""
+    judged = read(f"parallel/{JUDGE}")[["contestant", "bits_change", "bits_change_se"]]
+    forms = {"decoder": "{contestant}", "steps": "{steps:.0f}", "rows": "{rows:.2f}", "commit error": plain("error", 4)}
+    forms |= {"regret": plain("regret", 4), "without a fault": "{clean:.0%} ({clean_se:.0%})"}
+    forms |= {"change": change("clean_change", 2), "bits per character, by the judge": change("bits_change")}
+    both = read("parallel").merge(judged).to_dict("records")
+    return markdown(list(forms), [[written(form, row) for form in forms.values()] for row in both])
+
+
 def browser() -> str:
     """Of each decoder alone in a browser, beside the one that computes every position."""
     rows = [
@@ -508,6 +518,7 @@ TABLES: dict[str, Callable[[], str]] = {
         {"decoder": "{contestant}", "rows computed": "{rows:.0%}", "commit error": "{error:.4f}"},
         "contestant in ['Every position', 'SureLock', 'Lock by age', 'Fixed budget', 'Dual cache']",
     ),
+    "parallel": parallel,
     "arena-judge": Table(f"arena/{JUDGE}", {"lane": "{contestant}"} | BY_JUDGE),
     "frontier": at_shares(*BOTH),
     "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
