@@ -61,10 +61,9 @@ class Setting:
         """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
         if value is None and self.none is not None:
             return None
-        items: Any = value if self.several else None
-        if isinstance(items, Sequence) and not isinstance(items, str) and len(items):
+        if self.several and isinstance(value, Sequence) and not isinstance(value, str) and len(value):
             one = replace(self, several=False, none=None)
-            return tuple(one.checked(name, item) for item in items)
+            return tuple(one.checked(name, item) for item in value)
         if (self.kind == "flag" and isinstance(value, bool)) or (self.group and isinstance(value, self.group)):
             return value
         if self.kind == "code":
@@ -72,14 +71,15 @@ class Setting:
                 return value
             raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
         kind: Any = {"whole": Integral, "number": Real}.get(self.kind, ())
-        if isinstance(value, kind) and not isinstance(value, bool):
+        given: Any = value
+        if isinstance(given, kind) and not isinstance(given, bool):
             try:
-                number = float(value)
+                number = float(given)
             except OverflowError:  # an integer or a fraction that no float can hold
                 number = math.nan
             above_low = self.low < number if self.above else self.low <= number
             if above_low and number <= self.high and (self.kind == "number" or abs(number) <= _MOST_WHOLE):
-                return index(value) if self.kind == "whole" else float(value)
+                return index(given) if self.kind == "whole" else float(given)
         raise ValueError(f"{name} must be {self.range}, not {shown(value)}")
 
     def spells_none(self, value: Any) -> bool:
