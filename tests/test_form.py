@@ -62,6 +62,12 @@ def walked(form: Form, lengths: list[int]) -> list[tuple[int, int, int]]:
     return seen
 
 
+def test_what_does_not_fit_is_shortened_to_what_is_offered() -> None:
+    for longest in range(8, 40):
+        length = fit(Wants(64), longest).values["gen_length"]
+        assert longest - 8 < length <= longest and length % 8 == 0
+
+
 def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
     assert walked(form, [32, 28, 16, 64]) == [(32, 32, 32), (28, 28, 28), (16, 16, 16), (64, 64, 32)]
 
