@@ -8,6 +8,8 @@ import json
 import math
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -599,6 +601,31 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     told = {"lock": "locked", "unlock": "unlocked", "mask": "masked", "write": "written"}.get(plain["kind"])
     if told is not None:
         assert ([plain["position"], 77] if told == "written" else plain["position"]) in mine[at][told]
+
+
+def test_a_run_that_comes_before_its_model_brings_in_nothing_of_torch() -> None:
+    """The thread that loads the model does: two at once would leave accelerate half imported for good."""
+    code = """
+import asyncio, json, sys
+from types import SimpleNamespace
+from surelock.ui.layout import build
+from surelock.ui.models import Models
+
+Models.start_loading = lambda self, label: self._started.setdefault(label, 0.0)
+page, _, _ = build(Models(["stories"]), most=64, queue_size=4)
+start = next(fn.fn for fn in page.fns.values() if fn.api_name == "start")
+form = {"model": "stories", "prompt": "Once", "gen_length": 16, "steps": 16, "block_length": 16}
+lanes = [{"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}]
+
+async def first():
+    async for batch in start(SimpleNamespace(session_hash="s"), form | {"lanes": lanes}):
+        return batch
+
+print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate") if name in sys.modules]]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    refused, brought = json.loads(done.stdout.splitlines()[-1])
+    assert "still loading" in refused and brought == []
 
 
 def test_only_decode_is_public() -> None:

@@ -20,8 +20,6 @@ def most_attended(models: Models, arguments: Any, longest: int) -> list[list[flo
     The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
     other arguments.
     """
-    import torch
-
     if not isinstance(arguments, list) or len(arguments) != 3:
         return None
     label, tokens, position = arguments
@@ -38,6 +36,8 @@ def most_attended(models: Models, arguments: Any, longest: int) -> list[list[flo
         return None
     if sum(weight.numel() for weight in lm.network.parameters()) > SMALL:
         return None
+    import torch  # a loaded model has brought it in
+
     ids = [lm.mask_id if token < 0 else token for token in tokens]
     with torch.inference_mode():
         shares = lm.network.attention(torch.tensor([ids], device=lm.device), position)

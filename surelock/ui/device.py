@@ -38,9 +38,9 @@ def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
     """Return the function that runs a job, see `race`: its arguments are job, likely tokens?, commit errors?"""
 
     def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
+        lm = models.get(job.label)
         from surelock.trace.race import race
 
-        lm = models.get(job.label)
         yield from race(lm, job.tokens, job.lanes, top=top, errors=errors, judge=judge if top else None)
 
     if on_zero_gpu():

@@ -114,10 +114,11 @@ def _serve_runs(
         return following(batches, readers.watched(session), taken=lambda: inboxes.taken(session))
 
     def begun(owner: str, asked: dict) -> Run:
-        from surelock.trace.recorder import Recorder, make_header
-
         job = asking.job(asked)
         lm = asking.models.get(job.label)
+        # Only now: two threads that bring in torch and accelerate at once, this and the one that loads, break both.
+        from surelock.trace.recorder import Recorder, make_header
+
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         return sessions.open(owner, job, Recorder(header, lm.tokenizer))
 

@@ -123,9 +123,9 @@ class Models:
             return {}  # loading the model says what is wrong with its files
 
     def _load(self, label: str) -> None:
-        from surelock.model.loading import load  # brings in torch: not before the page can be served
-
         try:
+            from surelock.model.loading import load  # brings in torch: not before the page can be served
+
             self._loaded[label] = load(self._names[label], device_map=self._device_map, engine=self._engine)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
