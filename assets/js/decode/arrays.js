@@ -75,5 +75,8 @@ export function ranked(size, ...keys) {
 const compared = (a, b) =>
   a > b || (Number.isNaN(a) && !Number.isNaN(b)) ? 1 : -Number(a < b || (Number.isNaN(b) && !Number.isNaN(a)));
 
+/** The place of the largest value, the first among equals. */
+export const largest = (values) => values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
+
 /** Gives the memory of a typed array back that is not needed any more, whatever still holds it. */
 export const release = ({ buffer }) => buffer.transfer?.(0); // older browsers wait until they collect it

@@ -1,7 +1,7 @@
 // What skipping rows changed: each choice of a run beside the one that the whole forward offers. It mirrors
 // surelock/quality/commit_error.py, for one sequence.
 
-import { find, flags, NONE } from "./arrays.js";
+import { find, flags, largest, NONE } from "./arrays.js";
 import { Plan } from "./step.js";
 
 const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
@@ -117,5 +117,3 @@ function logSoftmax(logits) {
   const total = Math.log(shifted.reduce((sum, value) => sum + Math.exp(value), 0));
   return shifted.map((value) => value - total);
 }
-
-const largest = (values) => values.reduce((best, value, i) => (value > values[best] ? i : best), 0);

@@ -4,7 +4,7 @@
 // up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
-import { count, find, flags, NONE, place, put, release, take } from "./arrays.js";
+import { count, find, flags, largest, NONE, place, put, release, take } from "./arrays.js";
 import { emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 20; // of one table of logits
@@ -259,12 +259,8 @@ export class OnnxEngine {
     const first = chosen.length ? count(plan.chooses.subarray(0, own[chosen[0]])) : 0;
     if (chosen.length && !plan.quotas) {
       feeds.chosen = this.#runtime.whole(chosen);
-      feeds.bias = biasOf(
-        this.#runtime,
-        plan,
-        chosen.map((_, i) => first + i),
-        logits.dims[1],
-      );
+      const candidates = chosen.map((_, i) => first + i);
+      feeds.bias = this.#runtime.table(biasOf(plan, candidates, logits.dims[1]), logits.dims[1]);
     }
     const followed = [take(plan.compares, own), take(plan.watches, own)];
     const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
@@ -284,10 +280,11 @@ export class OnnxEngine {
     for (let start = 0; start < best.length; start += this.#rows) {
       const some = best.subarray(start, start + this.#rows);
       const logits = await this.logits(memory, take(rows, some));
-      const { data } = biasOf(this.#runtime, plan, some, width);
+      const bias = biasOf(plan, some, width);
       some.forEach((candidate, i) => {
-        const own = data.length > width ? data.subarray(i * width) : data;
-        reading.tokens[candidate] = largest(logits.subarray(i * width, (i + 1) * width), own);
+        const own = bias.length > width ? bias.subarray(i * width) : bias;
+        const sums = logits.subarray(i * width, (i + 1) * width).map((logit, token) => logit + own[token]);
+        reading.tokens[candidate] = largest(sums);
       });
     }
   }
@@ -343,7 +340,7 @@ export class OnnxEngine {
 
 /** What is added to the logits of some candidates [K]: noise, and -infinity where a token is banned.
  * [K, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
-function biasOf(runtime, plan, candidates, width) {
+function biasOf(plan, candidates, width) {
   const [rows, forbidden] = plan.repeats;
   const places = new Map(Array.from(candidates, (candidate, i) => [candidate, i]));
   const own = find(rows.map((row) => places.has(row)));
@@ -356,17 +353,7 @@ function biasOf(runtime, plan, candidates, width) {
   for (const i of own) bias[places.get(rows[i]) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
   for (let at = 0; at < bias.length; at += width)
     for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;
-  return runtime.table(bias, width);
-}
-
-/** Where the sum of logits and bias, in float32, is largest: the lowest of equal ones. */
-function largest(logits, bias) {
-  let [best, at] = [Number.NEGATIVE_INFINITY, 0];
-  for (let i = 0; i < logits.length; i++) {
-    const sum = Math.fround(logits[i] + bias[i]);
-    if (sum > best) [best, at] = [sum, i];
-  }
-  return at;
+  return bias;
 }
 
 /** Writes rows into a flat table; neighbours are copied together. */
