@@ -95,3 +95,22 @@ DRAWN_STATES = Path(__file__).with_name("drawn_states.js").read_text("utf-8")
 def drawn_states(page: Page, lane: int) -> list[int]:
     """The state of every cell as a lane's canvas shows it, by its pixels: 0 masked, 1 active, 2 locked, 3 resting."""
     return page.evaluate(DRAWN_STATES, lane)
+
+
+def draws(page: Page, lane: int, states: list[int], seconds: float = 1) -> None:
+    """A lane's canvas shows these states, at once or as soon as the page has a moment: it stands still."""
+    end = time.monotonic() + seconds
+    while (drawn := drawn_states(page, lane)) != states:
+        assert time.monotonic() < end, f"lane {lane} at step {shown(page)}: {drawn} instead of {states}"
+        page.wait_for_timeout(40)
+
+
+def steady(page: Page, place: str) -> Any:
+    """Where something is, as soon as it is there for two frames; place: an expression."""
+    return page.evaluate(
+        f"""async () => {{
+          const frame = () => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)));
+          for (let at = {place}, before; ; before = at, await frame(), at = {place})
+            if (String(at) === String(before)) return at;
+        }}"""
+    )

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from playwright.sync_api import Page
 
-from tests.browser.actions import until
+from tests.browser.actions import steady, until
 
 CARD = ".sl-lesson"
 RANGE = f"{CARD} input[type=range]"
@@ -117,8 +117,20 @@ class Fingers:
 
     def pin(self, cells: list[int]) -> None:
         """The first tap shows a position, the second one pins it."""
-        for number, cell in enumerate(cells, 1):
-            for _ in range(2):
-                self.page.touchscreen.tap(*self.page.evaluate(CELL, cell))
-                self.page.wait_for_timeout(100)
-            until(self.page, f"surelock.stage.view.pins.length === {number}")
+        for cell in cells:
+            pinned = f"surelock.stage.view.pins.includes({cell})"
+            wanted = not self.page.evaluate(pinned)
+            self.tap(cell, f"surelock.stage.tapped === {cell}")
+            self.tap(cell, f"{pinned} === {str(wanted).lower()}")
+
+    def tap(self, cell: int, answer: str) -> None:
+        """Tap a cell that stands still; a finger that nothing answers taps once more."""
+        for last in (False, True):
+            at = steady(self.page, f"({CELL})({cell})")
+            self.page.touchscreen.tap(*at)
+            try:
+                return until(self.page, answer, 5)
+            except AssertionError as silent:
+                if last:
+                    there = self.page.evaluate("(at) => document.elementFromPoint(...at)?.outerHTML.slice(0, 300)", at)
+                    raise AssertionError(f"{answer}; at {at} is {there}") from silent

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from surelock.decoding.choices import COMPUTE, UNMASK
 from surelock.trace.frames import read_trace
-from tests.browser.actions import drawn_states, run_to_end, seek, status, until, visit
+from tests.browser.actions import draws, run_to_end, seek, status, until, visit
 from tests.browser.server import App
 from tests.browser.test_page import exported, true_states
 
@@ -72,7 +72,7 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     for step in (0, 5, 13, 23):
         seek(page, step)
         for lane in range(4):
-            assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
+            draws(page, lane, true_states(document, lane, step))
     shown, trace = told(page), read_trace(document)
     table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
     assert list(table.lane.unique()) == NAMES == trace.lanes.name.tolist()
@@ -165,7 +165,7 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     seek(page, 23)
     for lane, name in enumerate(names):
         states = true_states(document, lane, 23)
-        assert drawn_states(page, lane) == states
+        draws(page, lane, states)
         last = table[(table.lane == name) & (table.step == 23)]
         assert (last.state == "locked").tolist() == [state == 2 for state in states]
     assert [lane["name"] for lane in document["header"]["lanes"]] == names
@@ -268,7 +268,7 @@ def test_what_if(page: Page, app: App, tmp_path: Path, lane: int, cell: Any, act
     assert mine[:12] == theirs[:12] and mine[12:] != theirs[12:] and len(mine) == 24
     for step in (5, 12, 23):
         seek(page, step)
-        assert drawn_states(page, lane + 1) == true_states(document, 2, step), "it stands after its parent"
+        draws(page, lane + 1, true_states(document, 2, step))  # it stands after its parent
 
 
 def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tmp_path: Path) -> None:

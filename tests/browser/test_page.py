@@ -16,6 +16,7 @@ from surelock.trace.frames import read_trace
 from tests.browser.actions import (
     PAIR,
     drawn_states,
+    draws,
     run_to_end,
     seek,
     serious,
@@ -84,7 +85,7 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     for step in random.Random(0).sample(range(24), 10):
         seek(page, step)
         for lane in (0, 1):
-            assert drawn_states(page, lane) == true_states(document, lane, step), (lane, step)
+            draws(page, lane, true_states(document, lane, step))
     seek(page, 23)
     first, second = trace.lanes.lane
     flops = trace.steps.groupby("lane").flops.sum()
@@ -369,7 +370,7 @@ def test_damaged_traces_are_refused_and_good_ones_open(page: Page, app: App, tmp
     page.wait_for_function("surelock.stage.trace !== surelock.live.run.trace")
     assert page.inner_text(".sl-run-label").startswith("Imported run")
     seek(page, 11)
-    assert drawn_states(page, 1) == true_states(document, 1, 11)
+    draws(page, 1, true_states(document, 1, 11))
 
 
 def test_a_run_that_the_server_dropped_is_exported_as_it_was_streamed(page: Page, app: App, tmp_path: Path) -> None:
@@ -408,7 +409,7 @@ def test_the_replay_plays_from_disk_with_the_network_off(page: Page, app: App, t
     until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
     seek(alone, 17)
     for lane in (0, 1):
-        assert drawn_states(alone, lane) == true_states(document, lane, 17)
+        draws(alone, lane, true_states(document, lane, 17))
     alone.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     until(alone, "document.querySelector('.sl-plot')?.data?.length >= 4")
     x, y, w, h = alone.evaluate("surelock.stage.sides[1].grid.rect(12)")
