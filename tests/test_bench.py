@@ -316,7 +316,7 @@ def test_shares_and_noise_by_hand() -> None:
     torch.testing.assert_close(noisy.log(), logits.double() - 0.5 * (-uniform.log()).log())
 
 
-def test_the_three_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = random_model(tmp_path)
     bench = llada.LladaBench(lm, PROMPTS, DecodeSettings(gen_length=4), LockRule(epsilon=9.0, percentile=None))
     order: list[str] = []
@@ -324,18 +324,19 @@ def test_the_three_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypa
 
     def timed(_: torch.device, call: Any) -> tuple[float, torch.Tensor]:
         order.append(names[call])
-        return {"llada": 8.0, "unlocked": 5.0, "locked": 2.0}[names[call]] + len(order) // 4, call()
+        return {"llada": 8.0, "unlocked": 5.0, "locked": 2.0, "budget": 1.0}[names[call]] + len(order) // 5, call()
 
     monkeypatch.setattr(llada, "timed", timed)
     for _ in range(4):
         bench.repeat()
-    turns = [order[at : at + 3] for at in range(0, 12, 3)]
-    first = ["llada", "unlocked", "locked"]
-    assert turns == [first, [*first[1:], "llada"], ["locked", *first[:2]], first]
+    first = ["llada", "unlocked", "locked", "budget"]
+    assert order == [first[(turn + at) % 4] for turn in range(4) for at in range(4)]
     bench.seconds = {"llada": [8.0, 10.0, 9.0], "unlocked": [6.0, 5.0, 6.0], "locked": [2.0, 2.0, 3.0]}
+    bench.seconds["budget"] = [1.0, 1.5, 2.0]
     figures = bench.result()
     assert (figures["llada_seconds"], figures["unlocked_seconds"], figures["locked_seconds"]) == (9, 6, 2)
     assert (figures["unlocked_over_llada"], figures["locked_over_llada"], figures["speedup"]) == (1.5, 4.5, 3)
+    assert (figures["budget_seconds"], figures["budget_over_llada"]) == (1.5, 6)
     assert figures["spread"]["unlocked_over_llada"] == pytest.approx([(8 / 6 + 1.5) / 2, 1.75])
     assert figures["refused"] == {} and figures["tokens_equal"] is True
     bench.tokens["unlocked"] = bench.tokens["unlocked"] + 1

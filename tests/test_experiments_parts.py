@@ -152,7 +152,7 @@ def test_faults_of_a_story_are_counted(text, expected):
 def test_the_arenas_contestants_run_at_the_pages_settings(stories):
     assert stories.generation.items() >= arena.PAGE.items()
     field = arena.ARENA.grids["stories"][0]["contestants"]
-    decoders = {name: Decoder.from_plain(plain) for name, plain in field.items()}
+    decoders = {name: arena.decoder_of(plain) for name, plain in field.items()}
     every = decoders["Every position"]
     assert len(set(map(repr, decoders.values()))) == len(decoders) >= 10
     assert every == PRESETS["everything"].decoder(stories.generation)

@@ -173,6 +173,15 @@ def test_a_corrupt_config_is_named(llada: Path, content: bytes) -> None:
     refuses(llada, str(llada / "config.json"))
 
 
+def test_json_has_a_size_that_is_read_and_more_is_refused(llada: Path) -> None:
+    """256 MB: the largest tokenizers take a tenth. The files are sparse."""
+    for size, said in ((2**28, "cannot be read as JSON"), (2**28 + 1, "at most 268,435,456 bytes of JSON")):
+        with (llada / "config.json").open("wb") as file:
+            file.write(b"\xff")
+            file.truncate(size)
+        refuses(llada, str(llada / "config.json"), said)
+
+
 def test_a_directory_without_config_is_named(tmp_path: Path) -> None:
     refuses(tmp_path, str(tmp_path / "config.json"), "does not exist")
 

@@ -112,6 +112,20 @@ def test_everything_has_its_place() -> None:
     assert two[22:25] == [(28, 570, 20), (28, 593, 15), (54, 909, 13)]
     height, four = placed("rules")
     assert height == "1718" and four[3:9] == [*legend, (61, 132, 14), (367, 132, 14)]
+    weights = {
+        (each.get("font-size"), each.get("font-weight"))
+        for each in read(surelock.picture(saved("rules"))).iter(f"{SVG}text")
+    }
+    assert {weight for size, weight in weights if size in ("20", "24")} == {"700"}
+
+
+def test_of_a_long_prompt_four_lines_stand_above_the_legend() -> None:
+    document = saved("stories")
+    document["header"]["prompt"] = "a few words " * 200
+    texts = list(read(surelock.picture(document)).iter(f"{SVG}text"))
+    prompt = [each for each in texts if each.get("font-size") == "16"]
+    assert [each.get("y") for each in prompt] == ["70", "93", "116", "139"] and prompt[-1].text.endswith("…")
+    assert min(int(each.get("y")) for each in texts if each.get("font-size") == "14") > 139
 
 
 def test_a_lane_that_ends_early_leaves_the_rest_empty_and_one_that_never_began_says_so() -> None:

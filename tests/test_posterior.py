@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import fields
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
+import surelock
+from surelock.decoding import noise
 from surelock.decoding.noise import Draws
+from surelock.decoding.state import Canvas
 from surelock.decoding.step import Plan, Reading
 from surelock.engines import posterior
 from surelock.engines.chunks import chunk_rows, even
@@ -202,9 +206,9 @@ def draws(key: tuple[int, ...], rows: Sequence[int], scored: bool = False, lengt
 @pytest.mark.parametrize("rows", [[0], [5], [0, 1, 2], [1, 4, 5], list(range(6))])
 def test_rows_drawn_alone_are_those_of_the_block(rows: list[int], scored: bool) -> None:
     whole, some, half = draws((3, 9), range(6), scored), draws((3, 9), rows, scored), len(rows) // 2
-    noise = whole.gumbel(np.arange(6), 17)
+    drawn = whole.gumbel(np.arange(6), 17)
     parts = some.gumbel(np.arange(half), 17), some.gumbel(np.arange(half, len(rows)), 17)
-    np.testing.assert_array_equal(np.concatenate(parts), noise[rows])
+    np.testing.assert_array_equal(np.concatenate(parts), drawn[rows])
     np.testing.assert_array_equal(some.scores(), whole.scores()[rows])
 
 
@@ -212,8 +216,8 @@ def test_noise_depends_on_its_key_alone() -> None:
     keys = [(seed, step, *before) for seed in (0, 1) for step in (0, 1) for before in ((), (1,))]
     drawn = [draws(key, range(4)).gumbel(np.arange(4), 9) for key in keys]
     np.testing.assert_array_equal(drawn[0], draws((0, 0), range(4)).gumbel(np.arange(4), 9))
-    assert len({float(noise[0, 0]) for noise in drawn}) == 8
-    assert all(noise.dtype == np.float64 and ((noise >= 0) & (noise < 1)).all() for noise in drawn)
+    assert len({float(each[0, 0]) for each in drawn}) == 8
+    assert all(each.dtype == np.float64 and ((each >= 0) & (each < 1)).all() for each in drawn)
 
 
 def test_noise_is_numpys() -> None:
@@ -221,3 +225,15 @@ def test_noise_is_numpys() -> None:
     generator, own = np.random.default_rng(np.random.SeedSequence((5, 2))), draws((5, 2), range(4), True, 4)
     np.testing.assert_array_equal(own.scores(), generator.random(4))
     np.testing.assert_array_equal(own.gumbel(np.arange(4), 9), generator.random((4, 9)))
+
+
+def test_what_is_masked_again_before_the_block_has_a_stream_of_its_own() -> None:
+    """Of two sequences with prompts of three and five tokens, both in the second of two blocks of four."""
+    settings = surelock.DecodeSettings(gen_length=8, steps=8, block_length=4, seed=5)
+    canvas = Canvas([[7] * 3, [7] * 5], settings, mask_id=1, pad_id=0)
+    begins = canvas.generated_from
+    schedule = SimpleNamespace(starts=begins + 4, stops=begins + 8)
+    slots = np.array([begin + row for begin in begins for row in (1, 3, 5, 6)])
+    found = noise.draws(canvas, schedule, settings, 6, slots, False)  # type: ignore[arg-type]
+    assert found.keys == [(5, 6, 1), (5, 6), (6, 6, 1), (6, 6)] and found.lengths == [4] * 4
+    assert found.stream.tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and found.row.tolist() == [1, 3, 1, 2] * 2

@@ -23,6 +23,7 @@ from surelock.research.experiment import Experiment
 from surelock.research.frontier import SETTINGS, looked_at
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt
+from surelock.research.published import read_rule
 from surelock.research.runner import Cell, Record
 from surelock.research.texts import clean, count_faults, shares
 
@@ -31,6 +32,7 @@ _FAST_DLLM = {"unmask": "threshold", "compute": "block_cache"}
 #: Beside the presets: other settings of theirs, what their papers combine, and half the steps, the plainest saving.
 _MORE = {
     "Half the steps": {"compute": "everything", "half": True},
+    "SureLock, later blocks rest": {"compute": "lock", "future": True},
     "SureLock, ε 5e-3": {"compute": "lock", "epsilon": 5e-3},
     "SureLock, no gate": {"compute": "lock", "percentile": None},
     "Lock by age, 24": {"compute": "age", "age": 24},
@@ -40,6 +42,11 @@ _MORE = {
     "SureLock and KLASS": {"compute": "lock", "unmask": "klass"},
     "Bounded entropy": {"compute": "everything", "unmask": "entropy_bound"},
 }
+#: Choices of rows of other papers, as far as they are choices (`published`); all else is the first contestant's.
+_CHOICES = {
+    "ES-dLLM's choice": {"kind": "es_dllm", "fraction": 0.5},
+    "d²Cache's choice": {"kind": "d2_cache", "masks": 20},
+}
 #: Policies that write many tokens at once, beside one token a step; what computes the rows of each.
 _POLICIES: dict[str, dict[str, Any]] = {
     "": {},
@@ -48,9 +55,6 @@ _POLICIES: dict[str, dict[str, Any]] = {
     ", entropy bound 1": {"unmask": "entropy_bound", "gamma": 1.0},
 }
 _WORK = {_EVERY: {"compute": "everything"}, "A fifth": {"compute": "budget", "budget": 0.2}}
-#: The recorded cells' budget, and settings that came after them: a plain form without these means the same.
-_FORMER = {"budget": {"compute": "budget", "budget": 0.4, "budget_near": None}}
-_LATER = {"future", "near", "floor", "candidates", "steep"}
 
 PAGE = SETTINGS["page"]
 _TIMES = ["seconds", "tokens_per_s", "speed", "speed_se"]
@@ -58,14 +62,20 @@ _TIMES = ["seconds", "tokens_per_s", "speed", "speed_se"]
 
 def contestants(shared: dict[str, Any], names: list[str] | None = None) -> dict[str, Any]:
     """The contestants by name, in plain form: all that a decoder depends on stands in the cell."""
-    presets = list(PRESETS.values()) + [Preset("", name, "", given) for name, given in _MORE.items()]
     field = {}
-    for preset in presets:
-        given = dict(_FORMER.get(preset.id, preset.given))
+    for preset in [*PRESETS.values(), *(Preset("", name, "", given) for name, given in _MORE.items())]:
+        given = dict(preset.given)
         steps = shared["gen_length"] // 2 if given.pop("half", False) else shared["gen_length"]
         decoder = replace(preset, given=given).decoder(shared | {"steps": steps})
-        field[_EVERY if preset.id == "everything" else preset.name] = _as_recorded(decoder.to_plain())
+        field[_EVERY if preset.id == "everything" else preset.name] = decoder.to_plain()
+    field |= {name: field[_EVERY] | {"compute": compute} for name, compute in _CHOICES.items()}
     return {name: plain for name, plain in field.items() if names is None or name in names}
+
+
+def decoder_of(plain: Record) -> Decoder:
+    """The decoder of a plain form; its rule may be one of the experiments'."""
+    everything = Decoder.from_plain(plain | {"compute": {"kind": "everything"}})
+    return replace(everything, compute=read_rule(plain["compute"]))
 
 
 def _parallel(shared: dict[str, Any]) -> dict[str, Any]:
@@ -73,12 +83,6 @@ def _parallel(shared: dict[str, Any]) -> dict[str, Any]:
     given = {work + policy: own | rows for policy, own in _POLICIES.items() for work, rows in _WORK.items()}
     given["Half the steps"] = _WORK[_EVERY] | {"steps": shared["gen_length"] // 2}
     return {name: from_flat(shared | {"steps": shared["gen_length"]} | own).to_plain() for name, own in given.items()}
-
-
-def _as_recorded(plain: Any) -> Any:
-    if not isinstance(plain, dict):
-        return plain
-    return {name: _as_recorded(value) for name, value in plain.items() if name not in _LATER}
 
 
 def _cells(prompts: int, each: int, field: dict[str, Any], first: int = 0, **more: Any) -> list[Cell]:
@@ -100,7 +104,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
     """Each contestant's steps, rows, FLOPs, seconds, commit error, text and faults for each of the cell's openings, in
     order.
     """
-    field = {name: Decoder.from_plain(plain) for name, plain in cell["contestants"].items()}
+    field = {name: decoder_of(plain) for name, plain in cell["contestants"].items()}
     prompts, names = lab.prompts(cell), list(field)
     for name in names:  # what a first call costs is not the contestant's
         next(decode(lab.lm, [prompts[0].ids], **field[name].keywords(), keep_logits=True))
@@ -154,7 +158,7 @@ def _table(records: list[Record]) -> pd.DataFrame:
             "seconds": float(np.mean(own["seconds"])),
             "tokens_per_s": sum(own["tokens"]) / sum(own["seconds"]),
             **estimates.named({"speed": speed, "error": estimates.mean(own["error"])}),
-            **(estimates.named({"regret": estimates.mean(own["regret"])}) if "regret" in own else {}),
+            **estimates.named({"regret": estimates.mean(own["regret"])}),
             **shares(own["faults"]),
         }
         change = estimates.difference(*(estimates.mean(clean(each["faults"])) for each in (own, every)))
@@ -190,10 +194,10 @@ knows no rows that nobody reads). speed: ratio of the total times of the steps, 
 take turns in going first, and make posteriors only of what they decide by, as `generate` does. error: commit error,
 KL(shadow || run) in nats, of every other step (of a cache's every step), the mean over openings with its standard
 error; it knows nothing of writing many tokens at once. regret: how much less the commits of those steps score than the
-best that could have been, by the policy's own score of the posteriors with every row computed; cells from before it was
-measured have none. clean, again, strangers, stuck: shares of the continuations as in `sampler`, with their standard
-errors; clean_change: paired with the first contestant's. The table compares every row with the first: with so many, one
-or two differences of two standard errors are chance.""",
+best that could have been, by the policy's own score of the posteriors with every row computed. clean, again, strangers,
+stuck: shares of the continuations as in `sampler`, with their standard errors; clean_change: paired with the first
+contestant's. The table compares every row with the first: with so many, one or two differences of two standard errors
+are chance.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,

@@ -29,13 +29,11 @@ from surelock.research.frontier import AGE, ALIKE, DUAL, LEAST_OPENINGS, PAPER, 
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
-RENAMED = {
-    "contestant": {"Fixed budget": "Former budget"},  # its cells decoded another than today's preset
-    "rule": {
-        "ES-dLLM's choice": "ES-dLLM's importance, without early layers",
-        "d²Cache's choice": "d²Cache's masks, without rollout",
-    },
+_CHOICES = {
+    "ES-dLLM's choice": "ES-dLLM's importance, without early layers",
+    "d²Cache's choice": "d²Cache's masks, without rollout",
 }
+RENAMED = {"contestant": _CHOICES, "rule": _CHOICES}
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
@@ -511,6 +509,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "arena": Table(
         "arena",
         {"lane": "{contestant}", "rows": "{rows:.2f}", "speed": "{speed:.2f}x", "commit error": "{error:.4f}"}
+        | {"regret": "{regret:.4f}"}
         | {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": "{clean_change:+.2f} ({clean_change_se:.2f})"},
     ),
     "readme": Table(

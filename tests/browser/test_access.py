@@ -60,20 +60,24 @@ def test_a_question_mark_lists_the_keys(page: Page, app: App) -> None:
 
 
 def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
+    page.clock.install()  # summaries come every four seconds at most
     visit(page, app.url)
     seek(page, 30)
     summary, spoken = page.locator(".sl-stage > .sl-hidden").first, page.locator(".sl-spoken")
     assert (summary.text_content() or "").startswith("Step "), "the first is spoken with the first step"
-    expect(summary).to_contain_text("Step 31", timeout=20_000)
+    page.clock.fast_forward(4500)
+    expect(summary).to_contain_text("Step 31")
     page.locator("canvas.sl-grid").nth(1).focus()
     page.keyboard.press("ArrowRight")
     expect(spoken).to_contain_text("Position")
     assert spoken.get_attribute("aria-live") == "assertive" and summary.get_attribute("aria-live") == "polite"
     page.evaluate("surelock.stage.timeline.seek(50)")
-    page.wait_for_timeout(4500)  # summaries come every four seconds at most
+    page.clock.fast_forward(4500)
+    page.wait_for_timeout(100)
     expect(summary).to_contain_text("Step 31")
     page.evaluate(f"{FOCUSED}.blur()")
-    expect(summary).to_contain_text("Step 51", timeout=20_000)
+    page.clock.fast_forward(4500)
+    expect(summary).to_contain_text("Step 51")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -117,7 +121,7 @@ def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Pag
     page.wait_for_function("window.surelock?.stage.trace && surelock.stage.timeline.atEnd")
     expect(page.locator(".sl-play")).to_have_attribute("aria-label", "Play")
     assert "of the work" in page.inner_text(".sl-narrator"), "the verdict"
-    page.wait_for_timeout(6000)
+    page.wait_for_timeout(2000)
     assert page.evaluate("surelock.stage.timeline.atEnd && !surelock.stage.timeline.playing"), "it stays there"
     page.click(".sl-play")
     page.wait_for_function("Number(surelock.stage.root.dataset.step) < 40 && surelock.stage.timeline.playing")

@@ -1,4 +1,6 @@
-"""`bench llada`: LLaDA's own loop on plain modelling code beside our sampler, unlocked and locked, run by run in turn.
+"""`bench llada`: LLaDA's own loop on plain modelling code beside our sampler: unlocked, locked, with the fixed budget.
+
+They run in turn.
 
 The loop is written anew after its public generate.py: every step runs the dense network on the whole canvas, makes the
 logits of all its positions, draws float64 Gumbel noise for all of them (none at temperature 0), and takes confidences
@@ -32,7 +34,7 @@ from surelock.bench import (
     timed,
     told,
 )
-from surelock.decoding.compute import ComputeRule, Everything
+from surelock.decoding.compute import BudgetRule, ComputeRule, Everything
 from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
@@ -43,7 +45,8 @@ from surelock.model.network import Block, Network
 from surelock.research.lab import weights_of
 
 #: How many times as fast ours are as LLaDA's, and as "speedup" the locked one as the unlocked one.
-RATIOS = ("unlocked_over_llada", "locked_over_llada", "speedup")
+OURS = ("unlocked", "locked", "budget")
+RATIOS = (*(f"{name}_over_llada" for name in OURS), "speedup")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,14 +79,14 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 class LladaBench:
-    """Three subjects that take turns, each repeat beginning with the next of them."""
+    """Four subjects that take turns, each repeat beginning with the next of them."""
 
     def __init__(
         self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, locked: ComputeRule
     ) -> None:
         self.temperature = settings.temperature
         network, canvas = PlainLlada(lm.network), torch.tensor(prompts, device=lm.device)
-        rules = {"unlocked": Everything(), "locked": locked}
+        rules = dict(zip(OURS, (Everything(), locked, BudgetRule()), strict=True))
 
         def ours(rule: ComputeRule) -> Callable[[], Tensor]:
             def decoded() -> Tensor:
@@ -116,8 +119,7 @@ class LladaBench:
         def measure(repeats: Sequence[int]) -> Figures:
             medians = {name: float(np.median([values[r] for r in repeats])) for name, values in self.seconds.items()}
             return {f"{name}_seconds": value for name, value in medians.items()} | {
-                "unlocked_over_llada": medians["llada"] / medians["unlocked"],
-                "locked_over_llada": medians["llada"] / medians["locked"],
+                **{f"{name}_over_llada": medians["llada"] / medians[name] for name in OURS},
                 "speedup": medians["unlocked"] / medians["locked"],
             }
 
