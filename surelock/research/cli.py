@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from surelock.engines.flags import add_engine_flag
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
@@ -26,7 +24,7 @@ from surelock.research.lab import Lab
 from surelock.research.pace import PACE
 from surelock.research.prompts import DATA, data_file, parse_data
 from surelock.research.reach import REACH
-from surelock.research.runner import Cell, Record, finished, key_of, merge, run_cells
+from surelock.research.runner import Cell, Record, finished, key_of, launched, merge, run_cells
 from surelock.research.sampler import SAMPLER
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -72,15 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Run what is not finished yet of an experiment; the first process writes its table and its picture."""
-    from accelerate import PartialState
-
-    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
-    on_cpu = arguments.device == "cpu" or not torch.cuda.is_available()
-    processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
-    try:
+    with launched(arguments.device) as processes:
         return _run(arguments, processes)
-    finally:
-        processes.destroy_process_group()
 
 
 def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:

@@ -13,10 +13,13 @@ import lzma
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 Cell = dict[str, Any]
@@ -104,6 +107,20 @@ def _whole_lines(file: Path) -> list[bytes]:
         except lzma.LZMAError as error:
             raise ValueError(f"{file} cannot be unpacked: {error}") from error
     return [line for line in data.splitlines(keepends=True) if line.endswith(b"\n") and line.strip()]
+
+
+@contextmanager
+def launched(device: str | None) -> Iterator[Any]:
+    """accelerate's state of this process among those that `accelerate launch` started."""
+    from accelerate import PartialState
+
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
+    processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
+    try:
+        yield processes
+    finally:
+        processes.destroy_process_group()
 
 
 def run_cells(
