@@ -45,11 +45,10 @@ def grid(**axes: Any) -> list[Cell]:
     return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
 
 
-def in_parts(prompts: int, each: int, **values: Any) -> list[Cell]:
+def in_parts(prompts: int, each: int, first: int = 0, **values: Any) -> list[Cell]:
     """A cell for each few of the prompts, with these values: an interruption costs minutes."""
-    return [
-        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, **values} for skip in range(0, prompts, each)
-    ]
+    skips = range(first, first + prompts, each)
+    return [{"source": "openings", "prompts": each, "skip": skip, "seed": 0, **values} for skip in skips]
 
 
 def file_of(source: str) -> str:
@@ -60,13 +59,12 @@ def file_of(source: str) -> str:
 def key_of(setup: Record, cell: Cell) -> str:
     """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
 
-    That is the data of their own source. The setup of older records names a judge, on which no decoding ever depended.
+    That is the data of their own source. Older records name more: a judge, on which no decoding ever depended, and the
+    categories of MT-Bench, which were all of them.
     """
-    own = {name: value for name, value in setup.items() if name != "judge"}
+    own = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
     if "source" in cell and "data" in own:
-        file = file_of(cell["source"])
-        own["data"] = own["data"].get(file)
-        own["categories"] = own.get("categories") if file == "mt_bench" else []
+        own["data"] = own["data"].get(file_of(cell["source"]))
     return json.dumps([own, cell], sort_keys=True)
 
 
@@ -148,19 +146,15 @@ def run_cells(
 def append(file: Path, record: Record) -> None:
     """Add one line to `file` and see it on the disk; a torn line at its end, of an interrupted run, is cut off first.
 
-    Raises OSError, with the file as it was before and the line printed on standard error, when it cannot be written.
+    Raises OSError, with the line printed on standard error, when it cannot be written.
     """
     line = json.dumps(record).encode() + b"\n"
     try:
-        with file.open("ab+", buffering=0) as stream:
-            size = file.read_bytes().rfind(b"\n") + 1
-            try:
-                stream.truncate(size)
-                _write(stream.fileno(), line)
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(size)
-                raise
+        with file.open("ab+") as stream:
+            stream.truncate(file.read_bytes().rfind(b"\n") + 1)
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
     except OSError as error:
         sys.stderr.write(line.decode())
         kept = len(_whole_lines(file)) if file.exists() else 0
@@ -169,11 +163,6 @@ def append(file: Path, record: Record) -> None:
             f"{error.strerror}: the line above could not be added to {file}; the {kept} finished cells in it are kept, "
             "the same command goes on from there",
         ) from error
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:
