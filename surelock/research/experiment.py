@@ -42,11 +42,6 @@ def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) ->
     return {name: record["cell"][name] for name in cell} | {name: record["result"][name] for name in result}
 
 
-def rows(records: Sequence[Record], cell: Iterable[str], result: Iterable[str]) -> pd.DataFrame:
-    """One such row for each record."""
-    return pd.DataFrame([row(record, cell, result) for record in records])
-
-
 def points(records: Sequence[Record], cell: Iterable[str], make: Callable[[Record], Iterable[Record]]) -> pd.DataFrame:
     """Several rows for each record: what `make` says of its result, behind named values of its cell."""
     return pd.DataFrame([row(record, cell) | point for record in records for point in make(record["result"])])
