@@ -1,14 +1,18 @@
 // Small DOM helpers. Text always goes in as text nodes: nothing in this folder builds markup from strings.
 
-/** h("button", {class: "sl-x", onclick: f, "aria-label": "y"}, "text", node) */
-export function h(tag, attributes = {}, ...children) {
+/** h("button.sl-x.sl-y", {onclick: f, "aria-label": "y"}, "text", node): a tag and its classes; attributes may be left out. */
+export function h(what, ...parts) {
+  const [tag, ...classes] = what.split(".");
   const node = document.createElement(tag);
+  if (classes.length) node.className = classes.join(" ");
+  if (tag === "button") node.type = "button";
+  const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...parts.flat().filter((part) => part !== null && part !== undefined));
   return node;
 }
 

@@ -45,8 +45,8 @@ export class CellCurve {
     this.cursors = svg("g");
     this.axis = svg("g", { class: "sl-cell-axis" });
     this.picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, this.axis, this.cursors, this.lines);
-    this.box = h("div", { class: "sl-cell-box" }, this.picture);
-    this.node = h("figure", { class: "sl-cell-curve" }, h("figcaption", {}, "KL in nats, step by step"), this.box);
+    this.box = h("div.sl-cell-box", this.picture);
+    this.node = h("figure.sl-cell-curve", h("figcaption", "KL in nats, step by step"), this.box);
   }
 
   load(trace) {

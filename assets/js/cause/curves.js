@@ -52,27 +52,26 @@ const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 export class Curves {
   constructor() {
     this.plots = FIGURES.map((figure) => {
-      const plot = h("div", { class: "sl-plot" });
-      const cursor = h("div", { class: "sl-plot-cursor", hidden: true });
-      const box = h("div", { class: "sl-plot-box" }, plot, cursor);
+      const plot = h("div.sl-plot");
+      const cursor = h("div.sl-plot-cursor", { hidden: true });
+      const box = h("div.sl-plot-box", plot, cursor);
       return {
         ...figure,
         plot,
         box,
         cursor,
         node: h(
-          "figure",
-          { class: "sl-figure" },
-          h("figcaption", {}, explained(figure.title, figure.terms ?? [])),
-          figure.hint ? h("p", { class: "sl-hint sl-figure-hint" }, figure.hint) : null,
+          "figure.sl-figure",
+          h("figcaption", explained(figure.title, figure.terms ?? [])),
+          figure.hint ? h("p.sl-hint.sl-figure-hint", figure.hint) : null,
           box,
         ),
       };
     });
-    this.note = h("p", { class: "sl-hint", hidden: true }, "The curves could not be loaded.");
+    this.note = h("p.sl-hint", { hidden: true }, "The curves could not be loaded.");
     this.node = h(
-      "section",
-      { class: "sl-curves", "aria-label": "Curves" },
+      "section.sl-curves",
+      { "aria-label": "Curves" },
       this.note,
       this.plots.map(({ node }) => node),
     );

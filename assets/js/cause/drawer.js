@@ -21,14 +21,14 @@ export class Drawer {
     this.whatIf = whatIf && new WhatIf({ ...whatIf, branch: begins(whatIf.branch) });
     const asks = fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step));
     this.inspector = new Inspector({ onPin, fetchTop: asks, fetchAttended });
-    this.progress = h("p", { class: "sl-drawer-progress", role: "status", tabindex: -1 });
+    this.progress = h("p.sl-drawer-progress", { role: "status", tabindex: -1 });
     const { title, pinButton, note, pinList, body } = this.inspector;
-    const close = h("button", { type: "button", class: "sl-small", onclick: () => this.close() }, "Close");
+    const close = h("button.sl-small", { onclick: () => this.close() }, "Close");
     const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
     this.node = h(
-      "aside",
-      { class: "sl-drawer", "aria-label": "Position", hidden: true },
-      h("header", { class: "sl-drawer-head" }, title, pinButton, close, this.progress, note, pinList),
+      "aside.sl-drawer",
+      { "aria-label": "Position", hidden: true },
+      h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList),
       parts,
     );
     this.#listen();

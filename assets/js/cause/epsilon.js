@@ -16,27 +16,20 @@ export class Epsilon {
     Object.assign(this, { curve, onChange, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
     this.handle = h(
-      "div",
-      {
-        class: "sl-epsilon",
-        role: "slider",
-        tabindex: 0,
-        "aria-orientation": "vertical",
-        "aria-label": "ε of the estimate",
-        hidden: true,
-      },
-      h("span", { class: "sl-epsilon-grip", "aria-hidden": "true" }, "ε"),
+      "div.sl-epsilon",
+      { role: "slider", tabindex: 0, "aria-orientation": "vertical", "aria-label": "ε of the estimate", hidden: true },
+      h("span.sl-epsilon-grip", { "aria-hidden": "true" }, "ε"),
     );
-    this.said = h("p", { class: "sl-hint", role: "status" });
-    const act = (text, onclick) => h("button", { type: "button", class: "sl-small", onclick }, text);
+    this.said = h("p.sl-hint", { role: "status" });
+    const act = (text, onclick) => h("button.sl-small", { onclick }, text);
     this.room = new MakeRoom();
     const told = (why) => why && setText(this.said, why); // until the estimate is another
     const start = (gone) => race(this.lane, this.value, gone);
     this.race = race && act("Race it", () => told(this.room.ask(this.trace, this.lane, start, told)));
     this.back = act("Put it back", () => this.put(null));
-    this.actions = h("span", { class: "sl-epsilon-actions", hidden: true }, this.race, this.back);
-    this.node = h("div", { class: "sl-epsilon-row", hidden: true }, this.said, this.actions, this.room.node);
-    this.badge = h("span", { class: "sl-estimate", title: "Later steps would change", hidden: true }, "Estimate");
+    this.actions = h("span.sl-epsilon-actions", { hidden: true }, this.race, this.back);
+    this.node = h("div.sl-epsilon-row", { hidden: true }, this.said, this.actions, this.room.node);
+    this.badge = h("span.sl-estimate", { title: "Later steps would change", hidden: true }, "Estimate");
     curve.box.append(this.handle);
     this.#listen();
   }

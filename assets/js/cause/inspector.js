@@ -21,22 +21,22 @@ export class Inspector {
   constructor({ onPin, fetchTop, fetchAttended }) {
     this.attended = new Attended(fetchAttended);
     Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, step: -1, columns: [], pinned: [] });
-    this.title = h("h3", { class: "sl-inspector-title" });
-    this.pinButton = h("button", { type: "button", class: "sl-small", onclick: () => this.onPin(this.cell) }, "Pin");
-    this.note = h("p", { class: "sl-note", role: "status" });
-    this.pinList = h("div", { class: "sl-pins" });
-    this.body = h("div", { class: "sl-inspector-columns" });
+    this.title = h("h3.sl-inspector-title");
+    this.pinButton = h("button.sl-small", { onclick: () => this.onPin(this.cell) }, "Pin");
+    this.note = h("p.sl-note", { role: "status" });
+    this.pinList = h("div.sl-pins");
+    this.body = h("div.sl-inspector-columns");
   }
 
   load(trace) {
     Object.assign(this, { trace, asked: "" });
     this.columns = trace.lanes.map((lane, i) => {
-      const facts = h("dl", { class: "sl-facts" });
-      const bars = h("ol", { class: "sl-top" });
+      const facts = h("dl.sl-facts");
+      const bars = h("ol.sl-top");
       const attended = this.attended.line();
-      const stands = h("span", { class: "sl-inspector-step" });
-      const head = h("h4", {}, lane.name, stands);
-      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, head, facts, bars, attended);
+      const stands = h("span.sl-inspector-step");
+      const head = h("h4", lane.name, stands);
+      const node = h(`div.sl-inspector-column.sl-lane-${i + 1}`, head, facts, bars, attended);
       return { lane, stands, facts, bars, attended, node };
     });
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
@@ -83,7 +83,7 @@ export class Inspector {
     const hand = byHand(lane, cell, t);
     if (hand) rows.push(["By hand", hand]);
     if (facts.childElementCount !== 2 * rows.length)
-      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
+      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", name), h("dd")]));
     rows.forEach(([, value], i) => {
       setText(facts.children[2 * i + 1], value);
     });
@@ -126,18 +126,17 @@ export class Inspector {
     const rows = list?.length ? list : [];
     if (!rows.length) {
       const why = list ? UNSEEN : "likely tokens are not kept for this run";
-      return bars.replaceChildren(h("li", { class: "sl-top-none" }, why));
+      return bars.replaceChildren(h("li.sl-top-none", why));
     }
     bars.replaceChildren(
       ...rows.map(([name, p]) => {
-        const fill = h("span", { class: "sl-top-bar" });
+        const fill = h("span.sl-top-bar");
         fill.style.width = `${(100 * p).toFixed(1)}%`;
         return h(
           "li",
-          {},
           fill,
-          h("bdi", { class: "sl-top-name", dir: "ltr", title: name }, name),
-          h("span", { class: "sl-top-p" }, percent(p, p < 0.1 ? 1 : 0)),
+          h("bdi.sl-top-name", { dir: "ltr", title: name }, name),
+          h("span.sl-top-p", percent(p, p < 0.1 ? 1 : 0)),
         );
       }),
     );
@@ -147,7 +146,7 @@ export class Inspector {
     this.say("");
     this.pinned = [...page.now.pins].map(([cell, pin]) => {
       const onclick = () => this.onPin(cell);
-      const button = h("button", { type: "button", class: `sl-pin sl-pin-${pin + 1}`, title: "Unpin", onclick });
+      const button = h(`button.sl-pin.sl-pin-${pin + 1}`, { title: "Unpin", onclick });
       return { cell, pin, button };
     });
     this.pinList.replaceChildren(...this.pinned.map(({ button }) => button));

@@ -30,36 +30,32 @@ export class WhatIf {
   /** options: {branch(lane, event, name, gone) starts the lane, token(text) -> Promise of {id} or {problem}, presets() -> [{id, name, compute}, ...]}. */
   constructor({ branch, token, presets }) {
     Object.assign(this, { branch, token, presets, cell: -1, step: -1 });
-    this.lanes = h("select", { class: "sl-speed", "aria-label": "Whose run", onchange: () => this.#buttons() });
-    this.actions = h("div", { class: "sl-whatif-actions" });
-    this.likely = h("div", { class: "sl-whatif-actions", "aria-label": "Likely words" });
-    this.word = h("input", { type: "text", class: "sl-whatif-word", "aria-label": "Another word", maxlength: 40 });
-    this.rule = h("select", { class: "sl-speed", "aria-label": "Another rule" });
-    this.said = h("p", { class: "sl-hint", role: "status" });
+    this.lanes = h("select.sl-speed", { "aria-label": "Whose run", onchange: () => this.#buttons() });
+    this.actions = h("div.sl-whatif-actions");
+    this.likely = h("div.sl-whatif-actions", { "aria-label": "Likely words" });
+    this.word = h("input.sl-whatif-word", { type: "text", "aria-label": "Another word", maxlength: 40 });
+    this.rule = h("select.sl-speed", { "aria-label": "Another rule" });
+    this.said = h("p.sl-hint", { role: "status" });
     this.room = new MakeRoom();
-    this.from = h("span", {});
+    this.from = h("span");
     this.asked = "";
     const write = h(
-      "form",
-      { class: "sl-whatif-actions", onsubmit: (event) => this.#writeWord(event) },
+      "form.sl-whatif-actions",
+      { onsubmit: (event) => this.#writeWord(event) },
       this.word,
-      h("button", { type: "submit", class: "sl-small" }, "Write it"),
+      h("button.sl-small", { type: "submit" }, "Write it"),
     );
-    const change = h(
-      "button",
-      { type: "button", class: "sl-small", onclick: () => this.#changeRule() },
-      "Change the rule",
-    );
-    this.write = h("div", { class: "sl-whatif-write" }, this.likely, write);
+    const change = h("button.sl-small", { onclick: () => this.#changeRule() }, "Change the rule");
+    this.write = h("div.sl-whatif-write", this.likely, write);
     this.node = h(
-      "details",
-      { class: "sl-whatif", ontoggle: () => this.#buttons() },
-      h("summary", {}, "What if …"),
-      h("p", { class: "sl-hint" }, this.from),
+      "details.sl-whatif",
+      { ontoggle: () => this.#buttons() },
+      h("summary", "What if …"),
+      h("p.sl-hint", this.from),
       this.lanes,
       this.actions,
       this.write,
-      h("div", { class: "sl-whatif-actions" }, this.rule, change),
+      h("div.sl-whatif-actions", this.rule, change),
       this.said,
       this.room.node,
     );
@@ -114,7 +110,7 @@ export class WhatIf {
 
   #button(text, allowed, event, name) {
     const onclick = () => this.#do(event, name);
-    return h("button", { type: "button", class: "sl-small", disabled: !allowed, onclick }, text);
+    return h("button.sl-small", { disabled: !allowed, onclick }, text);
   }
 
   /** A button for each likely word that could stand there instead. */

@@ -27,13 +27,13 @@ function moment(trace, colours, step) {
     pen,
     trace.lanes.map((lane) => lane.clamp(step)),
   );
-  return h("figure", {}, h("figcaption", {}, `After step ${step + 1} of ${trace.count}`), canvas);
+  return h("figure", h("figcaption", `After step ${step + 1} of ${trace.count}`), canvas);
 }
 
 function text(trace, lane) {
   const parts = prose(trace, lane, trace.count - 1);
-  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", {}, own)));
-  return h("section", {}, h("h2", {}, lane.name), h("p", { dir: "auto" }, words));
+  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", own)));
+  return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 
 export class Handout {
@@ -65,20 +65,18 @@ export class Handout {
     const link = this.link?.(trace);
     const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
     return h(
-      "article",
-      { class: "sl-handout" },
-      h("h1", {}, "SureLock: decoders race"),
-      h("p", {}, trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
-      h("p", {}, h("b", {}, "Prompt: "), promptOf(trace)),
+      "article.sl-handout",
+      h("h1", "SureLock: decoders race"),
+      h("p", trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
+      h("p", h("b", "Prompt: "), promptOf(trace)),
       moments(trace.count).map((step) => moment(trace, colours, step)),
-      h("p", {}, "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
+      h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
       h(
-        "div",
-        { class: "sl-handout-texts" },
+        "div.sl-handout-texts",
         trace.lanes.map((lane) => text(trace, lane)),
       ),
       comparison(sides),
-      link ? h("p", { class: "sl-handout-link" }, h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
+      link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
     );
   }
 }

@@ -18,9 +18,9 @@ export function picture(trace, colours) {
 export class Pictures {
   constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
-    this.said = h("span", {});
-    const cancel = h("button", { type: "button", class: "sl-small", onclick: () => this.stopper.abort() }, "Cancel");
-    this.node = h("div", { class: "sl-filming", hidden: true }, this.bar, this.said, cancel);
+    this.said = h("span");
+    const cancel = h("button.sl-small", { onclick: () => this.stopper.abort() }, "Cancel");
+    this.node = h("div.sl-filming", { hidden: true }, this.bar, this.said, cancel);
   }
 
   #colours() {

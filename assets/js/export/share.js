@@ -76,15 +76,10 @@ export class Share {
   /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
   constructor({ source, view, onImport }) {
     Object.assign(this, { source, view, onImport, pictures: new Pictures() });
-    this.said = h("p", { class: "sl-hint", role: "status" });
+    this.said = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
     const button = (label, action, hint) =>
-      h(
-        "button",
-        { type: "button", class: "sl-wide", onclick: () => this.#run(action) },
-        h("strong", {}, label),
-        h("span", {}, hint),
-      );
+      h("button.sl-wide", { onclick: () => this.#run(action) }, h("strong", label), h("span", hint));
     this.file = h("input", {
       type: "file",
       accept: ".json,application/json",
@@ -92,11 +87,9 @@ export class Share {
       onchange: () => this.#run(() => this.#import()),
     });
     this.node = h(
-      "div",
-      { class: "sl-share" },
+      "div.sl-share",
       h(
-        "div",
-        { class: "sl-share-buttons" },
+        "div.sl-share-buttons",
         button(
           "Trace (JSON)",
           () => this.#json(),
@@ -133,7 +126,7 @@ export class Share {
           ),
       ),
       this.pictures.node,
-      h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
+      h("div.sl-import", h("label", { for: "sl-import" }, "Open a trace"), this.file),
       this.said,
     );
   }
@@ -141,11 +134,9 @@ export class Share {
   /** What the end of a race offers at once. */
   #quick() {
     this.saidThere = h("span", { role: "status" });
-    const button = (label, action) =>
-      h("button", { type: "button", class: "sl-small", onclick: () => this.#run(action) }, label);
+    const button = (label, action) => h("button.sl-small", { onclick: () => this.#run(action) }, label);
     return h(
       "div",
-      {},
       button("Picture", () => this.pictures.png(this.trace, this.#name())),
       button("Video", () => this.pictures.video(this.trace, this.#name())),
       this.source.link ? button("Link", () => this.#link()) : null,

@@ -64,8 +64,7 @@ export function stopButton(now) {
 }
 
 export function connect({ element }) {
-  const button = (name, action) =>
-    h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action });
+  const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
   const step = button("step", () => page.now.live.stage.timeline.move(1));
   const stop = button("stop", () => page.now.live.stop());

@@ -6,15 +6,14 @@ import { trust } from "../run/trust.js";
 
 /** control: under the name of what it sets. */
 export function row(setting, control, output = null) {
-  const head = h("span", { class: "sl-field-head" }, h("span", {}, setting.label), output);
-  return h("label", { class: "sl-field", title: setting.help }, head, control);
+  const head = h("span.sl-field-head", h("span", setting.label), output);
+  return h("label.sl-field", { title: setting.help }, head, control);
 }
 
 /** options: [[id, text], ...]. set(id). */
 export function select(label, options, value, set) {
   const control = h(
     "select",
-    {},
     options.map(([id, text]) => h("option", { value: id, selected: id === value }, text)),
   );
   control.addEventListener("change", () => set(control.value));
@@ -24,7 +23,7 @@ export function select(label, options, value, set) {
 export function checkbox(setting, value, set) {
   const control = h("input", { type: "checkbox", checked: value });
   control.addEventListener("change", () => set(control.checked));
-  return h("label", { class: "sl-field sl-field-check", title: setting.help }, control, h("span", {}, setting.label));
+  return h("label.sl-field.sl-field-check", { title: setting.help }, control, h("span", setting.label));
 }
 
 function numberField(setting, value, set) {
@@ -37,7 +36,7 @@ function numberField(setting, value, set) {
 }
 
 function codeField(setting, value, set) {
-  const control = h("textarea", { class: "sl-code", rows: 16, spellcheck: "false", maxlength: setting.high }, value);
+  const control = h("textarea.sl-code", { rows: 16, spellcheck: "false", maxlength: setting.high }, value);
   control.addEventListener("change", () => {
     trust(control.value);
     set(control.value);

@@ -32,8 +32,8 @@ export class LaneList {
   /** form: see Lanes; box: where the list stands. */
   constructor(form, box) {
     this.form = form;
-    this.list = h("ol", { class: "sl-lane-list" });
-    this.add = h("button", { type: "button", class: "sl-small", onclick: () => this.#add() }, "Add a lane");
+    this.list = h("ol.sl-lane-list");
+    this.add = h("button.sl-small", { onclick: () => this.#add() }, "Add a lane");
     box.append(this.list, this.add);
     this.draw();
   }
@@ -61,13 +61,11 @@ export class LaneList {
       h("option", { value: id, selected: lane.preset === id }, name),
     );
     const own = h("option", { value: OWN, selected: !lane.preset }, lane.preset ? "Your own …" : lane.name);
-    const choose = h("select", { class: "sl-lane-preset", "aria-label": `Lane ${i + 1}` }, options, own);
+    const choose = h("select.sl-lane-preset", { "aria-label": `Lane ${i + 1}` }, options, own);
     choose.addEventListener("change", () => this.#choose(lane, choose.value));
     const remove = h(
-      "button",
+      "button.sl-lane-remove",
       {
-        type: "button",
-        class: "sl-lane-remove",
         "aria-label": `Remove lane ${i + 1}`,
         title: "Remove",
         disabled: this.form.lanes.length === 1,
@@ -79,13 +77,8 @@ export class LaneList {
       "✕",
     );
     const told = this.form.preset(lane.preset)?.sentence ?? sentence(lane);
-    const details = h(
-      "details",
-      { class: "sl-lane-details", "data-lane": i, open },
-      h("summary", {}, told),
-      this.#fields(lane),
-    );
-    return h("li", { class: `sl-lane sl-lane-${i + 1}` }, h("div", { class: "sl-lane-head" }, choose, remove), details);
+    const details = h("details.sl-lane-details", { "data-lane": i, open }, h("summary", told), this.#fields(lane));
+    return h(`li.sl-lane.sl-lane-${i + 1}`, h("div.sl-lane-head", choose, remove), details);
   }
 
   #choose(lane, id) {
@@ -135,7 +128,7 @@ export class LaneList {
       ),
       ...this.#settings(lane, lane.unmask, described.unmask[lane.unmask.kind]),
     );
-    return h("div", { class: "sl-lane-fields" }, rows);
+    return h("div.sl-lane-fields", rows);
   }
 
   #settings(lane, values, { settings }) {

@@ -23,26 +23,25 @@ export class SiteForm {
       if (text) this.prompt.value = text;
       this.#changed();
     });
-    const run = h("button", { type: "button", id: "sl-run", onclick: () => onRun(this.values) }, "Run");
-    const controls = h("div", {}, h("div", { class: "sl-controls" }));
-    const lanes = h("div", {}, h("div", { class: "sl-lanes" }));
-    this.main = h("div", { class: "sl-fields" });
-    this.more = h("div", { class: "sl-fields" });
+    const run = h("button", { id: "sl-run", onclick: () => onRun(this.values) }, "Run");
+    const controls = h("div", h("div.sl-controls"));
+    const lanes = h("div", h("div.sl-lanes"));
+    this.main = h("div.sl-fields");
+    this.more = h("div.sl-fields");
     this.node = h(
-      "aside",
-      { class: "sidebar", "aria-label": "Settings" },
+      "aside.sidebar",
+      { "aria-label": "Settings" },
       this.#toggle(),
       h(
-        "div",
-        { class: "sl-form" },
-        h("p", { class: "sl-model-badge" }, told.about),
+        "div.sl-form",
+        h("p.sl-model-badge", told.about),
         h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
         example,
         run,
         controls,
         lanes,
         this.main,
-        h("details", {}, h("summary", {}, "More settings"), this.more),
+        h("details", h("summary", "More settings"), this.more),
       ),
     );
     this.set(told);
@@ -53,7 +52,7 @@ export class SiteForm {
   }
 
   #toggle() {
-    const toggle = h("button", { type: "button", class: "toggle-button", "aria-expanded": "false" }, "☰");
+    const toggle = h("button.toggle-button", { "aria-expanded": "false" }, "☰");
     toggle.setAttribute("aria-label", "Settings");
     toggle.addEventListener("click", () => {
       const open = this.node.classList.toggle("open");

@@ -22,8 +22,7 @@ function brought() {
   return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
 }
 
-const button = (text, action, more = {}) =>
-  h("button", { type: "button", class: "sl-small", onclick: action, ...more }, text);
+const button = (text, action, more = {}) => h("button.sl-small", { onclick: action, ...more }, text);
 
 const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
 
@@ -35,11 +34,11 @@ export class Lessons {
     this.lesson = this.trace = this.own = this.written = null;
     this.list = h("div");
     const close = button("Close", () => this.node.close());
-    this.node = h("dialog", { class: "sl-lessons", "aria-label": "Lessons" }, h("h2", {}, "Lessons"), this.list, close);
+    this.node = h("dialog.sl-lessons", { "aria-label": "Lessons" }, h("h2", "Lessons"), this.list, close);
     this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
     this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
     this.problems = [...found.problems, this.book.problem].filter(Boolean);
-    this.card = h("section", { class: "sl-lesson", hidden: true, "aria-label": "Lesson" });
+    this.card = h("section.sl-lesson", { hidden: true, "aria-label": "Lesson" });
     this.draw();
     page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
   }
@@ -55,11 +54,10 @@ export class Lessons {
         : `${count(minutes, "minute")}, ${count(asked, "prediction")}`;
       return h(
         "li",
-        {},
         button(seen ? "Go on" : "Begin", () => this.begin(lesson), {
           "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}`,
         }),
-        h("span", {}, h("strong", {}, title), h("span", { class: "sl-hint" }, state)),
+        h("span", h("strong", title), h("span.sl-hint", state)),
       );
     });
     const kept = "Predictions stay in this tab and go nowhere. Save them as a file to keep or to hand in.";
@@ -68,10 +66,10 @@ export class Lessons {
       button("Forget them", () => this.#forget(), { disabled: this.book.empty }),
     ];
     this.list.replaceChildren(
-      ...this.problems.map((text) => h("p", { class: "sl-lesson-problem" }, text)),
-      h("ol", { class: "sl-lesson-list" }, items),
-      h("p", { class: "sl-hint" }, kept),
-      h("p", { class: "sl-lesson-tools" }, tools),
+      ...this.problems.map((text) => h("p.sl-lesson-problem", text)),
+      h("ol.sl-lesson-list", items),
+      h("p.sl-hint", kept),
+      h("p.sl-lesson-tools", tools),
     );
   }
 
@@ -135,19 +133,15 @@ export class Lessons {
     this.book.see(name, page);
     this.#show();
     const now = pages[page];
-    this.said = h("div", { class: "sl-lesson-body" }, this.#body(now));
+    this.said = h("div.sl-lesson-body", this.#body(now));
     const heading = h("h3", { tabindex: -1 }, `Lesson ${number}: ${title}`);
     const place = `Page ${page + 1} of ${pages.length}`;
     const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
     const told = explained(named(now.text, this.trace), now.explains ?? []);
-    const text = h("p", { class: "sl-lesson-text" }, told);
+    const text = h("p.sl-lesson-text", told);
     const body = now.kind === "gap" ? [this.said, text] : [text, this.said];
-    body[0].prepend(h("strong", { class: "sl-lesson-kind" }, KINDS[now.kind]));
-    this.card.replaceChildren(
-      h("header", {}, heading, h("span", { class: "sl-hint" }, place), bar),
-      ...body,
-      this.#steps(),
-    );
+    body[0].prepend(h("strong.sl-lesson-kind", KINDS[now.kind]));
+    this.card.replaceChildren(h("header", heading, h("span.sl-hint", place), bar), ...body, this.#steps());
     this.card.hidden = false;
     heading.focus({ preventScroll: true });
     this.draw();
@@ -250,14 +244,14 @@ export class Lessons {
       right: judged.right,
       run: runOf(this.trace),
     });
-    return [h("p", { class: "sl-lesson-gap", "data-right": String(judged.right) }, judged.text)];
+    return [h("p.sl-lesson-gap", { "data-right": String(judged.right) }, judged.text)];
   }
 
   /** On a run that does not show the effect the lesson says so. */
   #otherwise() {
     const { claim } = this.lesson;
     if (!claim || holds(this.trace, claim)) return null;
-    return h("p", { class: "sl-lesson-otherwise" }, claim.otherwise);
+    return h("p.sl-lesson-otherwise", claim.otherwise);
   }
 
   #run() {
@@ -268,14 +262,14 @@ export class Lessons {
     const parts = [];
     if (races && own) {
       const options = own.options.map(({ name }, i) => h("option", { value: i }, name));
-      this.choice = h("select", { class: "sl-speed" }, options);
-      if (options.length > 1) parts.push(h("label", {}, `${own.label} `, this.choice));
+      this.choice = h("select.sl-speed", options);
+      if (options.length > 1) parts.push(h("label", `${own.label} `, this.choice));
     }
     if (races) parts.push(button("Make my own run", () => this.#race()));
     parts.push(button("Stay with this run", () => this.go(this.page + 1)));
     this.progress = h("p", { role: "status" });
     const editor = races && typed ? this.#editor(own.options[0].compute) : null;
-    return [editor, h("div", { class: "sl-lesson-tools" }, parts), this.progress];
+    return [editor, h("div.sl-lesson-tools", parts), this.progress];
   }
 
   /** Where the learner writes the rule of the lesson's own lane. */
@@ -371,20 +365,12 @@ export class Lessons {
     }
     if (last)
       return h(
-        "div",
-        { class: "sl-lesson-steps" },
+        "div.sl-lesson-steps",
         back,
         button("End the lesson", () => this.leave(), main),
       );
     const skips = kind === "predict" || kind === "run";
-    return h(
-      "div",
-      { class: "sl-lesson-steps" },
-      back,
-      this.done,
-      skips ? button("Skip", on) : button("Next", on, main),
-      leave,
-    );
+    return h("div.sl-lesson-steps", back, this.done, skips ? button("Skip", on) : button("Next", on, main), leave);
   }
 
   #predicted() {

@@ -65,7 +65,7 @@ export class Question {
       onChange();
     };
     const controls = { cells: () => this.#cells(), value: () => this.#number(set), choose: () => this.#choices(set) };
-    this.node = h("div", { class: "sl-question" }, controls[question.kind]());
+    this.node = h("div.sl-question", controls[question.kind]());
     this.looked();
   }
 
@@ -83,13 +83,13 @@ export class Question {
     const hint =
       "Click a cell, tap it twice, or move to it with the arrow keys and press Enter. Once more takes the pin away.";
     this.said = h("p", { role: "status" });
-    return [h("p", {}, h("strong", {}, this.question.ask)), h("p", { class: "sl-hint" }, hint), this.said];
+    return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.said];
   }
 
   #number(set) {
     const { low, high, unit, ask } = this.question;
     const scale = unit === "%" ? 100 : 1;
-    const output = h("output", {}, "move the slider");
+    const output = h("output", "move the slider");
     const tell = () => setText(output, shown(this.question, Number(range.value)));
     const range = h("input", {
       type: "range",
@@ -103,7 +103,7 @@ export class Question {
       set(Number(range.value) / scale);
     });
     if (this.value !== undefined) tell();
-    return h("label", { class: "sl-question-value" }, h("strong", {}, ask), h("span", {}, range, output));
+    return h("label.sl-question-value", h("strong", ask), h("span", range, output));
   }
 
   #choices(set) {
@@ -111,7 +111,6 @@ export class Question {
     const option = ({ id, text }) =>
       h(
         "label",
-        {},
         h("input", {
           type: "radio",
           name: "sl-question",
@@ -119,8 +118,8 @@ export class Question {
           checked: this.value === id,
           onchange: () => set(id),
         }),
-        h("span", {}, text),
+        h("span", text),
       );
-    return h("fieldset", {}, h("legend", {}, h("strong", {}, ask)), options.map(option));
+    return h("fieldset", h("legend", h("strong", ask)), options.map(option));
   }
 }

@@ -27,9 +27,8 @@ export function about() {
     " by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).",
   ];
   return h(
-    "div",
-    { class: "sl-about" },
-    TEXTS.map((text) => h("p", {}, explained(text, TERMS))),
-    h("p", {}, source),
+    "div.sl-about",
+    TEXTS.map((text) => h("p", explained(text, TERMS))),
+    h("p", source),
   );
 }

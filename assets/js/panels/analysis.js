@@ -24,9 +24,9 @@ export function lockedText(delays) {
 
 export class Analysis {
   constructor() {
-    this.delays = h("div", { class: "sl-delays" });
-    const title = h("h4", {}, "How long after its unmasking each position locked");
-    this.node = h("div", {}, title, this.delays);
+    this.delays = h("div.sl-delays");
+    const title = h("h4", "How long after its unmasking each position locked");
+    this.node = h("div", title, this.delays);
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());
   }
@@ -58,9 +58,8 @@ export class Analysis {
     const note = lockedText(delays);
     return h(
       "section",
-      {},
-      h("h5", {}, lane.name),
-      h("p", { class: "sl-hint" }, note),
+      h("h5", lane.name),
+      h("p.sl-hint", note),
       delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,
     );
   }
@@ -68,17 +67,15 @@ export class Analysis {
 
 function bars(rows, most) {
   return h(
-    "ol",
-    { class: "sl-delay" },
+    "ol.sl-delay",
     rows.map(([label, count], i) => {
       const fill = h("span", { class: i === rows.length - 1 ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
       fill.style.width = `${(100 * count) / most}%`;
       return h(
         "li",
-        {},
-        h("span", { class: "sl-delay-label" }, label),
-        h("span", { class: "sl-delay-track" }, fill),
-        h("span", { class: "sl-delay-count" }, String(count)),
+        h("span.sl-delay-label", label),
+        h("span.sl-delay-track", fill),
+        h("span.sl-delay-count", String(count)),
       );
     }),
   );

@@ -26,7 +26,7 @@ const EDGE = 8;
 /** The one sentence that is open, and whose it is. */
 class Tip {
   constructor() {
-    this.node = h("div", { class: "sl-glossary", role: "tooltip", id: "sl-glossary", hidden: true });
+    this.node = h("div.sl-glossary", { role: "tooltip", id: "sl-glossary", hidden: true });
     this.node.addEventListener("pointerenter", () => clearTimeout(this.closing));
     this.node.addEventListener("pointerleave", () => this.closeSoon());
     this.onKey = (event) => {

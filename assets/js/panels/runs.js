@@ -72,19 +72,17 @@ export class Runs {
   /** visit: see Visit. onUse(trace) puts a run's settings into the form; null where there is none. */
   constructor({ visit, onShow, onCompare, onUse = null }) {
     Object.assign(this, { visit, onShow, onCompare, onUse, picked: [], sort: null, falling: false });
-    this.body = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" });
+    this.body = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Runs table" });
     this.compareButton = h(
-      "button",
-      { type: "button", class: "sl-small", disabled: true, onclick: () => this.#compare() },
+      "button.sl-small",
+      { disabled: true, onclick: () => this.#compare() },
       "Compare what is picked",
     );
-    this.comparison = h("div", { class: "sl-comparison", "aria-live": "polite" });
+    this.comparison = h("div.sl-comparison", { "aria-live": "polite" });
     this.node = h(
-      "div",
-      { class: "sl-runs" },
+      "div.sl-runs",
       h(
-        "p",
-        { class: "sl-hint" },
+        "p.sl-hint",
         `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
       ),
       this.body,
@@ -105,13 +103,12 @@ export class Runs {
       ? [
           h(
             "tbody",
-            {},
             inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true)),
           ),
         ]
-      : entries.map((entry) => h("tbody", {}, this.#group(entry)));
+      : entries.map((entry) => h("tbody", this.#group(entry)));
     const heads = HEADS.map((name) => this.#head(name));
-    this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
+    this.body.replaceChildren(h("table", h("thead", h("tr", heads)), bodies));
     if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
     this.compareButton.disabled = this.picked.length < 2;
   }
@@ -121,8 +118,8 @@ export class Runs {
     const now = this.sort === name ? this.falling : null;
     const [order, arrow] = now === null ? [undefined, "↕"] : [now ? "descending" : "ascending", now ? "▼" : "▲"];
     const button = h(
-      "button",
-      { type: "button", class: "sl-sort", title: "Sort by this column", onclick: () => this.#sortBy(name) },
+      "button.sl-sort",
+      { title: "Sort by this column", onclick: () => this.#sortBy(name) },
       name,
       h("span", { "aria-hidden": "true" }, ` ${arrow}`),
     );
@@ -141,9 +138,8 @@ export class Runs {
   #group(entry) {
     const { trace } = entry;
     const first = h(
-      "tr",
-      { class: "sl-run-prompt" },
-      h("td", {}),
+      "tr.sl-run-prompt",
+      h("td"),
       this.#run(entry, trace.lanes.length + 1),
       h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT)),
     );
@@ -152,11 +148,10 @@ export class Runs {
 
   /** Which run it is, and what can be done with it. */
   #run({ trace, number, source }, rowspan) {
-    const button = (text, label, action) =>
-      h("button", { type: "button", class: "sl-small", "aria-label": label, onclick: action }, text);
+    const button = (text, label, action) => h("button.sl-small", { "aria-label": label, onclick: action }, text);
     return h(
-      "td",
-      { class: "sl-run", rowspan },
+      "td.sl-run",
+      { rowspan },
       `${number} (${CALLED[source] ?? source})`,
       button("Show", `Show run ${number}`, () => this.onShow(trace)),
       this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
@@ -177,18 +172,17 @@ export class Runs {
     const text = cutTo(textOf(trace, lane, trace.count - 1), EXCERPT);
     return h(
       "tr",
-      {},
-      h("td", {}, pick),
+      h("td", pick),
       alone ? this.#run(entry) : null,
-      h("td", { class: "sl-run-lane" }, h("b", {}, lane.name), h("p", { class: "sl-hint", dir: "auto" }, text)),
-      h("td", {}, this.#settings(lane.decoder)),
-      NUMBERS.map((name) => h("td", {}, outcome.get(name) ?? "–")),
+      h("td.sl-run-lane", h("b", lane.name), h("p.sl-hint", { dir: "auto" }, text)),
+      h("td", this.#settings(lane.decoder)),
+      NUMBERS.map((name) => h("td", outcome.get(name) ?? "–")),
     );
   }
 
   #settings(decoder) {
-    const item = ([text, outstanding]) => h("li", {}, outstanding ? h("mark", {}, text) : text);
-    return h("ul", { class: "sl-run-settings" }, told(decoder, this.common).map(item));
+    const item = ([text, outstanding]) => h("li", outstanding ? h("mark", text) : text);
+    return h("ul.sl-run-settings", told(decoder, this.common).map(item));
   }
 
   #pick(entry, lane) {
@@ -204,15 +198,11 @@ export class Runs {
     for (const side of sides)
       side.name = runs.size > 1 ? `${side.lane.name}, run ${side.number}`.slice(0, 80) : side.lane.name;
     const alike = sides.every(({ trace }) => trace.like(sides[0].trace));
-    const together = h(
-      "button",
-      { type: "button", class: "sl-small", onclick: () => this.onCompare(sides) },
-      "Show them side by side",
-    );
+    const together = h("button.sl-small", { onclick: () => this.onCompare(sides) }, "Show them side by side");
     const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
-    const box = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Comparison" });
+    const box = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Comparison" });
     box.append(comparison(sides));
-    this.comparison.replaceChildren(box, alike ? together : h("p", { class: "sl-hint" }, why));
+    this.comparison.replaceChildren(box, alike ? together : h("p.sl-hint", why));
     box.focus({ preventScroll: true });
     this.comparison.scrollIntoView({ block: "start" });
   }
@@ -226,9 +216,9 @@ export function comparison(sides) {
   const rows = names.map((name) => {
     const values = lists.map((list) => list.get(name) ?? "–");
     const unequal = new Set(values).size > 1;
-    const cells = values.map((value) => h("td", {}, value));
+    const cells = values.map((value) => h("td", value));
     return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
   });
   const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
-  return h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+  return h("table", h("thead", h("tr", heads)), h("tbody", rows));
 }

@@ -22,8 +22,8 @@ export function laneClock(trace, lane, step) {
 export class Clock {
   constructor(lane) {
     this.lane = lane;
-    this.parts = [h("span"), h("span", { class: "sl-lane-steps" })];
-    this.node = h("span", { class: "sl-lane-clock" }, this.parts);
+    this.parts = [h("span"), h("span.sl-lane-steps")];
+    this.node = h("span.sl-lane-clock", this.parts);
   }
 
   draw(trace, step) {

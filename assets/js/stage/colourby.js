@@ -6,12 +6,12 @@ import { VALUES } from "../trace/values.js";
 export class ColourBy {
   constructor({ onChange }) {
     Object.assign(this, { onChange, name: "state", trace: null });
-    this.select = h("select", { class: "sl-speed", onchange: () => this.choose(this.select.value) });
+    this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) });
     this.low = h("span");
     this.high = h("span");
-    const ramp = h("span", { class: "sl-scale-ramp", "aria-hidden": "true" });
-    this.scale = h("span", { class: "sl-scale", hidden: true }, this.low, ramp, this.high);
-    this.node = h("span", { class: "sl-choice" }, h("label", {}, "Colours ", this.select), this.scale);
+    const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
+    this.scale = h("span.sl-scale", { hidden: true }, this.low, ramp, this.high);
+    this.node = h("span.sl-choice", h("label", "Colours ", this.select), this.scale);
   }
 
   /** Another trace, or more of it: what can be chosen. */

@@ -62,8 +62,8 @@ export function uncompared({ live, complete }) {
 
 export class Gauges {
   constructor() {
-    this.list = h("div", { class: "sl-gauge-list" });
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true }, this.list);
+    this.list = h("div.sl-gauge-list");
+    this.node = h("section.sl-gauges", { "aria-label": "Gauges", "data-terms": true }, this.list);
     this.gauges = [];
   }
 
@@ -78,7 +78,7 @@ export class Gauges {
         h(
           "div",
           { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
-          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
+          h("div.sl-gauge-label", name ? term(name, label, { stop: i === 0 }) : label),
           rows.map(({ node }) => node),
         ),
       ),
@@ -86,17 +86,16 @@ export class Gauges {
   }
 
   #row(trace, lane, key) {
-    const value = h("div", { class: "sl-gauge-value" }, "–");
-    const note = h("div", { class: "sl-gauge-note" }, "\u00a0");
-    const bar = h("span", { class: `sl-bar sl-bar-${key}` });
-    const base = key === "time" && lane !== trace.reference ? h("span", { class: "sl-bar sl-bar-reference" }) : null;
-    const name = h("div", { class: "sl-gauge-name" }, lane.name);
+    const value = h("div.sl-gauge-value", "–");
+    const note = h("div.sl-gauge-note", "\u00a0");
+    const bar = h(`span.sl-bar.sl-bar-${key}`);
+    const base = key === "time" && lane !== trace.reference ? h("span.sl-bar.sl-bar-reference") : null;
+    const name = h("div.sl-gauge-name", lane.name);
     const node = h(
-      "div",
-      { class: `sl-gauge-row sl-lane-${trace.lanes.indexOf(lane) + 1}` },
+      `div.sl-gauge-row.sl-lane-${trace.lanes.indexOf(lane) + 1}`,
       name,
       value,
-      h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, base, bar),
+      h("div.sl-gauge-bars", { "aria-hidden": "true" }, base, bar),
       note,
     );
     return { lane, node, value, note, bar, base };

@@ -18,15 +18,15 @@ const GRID_KEYS = [
 ];
 
 const row = ([keys, told]) =>
-  h("tr", {}, h("th", { scope: "row" }, ...keys.flatMap((key) => [h("kbd", {}, key), " "])), h("td", {}, told));
-const table = (caption, keys) => h("table", {}, h("caption", {}, caption), h("tbody", {}, keys.map(row)));
+  h("tr", h("th", { scope: "row" }, ...keys.flatMap((key) => [h("kbd", key), " "])), h("td", told));
+const table = (caption, keys) => h("table", h("caption", caption), h("tbody", keys.map(row)));
 
 export class KeyHelp {
   constructor() {
-    const close = h("button", { type: "button", class: "sl-small", onclick: () => this.node.close() }, "Close");
+    const close = h("button.sl-small", { onclick: () => this.node.close() }, "Close");
     this.node = h(
-      "dialog",
-      { class: "sl-keys", "aria-label": "Keys" },
+      "dialog.sl-keys",
+      { "aria-label": "Keys" },
       table("On the page, outside of text fields", KEYS),
       table("In a grid", GRID_KEYS),
       close,

@@ -14,18 +14,18 @@ export class LongText {
   constructor({ onLayout, onScroll }) {
     Object.assign(this, { onLayout, onScroll, mode: "follow", boxes: [], top: 0, height: 0, long: false });
     this.select = h(
-      "select",
-      { class: "sl-speed", onchange: () => this.#choose(this.select.value) },
+      "select.sl-speed",
+      { onchange: () => this.#choose(this.select.value) },
       MODES.map(([mode, text]) => h("option", { value: mode }, text)),
     );
     const fit = perFrame(() => this.windowed && this.boxes[0]?.clientHeight !== this.height && this.onLayout());
     this.observer = new ResizeObserver(fit); // a lower or higher window shows more or fewer rows
-    this.node = h("label", { class: "sl-choice", hidden: true }, "Long text ", this.select);
+    this.node = h("label.sl-choice", { hidden: true }, "Long text ", this.select);
   }
 
   /** The box that a lane's canvas stands in. The canvas stays in sight there; a second child gives the box what it scrolls. */
   around(canvas) {
-    const box = h("div", { class: "sl-window" }, canvas, h("div"));
+    const box = h("div.sl-window", canvas, h("div"));
     const byHand = () => this.mode === "follow" && this.#choose("hand");
     box.addEventListener("scroll", () => this.#scrolled(box), { passive: true });
     box.addEventListener("wheel", byHand, { passive: true });

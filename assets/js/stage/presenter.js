@@ -17,9 +17,9 @@ export class Presenter {
   constructor({ root, sides, onChange }) {
     Object.assign(this, { root, sides, onChange });
     const told = { "aria-label": "Present", title: "Present on the full screen (F)" };
-    const attributes = { type: "button", class: "sl-tool sl-present-button", ...told, onclick: () => this.toggle() };
+    const attributes = { class: "sl-tool sl-present-button", ...told, onclick: () => this.toggle() };
     this.button = h("button", attributes, icon(CORNERS));
-    this.ring = h("div", { class: "sl-pointer", hidden: true, "aria-hidden": "true" });
+    this.ring = h("div.sl-pointer", { hidden: true, "aria-hidden": "true" });
     document.body.append(this.ring);
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement) this.leave();

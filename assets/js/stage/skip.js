@@ -8,5 +8,5 @@ export function addSkipLink(grids) {
     event.preventDefault();
     grids.querySelector("canvas")?.focus();
   };
-  document.body.prepend(h("a", { class: "sl-skip", href: "#sl-grids", onclick: go }, "To the grids"));
+  document.body.prepend(h("a.sl-skip", { href: "#sl-grids", onclick: go }, "To the grids"));
 }

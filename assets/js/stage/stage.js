@@ -57,7 +57,7 @@ export class Stage {
     Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
     this.parts = partsOf(this, { plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons });
     const choose = () => this.parts.lessons.use((come) => come.choose());
-    const kind = { type: "button", class: "sl-small sl-action sl-lessons-button" };
+    const kind = { class: "sl-small sl-action sl-lessons-button" };
     this.lessonsButton = h("button", { ...kind, onclick: choose }, "Lessons");
     this.onView = () => {
       if (this.looking) return; // half-way
@@ -76,14 +76,14 @@ export class Stage {
     this.runs = new Visit();
     this.resize = perFrame(() => this.#resize());
     this.sight = new Sight(() => this.redraw());
-    this.status = h("p", { class: "sl-status", role: "status" });
-    this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
-    this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
-    this.label = h("p", { class: "sl-run-label" });
+    this.status = h("p.sl-status", { role: "status" });
+    this.summary = h("p.sl-hidden", { "aria-live": "polite" });
+    this.spoken = h("p.sl-hidden.sl-spoken", { "aria-live": "assertive" });
+    this.label = h("p.sl-run-label");
     this.teller = new Teller();
     this.teller.node.append(this.#quick());
     this.numbers = new Numbers();
-    this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
+    this.tip = h("div.sl-tip", { hidden: true, "aria-hidden": "true" });
     this.colouring = new ColourBy({
       onChange: () => {
         this.redraw();
@@ -91,19 +91,19 @@ export class Stage {
       },
     });
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
-    this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
-    this.floor = h("div", { class: "sl-floor" }, this.grids);
-    this.lower = h("div", { class: "sl-lower" });
-    this.texts = h("section", { class: "sl-texts", "aria-label": "Texts" });
+    this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
+    this.floor = h("div.sl-floor", this.grids);
+    this.lower = h("div.sl-lower");
+    this.texts = h("section.sl-texts", { "aria-label": "Texts" });
     this.presenter = new Presenter({
       root,
       sides: () => this.sides,
       onChange: () => this.resize(),
     });
     this.timeline.node.append(this.presenter.button, this.#help());
-    const looks = h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node);
+    const looks = h("div.sl-bar-row", legend(), this.colouring.node, this.long.node);
     const panels = [
-      ["Numbers", h("div", { class: "sl-all-numbers" }, this.gauges.node, looks)],
+      ["Numbers", h("div.sl-all-numbers", this.gauges.node, looks)],
       ...PANELS.map((name) => [
         name,
         h("div", { "data-panel": name }),
@@ -113,9 +113,9 @@ export class Stage {
     this.tabs = tabs(panels, "More about this run");
     root.append(
       this.teller.node,
-      h("div", { class: "sl-above" }, this.numbers.node, key()),
+      h("div.sl-above", this.numbers.node, key()),
       this.floor,
-      h("div", { class: "sl-dock" }, this.status, this.timeline.node),
+      h("div.sl-dock", this.status, this.timeline.node),
       this.lower,
       this.texts,
       this.label,
@@ -165,7 +165,7 @@ export class Stage {
   /** What the end of a race offers at once, folded. */
   #quick() {
     const fetch = () => this.quick.open && this.parts.panels.use();
-    this.quick = h("details", { class: "sl-quick", ontoggle: fetch }, h("summary", { class: "sl-small" }, "Share"));
+    this.quick = h("details.sl-quick", { ontoggle: fetch }, h("summary.sl-small", "Share"));
     return this.quick;
   }
 
@@ -174,7 +174,7 @@ export class Stage {
     const open = () => this.parts.panels.use(({ help }) => help.open());
     letterKeys({ "?": open });
     const told = { "aria-label": "Keys", title: "Keys (?)" };
-    return h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: open }, "?");
+    return h("button.sl-tool.sl-help", { ...told, onclick: open }, "?");
   }
 
   /** Opens the drawer at a position of a side's lane. */

@@ -48,68 +48,56 @@ export class Timeline {
     this.state = "idle"; // of the run on the server
     const button = (name, label, action, keys) =>
       h(
-        "button",
-        {
-          type: "button",
-          class: `sl-tool sl-${name}`,
-          "aria-label": label,
-          title: `${label} (${keys})`,
-          onclick: action,
-        },
+        `button.sl-tool.sl-${name}`,
+        { "aria-label": label, title: `${label} (${keys})`, onclick: action },
         icon(ICONS[name]),
       );
     this.playButton = button("play", "Play", () => this.toggle(), "Space");
-    this.scrubber = h("input", {
+    this.scrubber = h("input.sl-scrubber", {
       type: "range",
       min: 0,
       max: 0,
       value: 0,
-      class: "sl-scrubber",
       "aria-label": "Step",
       oninput: () => {
         this.scrubbed = true;
         this.seek(Number(this.scrubber.value));
       },
     });
-    this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
-    this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
+    this.ticks = h("canvas.sl-ticks", { "aria-hidden": "true" });
+    this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("span", { class: "sl-step-label" }, "–"); // an output would be spoken with each step
-    this.whose = h("span", { class: "sl-step-whose" });
+    this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
+    this.whose = h("span.sl-step-whose");
     this.speed = h(
-      "select",
-      { class: "sl-speed", "aria-label": "Speed" },
+      "select.sl-speed",
+      { "aria-label": "Speed" },
       SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
     );
     this.race = h(
-      "select",
-      { class: "sl-speed sl-race", "aria-label": "Race" },
+      "select.sl-speed.sl-race",
+      { "aria-label": "Race" },
       [
         ["clock", "by clock"],
         ["steps", "by step"],
       ].map(([value, text]) => h("option", { value }, text)),
     );
     this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));
-    this.liveButton = h(
-      "button",
-      { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() },
-      "Go to live",
-    );
+    this.liveButton = h("button.sl-live", { hidden: true, onclick: () => this.followLive() }, "Go to live");
     this.node = h(
-      "section",
-      { class: "sl-timeline", "aria-label": "Timeline" },
+      "section.sl-timeline",
+      { "aria-label": "Timeline" },
       h(
-        "div",
-        { class: "sl-tools" },
+        "div.sl-tools",
         button("start", "To the start", () => this.seek(0), "Home"),
         button("back", "One step back", () => this.move(-1), "Left"),
         this.playButton,
         button("forward", "One step forward", () => this.move(1), "Right"),
         button("end", "To the end", () => this.seek(Infinity), "End"),
       ),
-      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks, this.marks),
+      h("div.sl-scrub", this.scrubber, this.ticks, this.marks),
       this.liveButton,
-      h("div", { class: "sl-step-box" }, this.label, this.whose),
+      h("div.sl-step-box", this.label, this.whose),
       this.race,
       this.speed,
     );
@@ -225,8 +213,7 @@ export class Timeline {
   #drawMarks() {
     const whole = Math.max(1, this.steps - 1);
     const mark = ({ step, name }) =>
-      h("span", {
-        class: "sl-chapter",
+      h("span.sl-chapter", {
         title: `${name}: step ${step + 1}${this.#of}`,
         style: `left:calc((100% - 12px) * ${step / whole})`,
         onclick: () => this.seek(step),

@@ -22,7 +22,7 @@ export class Attended {
   }
 
   line() {
-    return h("p", { class: "sl-attended" });
+    return h("p.sl-attended");
   }
 
   /** Writes the line, a moment later, where the position is written in the step that the lane is at. */

@@ -164,14 +164,10 @@ function upToFullStop(text, most) {
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
     ...parts.map(({ text, kind }) => {
-      if (kind === "same") return h("span", {}, text);
-      if (kind === "other") return h("mark", {}, text);
-      const go = h(
-        "button",
-        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: onFork },
-        text.trim() || "␣",
-      );
-      return h("span", {}, text.match(/^\s*/)[0], go);
+      if (kind === "same") return h("span", text);
+      if (kind === "other") return h("mark", text);
+      const go = h("button.sl-fork", { title: "Here the texts part: show both", onclick: onFork }, text.trim() || "␣");
+      return h("span", text.match(/^\s*/)[0], go);
     }),
   );
 }
