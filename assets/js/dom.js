@@ -16,6 +16,28 @@ export function h(what, ...parts) {
   return node;
 }
 
+/** A list to choose from: [[value, text], ...]. */
+export function select(what, attributes, options, chosen = options[0]?.[0]) {
+  const list = options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+  return h(what, attributes, list);
+}
+
+/** A dialog over the page, which keeps still behind it. A press beside it closes it. */
+export function dialog(what, attributes, ...children) {
+  const node = h(what, attributes, ...children);
+  node.addEventListener("keydown", (event) => event.stopPropagation());
+  node.addEventListener("click", (event) => event.target === node && node.close());
+  return node;
+}
+
+/** `h` of a picture. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
 /** Sets text only where it changed, so that a running page does not relayout for nothing. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
@@ -86,6 +108,9 @@ export function beforeSeen(node, f, ms) {
 
 /** How many pixels of the window one of a node's own is: more than 1 in presenter mode. */
 export const zoomOf = (node) => node.getBoundingClientRect().width / node.offsetWidth || 1;
+
+/** Whether the screen is narrow: there the drawer is a sheet from below. */
+export const isNarrow = () => matchMedia("(max-width: 760px)").matches;
 
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 

@@ -65,7 +65,7 @@ def test_a_part_that_does_not_come_is_told_and_asked_for_again(page: Page, app: 
 
 
 def test_a_run_of_this_browser_says_that_its_part_did_not_come(page: Page, app: App) -> None:
-    page.route("**/part-browser-*.js", lambda route: route.abort())
+    page.route("**/part-browser_source-*.js", lambda route: route.abort())
     arrive(page, app)
     page.select_option(".sl-action-where", "browser")
     page.click(".sl-action-run")

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { from } from "../../assets/js/cause/whatif.js";
 import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, ordinal, subject, verdict } from "../../assets/js/stage/narrator.js";
 import { gridName, summary } from "../../assets/js/stage/spoken.js";
-import { lookedAt } from "../../assets/js/trace/attended.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { byHand, decoder, longer, pairs, raceOf, record, small } from "./small.js";
 

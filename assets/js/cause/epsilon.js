@@ -11,9 +11,9 @@ import { stops } from "./slider.js";
 
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
 export class Epsilon {
-  /** curve: see CellCurve. onChange() when the grids are to be drawn anew; race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
-  constructor({ curve, onChange, race }) {
-    Object.assign(this, { curve, onChange, lane: null, value: null, step: -1 });
+  /** curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
+  constructor(stage, { curve, race }) {
+    Object.assign(this, { stage, curve, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
     this.handle = h(
       "div.sl-epsilon",
@@ -34,14 +34,13 @@ export class Epsilon {
     this.#listen();
   }
 
-  /** A trace whose records are all there; `side` gives the article of a lane. */
-  load(trace, sideOf) {
+  /** Another trace; of one that grows nothing is estimated yet. */
+  load(trace) {
     const first = trace.lanes.find((lane) => lane !== trace.reference && lockRule(lane)) ?? trace.lanes.find(lockRule);
     this.trace = trace;
     this.lane = trace.live ? null : (first ?? null);
     this.value = null;
     this.when = null;
-    this.sideOf = sideOf;
     this.room.close();
     this.#belongs();
   }
@@ -57,7 +56,7 @@ export class Epsilon {
     const { trace } = this;
     if (this.lane) {
       this.full = trace.lanes.find((lane) => lane.steps.every(({ computed }) => computed === lane.n)) ?? null;
-      this.sideOf(this.lane).querySelector("h2").after(this.badge);
+      this.stage.nodeOf(this.lane).querySelector("h2").after(this.badge);
       this.handle.setAttribute("aria-valuemin", Math.log10(this.stops[0]));
       this.handle.setAttribute("aria-valuemax", Math.log10(this.stops.at(-1)));
     }
@@ -80,7 +79,7 @@ export class Epsilon {
     this.value = wanted;
     this.#tell();
     this.place();
-    this.onChange();
+    this.stage.redraw();
     if (focused && wanted === null) this.handle.focus();
   }
 

@@ -36,20 +36,18 @@ export function nearest(all, value, log) {
   return best;
 }
 
-export class Slider {
-  constructor(setting, value, set) {
-    const all = stops(setting);
-    const show = (x) => {
-      setText(output, valueText(x, setting));
-      range.setAttribute("aria-valuetext", valueText(x, setting));
-    };
-    const output = h("output.sl-field-value");
-    const range = h("input", { type: "range", min: 0, max: all.length - 1, step: 1, "aria-label": setting.label });
-    range.value = nearest(all, value, setting.log);
-    range.addEventListener("input", () => show(all[range.value]));
-    range.addEventListener("change", () => set(all[range.value]));
-    const head = h("span.sl-field-head", h("span", setting.label), output);
-    this.node = h("label.sl-field", { title: setting.help }, head, range);
-    show(value);
-  }
+export function slider(setting, value, set) {
+  const all = stops(setting);
+  const show = (x) => {
+    setText(output, valueText(x, setting));
+    range.setAttribute("aria-valuetext", valueText(x, setting));
+  };
+  const output = h("output.sl-field-value");
+  const range = h("input", { type: "range", min: 0, max: all.length - 1, step: 1, "aria-label": setting.label });
+  range.value = nearest(all, value, setting.log);
+  range.addEventListener("input", () => show(all[range.value]));
+  range.addEventListener("change", () => set(all[range.value]));
+  const head = h("span.sl-field-head", h("span", setting.label), output);
+  show(value);
+  return h("label.sl-field", { title: setting.help }, head, range);
 }

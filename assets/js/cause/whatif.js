@@ -39,12 +39,8 @@ export class WhatIf {
     this.room = new MakeRoom();
     this.from = h("span");
     this.asked = "";
-    const write = h(
-      "form.sl-whatif-actions",
-      { onsubmit: (event) => this.#writeWord(event) },
-      this.word,
-      h("button.sl-small", { type: "submit" }, "Write it"),
-    );
+    const writes = { onsubmit: (event) => this.#writeWord(event) };
+    const write = h("form.sl-whatif-actions", writes, this.word, h("button.sl-small", { type: "submit" }, "Write it"));
     const change = h("button.sl-small", { onclick: () => this.#changeRule() }, "Change the rule");
     this.write = h("div.sl-whatif-write", this.likely, write);
     this.node = h(
@@ -98,10 +94,11 @@ export class WhatIf {
     const state = lane.row(t)[cell];
     const masked = isMasked(state);
     const prompt = cell < this.trace.promptLength;
+    const event = (kind) => ({ kind, position: cell });
     this.actions.replaceChildren(
-      this.#button("Lock it", !ended && !masked && state !== LOCKED, { kind: "lock", position: cell }),
-      this.#button("Unlock it", !ended && state === LOCKED, { kind: "unlock", position: cell }),
-      this.#button("Mask it again", !ended && !masked && !prompt, { kind: "mask", position: cell }),
+      this.#button("Lock it", !ended && !masked && state !== LOCKED, event("lock")),
+      this.#button("Unlock it", !ended && state === LOCKED, event("unlock")),
+      this.#button("Mask it again", !ended && !masked && !prompt, event("mask")),
     );
     this.write.hidden = prompt;
     this.#words(lane, t);
@@ -118,15 +115,11 @@ export class WhatIf {
     const { cell } = this;
     const present = lane.token(cell, t);
     const words = (lane.top(cell, t) ?? this.fetched[this.asked] ?? []).filter(([id]) => id !== present);
-    const names = wordsApart(
-      words.map(([id]) => id),
-      this.trace.pieces,
-    );
-    this.likely.replaceChildren(
-      ...words.map(([token], i) =>
-        this.#button(`Write “${names[i]}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, names[i]),
-      ),
-    );
+    const ids = words.map(([id]) => id);
+    const names = wordsApart(ids, this.trace.pieces);
+    const button = (token, name) =>
+      this.#button(`Write “${name}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, name);
+    this.likely.replaceChildren(...ids.map((id, i) => button(id, names[i])));
   }
 
   /** Likely tokens that came from the server: [[id, p], ...]. Those that are there already stay the same buttons. */

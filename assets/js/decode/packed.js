@@ -1,6 +1,8 @@
 // Files that stand inside a page which is one file: each as base64 of gzip.
 
-const bytesOf = (text) => Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+/** The bytes of base64. */
+export const bytesOf = (text) =>
+  Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
 /** What comes, packed. */
 export async function packedText({ body }) {

@@ -30,22 +30,11 @@ export class Actions {
     this.text = h("q");
     this.run = button("run", press, "Run");
     this.stop = button("stop", () => page.now.live.stop());
-    this.node = h(
-      "div.sl-actions",
-      { role: "group", "aria-label": "Run" },
-      this.run,
-      where(decodes),
-      this.stop,
-      button(
-        "prompt",
-        () => openForm(true),
-        h("span.sl-desk-only", "Try your own words "),
-        h("span.sl-phone-only", "Your words"),
-        this.text,
-      ),
-      lessons,
-      button("form", () => openForm(false), "Settings"),
-    );
+    const own = [h("span.sl-desk-only", "Try your own words "), h("span.sl-phone-only", "Your words"), this.text];
+    const group = { role: "group", "aria-label": "Run" };
+    const prompt = button("prompt", () => openForm(true), own);
+    const form = button("form", () => openForm(false), "Settings");
+    this.node = h("div.sl-actions", group, this.run, where(decodes), this.stop, prompt, lessons, form);
     page.follow(["prompt"], ({ prompt }) => setText(this.text, prompt.trim().slice(0, MOST_SAID)));
     page.follow(["phase", "wish", "waits", "place"], (now) => {
       const { text, disabled } = stopButton(now);

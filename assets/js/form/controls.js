@@ -53,7 +53,7 @@ export function pressRun() {
 }
 
 /** Whether something waits that can be taken back; of a paused run, where there is a queue. */
-export const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
+const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
 
 /** What the button that ends a run says, and whether it can be pressed. */
 export function stopButton(now) {

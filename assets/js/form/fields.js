@@ -1,7 +1,7 @@
 // Fields made from the descriptions of settings.
 
-import { decimals, Slider } from "../cause/slider.js";
-import { h } from "../dom.js";
+import { decimals, slider } from "../cause/slider.js";
+import { h, select } from "../dom.js";
 import { trust } from "../run/trust.js";
 
 /** control: under the name of what it sets. */
@@ -11,18 +11,11 @@ export function row(setting, control, output = null) {
 }
 
 /** options: [[id, text], ...]. set(id). */
-export function select(label, options, value, set) {
-  const control = h(
-    "select",
-    options.map(([id, text]) => h("option", { value: id, selected: id === value }, text)),
-  );
-  control.addEventListener("change", () => set(control.value));
-  return row({ label, help: "" }, control);
-}
+export const choice = (label, options, value, set) =>
+  row({ label, help: "" }, select("select", { onchange: ({ target }) => set(target.value) }, options, value));
 
 export function checkbox(setting, value, set) {
-  const control = h("input", { type: "checkbox", checked: value });
-  control.addEventListener("change", () => set(control.checked));
+  const control = h("input", { type: "checkbox", checked: value, onchange: () => set(control.checked) });
   return h("label.sl-field.sl-field-check", { title: setting.help }, control, h("span", setting.label));
 }
 
@@ -48,5 +41,5 @@ function codeField(setting, value, set) {
 export function field(setting, value, set) {
   if (setting.kind === "code") return codeField(setting, value, set);
   if (setting.kind === "flag") return checkbox(setting, value, set);
-  return setting.offered ? new Slider(setting, value, set).node : numberField(setting, value, set);
+  return setting.offered ? slider(setting, value, set) : numberField(setting, value, set);
 }

@@ -15,7 +15,7 @@ class Lanes {
     const box = element.querySelector(".sl-lanes");
     box.replaceChildren(h("h3.sl-lanes-title", "Lanes"));
     this.shown = new Part(
-      () => import("../parts/lanes.js"),
+      () => import("./lane_list.js"),
       ({ LaneList }) => new LaneList(this, box),
       () => page.now.live?.stage.say(MISSING, "error"),
     );

@@ -1,5 +1,6 @@
 // What a lesson asks of a run: pure functions from a trace and a question's parameters to its answer. A lesson's file
-// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back.
+// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back. The functions
+// are given lanes for their names.
 //
 // A lane is named by its id, or as "reference" or "subject" (the lane that the page's sentences are about). A moment
 // is named by `at`, the share of the lane's steps that are over by then.
@@ -29,9 +30,16 @@ export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (
 /** The last step, from 0, of the first `share` of so many. */
 export const stepOf = (share, count) => Math.max(0, Math.ceil(share * count) - 1);
 
+/** A question's parameters with lanes in the place of their names. */
+export const asks = (trace, { lane, beside, lanes = [], ...others }) => ({
+  ...others,
+  lane: laneOf(trace, lane),
+  beside: laneOf(trace, beside),
+  lanes: lanes.map((name) => laneOf(trace, name)),
+});
+
 /** The first `count` positions that are written after a moment. */
-function writtenNext(trace, { lane: name, at, count }) {
-  const lane = laneOf(trace, name);
+function writtenNext(_, { lane, at, count }) {
   return lane.steps
     .slice(stepOf(at, lane.count) + 1)
     .flatMap(({ unmasked }) => unmasked)
@@ -39,8 +47,7 @@ function writtenNext(trace, { lane: name, at, count }) {
 }
 
 /** Of the steps that wrote something, those in which the leftmost masked position was written. */
-function leftmostSteps(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+function leftmostSteps(trace, { lane }) {
   const masked = new Set(generated(trace));
   let [steps, leftmost] = [0, 0];
   for (const { unmasked } of lane.steps) {
@@ -53,15 +60,13 @@ function leftmostSteps(trace, { lane: name }) {
 }
 
 /** Of the rows that could be compared with the step before, those that moved by at most `below` nats. */
-function stillRows(trace, { lane: name, below }) {
-  const { kl, count, n } = laneOf(trace, name);
+function stillRows(_, { lane: { kl, count, n }, below }) {
   const known = kl.subarray(0, count * n).filter(Number.isFinite);
   return { are: known.filter((nats) => nats <= below).length, of: known.length };
 }
 
 /** The generated positions that lock first: `count` of them, and whatever locks in the same step as the last of these. */
-function firstLocked(trace, { lane: name, count }) {
-  const lane = laneOf(trace, name);
+function firstLocked(trace, { lane, count }) {
   const when = new Map(generated(trace).map((p) => [p, lane.lockStep(p, lane.count - 1)]));
   const locked = generated(trace).filter((p) => when.get(p) >= 0);
   locked.sort((a, b) => when.get(a) - when.get(b) || a - b);
@@ -70,8 +75,7 @@ function firstLocked(trace, { lane: name, count }) {
 }
 
 /** The numbers of steps from the generated positions' writing to their lock, in order. */
-export function waits(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+export function waits(trace, { lane }) {
   const last = lane.count - 1;
   const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
   return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
@@ -88,29 +92,29 @@ function restSteps(trace, asked) {
 export const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
 /** Of the words written, those that would have been others, had the step computed every position. */
-function changedWords(trace, { lane: name }) {
-  const { changed, commits } = laneOf(trace, name).steps.at(-1).damage;
+function changedWords(_, { lane }) {
+  const { changed, commits } = lane.steps.at(-1).damage;
   return { are: changed, of: Math.max(1, commits) };
 }
 
 /** The id of the lane with the largest ("most") or the smallest ("least") commit error, or "same" where the next one is within `tie` of the larger. */
-function errorRank(trace, { lanes, want, tie }) {
+function errorRank(_, { lanes, want, tie }) {
   const sign = want === "most" ? -1 : 1;
-  const ranked = lanes.map((name) => laneOf(trace, name)).sort((a, b) => sign * (errorOf(a) - errorOf(b)));
+  const ranked = lanes.toSorted((a, b) => sign * (errorOf(a) - errorOf(b)));
   const [first, second] = ranked.map(errorOf);
   return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
 }
 
 /** How many times the commit error of a lane is that of another. */
-const errorRatio = (trace, { lane, beside }) => errorOf(laneOf(trace, lane)) / errorOf(laneOf(trace, beside));
+const errorRatio = (_, { lane, beside }) => errorOf(lane) / errorOf(beside);
 
 const flops = (lane) => lane.steps.at(-1).totalFlops;
 
 /** The share of the reference's FLOPs that a lane saves. */
-export const flopsSaved = (trace, { lane }) => 1 - flops(laneOf(trace, lane)) / flops(trace.reference);
+export const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference);
 
 /** The share of the reference's time that a lane saves; below 0 where it was slower. */
-export const timeSaved = (trace, { lane }) => 1 - laneOf(trace, lane).seconds / trace.reference.seconds;
+export const timeSaved = (trace, { lane }) => 1 - lane.seconds / trace.reference.seconds;
 
 /** Whether more was saved of the "flops" or of the "time", or the "same" within `tie`. */
 function savedMore(trace, { lane, tie }) {
@@ -120,16 +124,15 @@ function savedMore(trace, { lane, tie }) {
 }
 
 /** Of the generated positions, those that stand at or after the end of the text. */
-function afterEnd(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+function afterEnd(trace, { lane }) {
   const positions = generated(trace);
   const end = positions.find((p) => lane.token(p, lane.count - 1) === trace.eosId);
   return { are: end === undefined ? 0 : trace.n - end, of: positions.length };
 }
 
 /** By what share the dearest of some lanes costs more FLOPs than the cheapest. */
-function costSpread(trace, { lanes }) {
-  const costs = lanes.map((name) => flops(laneOf(trace, name)));
+function costSpread(_, { lanes }) {
+  const costs = lanes.map(flops);
   return Math.max(...costs) / Math.min(...costs) - 1;
 }
 
@@ -159,7 +162,7 @@ export const ANSWERS = {
 };
 
 /** The answer on this run: positions, a number, or an option's id. */
-export const answer = (trace, { is, ...parameters }) => ANSWERS[is](trace, parameters);
+export const answer = (trace, { is, ...parameters }) => ANSWERS[is](trace, asks(trace, parameters));
 
 /** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals}. */
 export function holds(trace, { answer: asked, at_least: low, at_most: high, equals }) {

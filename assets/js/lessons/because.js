@@ -1,17 +1,20 @@
 // Why a question's answer is what it is: the numbers of the run that it follows from, in a sentence.
 
 import { commitError, count, percent, seconds } from "../dom.js";
-import { answer, COUNTS, errorOf, flopsSaved, laneOf, stepOf, timeSaved, waits } from "./answers.js";
+import { answer, asks, COUNTS, errorOf, flopsSaved, stepOf, timeSaved, waits } from "./answers.js";
 
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
 const quoted = ({ name }) => `“${name}”`;
 const error = (lane) => commitError({ mean: errorOf(lane) });
 const big = (n) => n.toLocaleString("en");
-const counted = (trace, asked) => COUNTS[asked.is](trace, asked);
+/** The reason of an answer that counts: tell(are, of, asked). */
+const counted = (is, tell) => (trace, asked) => {
+  const { are, of } = COUNTS[is](trace, asked);
+  return tell(are, of, asked);
+};
 
 /** How sure the model was of what it wrote, and of what it might have written instead. */
-function surer(trace, { lane: name, at }, { right, missed, nameOf }) {
-  const lane = laneOf(trace, name);
+function surer(trace, { lane, at }, { right, missed, nameOf }) {
   const sure = (p, t) => percent(lane.confidence[t * lane.n + p]);
   const there = right.map((p) => sure(p, lane.unmaskStep(p, lane.count - 1)));
   const told = `The model gave its likeliest word there ${among(there)} when it wrote it`;
@@ -25,8 +28,7 @@ function surer(trace, { lane: name, at }, { right, missed, nameOf }) {
 }
 
 /** When the ones that locked first did so, and when the others. */
-function locked(trace, { lane: name }, { right, missed, nameOf }) {
-  const lane = laneOf(trace, name);
+function locked(_, { lane }, { right, missed, nameOf }) {
   const when = (p) => lane.lockStep(p, lane.count - 1) + 1;
   const steps = right.map(when);
   const [first, last] = [Math.min(...steps), Math.max(...steps)];
@@ -45,38 +47,30 @@ function waited(trace, asked) {
 /** By a question's answer: its reason on a run. */
 const REASONS = {
   written_next: surer,
-  leftmost_share: (trace, asked) => {
-    const { are, of } = counted(trace, asked);
-    return `It was so in ${are} of ${count(of, "step")}.`;
-  },
-  still_share: (trace, asked) => {
-    const { are, of } = counted(trace, asked);
-    return `${big(are)} of ${big(of)} rows moved by at most ${asked.below}.`;
-  },
+  leftmost_share: counted("leftmost_share", (are, of) => `It was so in ${are} of ${count(of, "step")}.`),
+  still_share: counted(
+    "still_share",
+    (are, of, { below }) => `${big(are)} of ${big(of)} rows moved by at most ${below}.`,
+  ),
   first_locked: locked,
   rest_steps: waited,
-  changed_share: (trace, asked) => {
-    const { are, of } = counted(trace, asked);
-    return `It was so at ${are} of ${count(of, "choice")}.`;
-  },
-  error_rank: (trace, { lanes }) =>
-    `The commit errors are ${among(lanes.map((name) => laneOf(trace, name)).map((lane) => `${error(lane)} nats for ${quoted(lane)}`))}.`,
-  error_ratio: (trace, { lane, beside }) =>
-    `The commit errors are ${error(laneOf(trace, lane))} and ${error(laneOf(trace, beside))} nats.`,
+  changed_share: counted("changed_share", (are, of) => `It was so at ${are} of ${count(of, "choice")}.`),
+  error_rank: (_, { lanes }) =>
+    `The commit errors are ${among(lanes.map((lane) => `${error(lane)} nats for ${quoted(lane)}`))}.`,
+  error_ratio: (_, { lane, beside }) => `The commit errors are ${error(lane)} and ${error(beside)} nats.`,
   flops_saved: (trace, { lane }) =>
-    `${quoted(laneOf(trace, lane))} did ${percent(1 - flopsSaved(trace, { lane }))} of the FLOPs of ${quoted(trace.reference)}.`,
-  time_saved: (trace, { lane }) =>
-    `${among([laneOf(trace, lane), trace.reference].map((each) => `${quoted(each)} took ${seconds(each.seconds)}`))}.`,
+    `${quoted(lane)} did ${percent(1 - flopsSaved(trace, { lane }))} of the FLOPs of ${quoted(trace.reference)}.`,
+  time_saved: ({ reference }, { lane }) =>
+    `${among([lane, reference].map((each) => `${quoted(each)} took ${seconds(each.seconds)}`))}.`,
   saved_more: (trace, { lane }) =>
-    `${quoted(laneOf(trace, lane))} saved ${percent(flopsSaved(trace, { lane }))} of the FLOPs and ${percent(timeSaved(trace, { lane }))} of the time.`,
-  after_end_share: (trace, asked) => {
-    const { are, of } = counted(trace, asked);
-    return are ? `${are} of ${count(of, "position")} stand there.` : "The text does not end before its last position.";
-  },
-  cost_spread: (trace, { lanes }) => {
+    `${quoted(lane)} saved ${percent(flopsSaved(trace, { lane }))} of the FLOPs and ${percent(timeSaved(trace, { lane }))} of the time.`,
+  after_end_share: counted("after_end_share", (are, of) =>
+    are ? `${are} of ${count(of, "position")} stand there.` : "The text does not end before its last position.",
+  ),
+  cost_spread: (_, { lanes }) => {
     const cost = ({ steps, ...lane }) =>
       `${percent(steps.at(-1).totalFlops / steps.at(-1).totalBaseline, 1)} by ${quoted(lane)}`;
-    return `Of the FLOPs of computing everything, ${among(lanes.map((name) => cost(laneOf(trace, name))))} were done.`;
+    return `Of the FLOPs of computing everything, ${among(lanes.map(cost))} were done.`;
   },
 };
 
@@ -84,5 +78,5 @@ const REASONS = {
 export function because(trace, asked, predicted, nameOf) {
   const right = answer(trace, asked);
   const missed = Array.isArray(right) ? (predicted ?? []).filter((p) => !right.includes(p)) : [];
-  return REASONS[asked.is](trace, asked, { right, missed, nameOf });
+  return REASONS[asked.is](trace, asks(trace, asked), { right, missed, nameOf });
 }

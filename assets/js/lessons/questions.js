@@ -108,18 +108,10 @@ export class Question {
 
   #choices(set) {
     const { ask, options } = this.question;
-    const option = ({ id, text }) =>
-      h(
-        "label",
-        h("input", {
-          type: "radio",
-          name: "sl-question",
-          value: id,
-          checked: this.value === id,
-          onchange: () => set(id),
-        }),
-        h("span", text),
-      );
+    const option = ({ id, text }) => {
+      const chosen = { checked: this.value === id, onchange: () => set(id) };
+      return h("label", h("input", { type: "radio", name: "sl-question", value: id, ...chosen }), h("span", text));
+    };
     return h("fieldset", h("legend", h("strong", ask)), options.map(option));
   }
 }

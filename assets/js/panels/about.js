@@ -13,22 +13,11 @@ const TEXTS = [
 /** What it explains as it goes. */
 const TERMS = ["posterior", "locked", "KL", "ε", "percentile", "reference", "FLOPs"];
 
-const paper = () =>
-  h(
-    "a",
-    { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" },
-    "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding",
-  );
+const PAPER = "Stopping Computation for Converged Tokens in Masked Diffusion-LM Decoding";
 
 export function about() {
-  const source = [
-    "The method is that of ",
-    paper(),
-    " by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).",
-  ];
-  return h(
-    "div.sl-about",
-    TEXTS.map((text) => h("p", explained(text, TERMS))),
-    h("p", source),
-  );
+  const link = { href: "https://daioba.github.io/surelock", target: "_blank", rel: "noopener" };
+  const authors = "by Daisuke Oba, Danushka Bollegala, Masahiro Kaneko and Naoaki Okazaki (ICLR 2026).";
+  const texts = TEXTS.map((text) => h("p", explained(text, TERMS)));
+  return h("div.sl-about", texts, h("p", "The method is that of ", h("a", link, PAPER), ` ${authors}`));
 }

@@ -55,28 +55,22 @@ export class Analysis {
     const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);
     rows.push(["not locked", never]);
     delays.sort((a, b) => a - b);
-    const note = lockedText(delays);
-    return h(
-      "section",
-      h("h5", lane.name),
-      h("p.sl-hint", note),
-      delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,
-    );
+    const drawn = delays.length ? bars(rows, Math.max(1, ...counts, never)) : null;
+    return h("section", h("h5", lane.name), h("p.sl-hint", lockedText(delays)), drawn);
   }
 }
 
+/** The last of the rows, of what is not locked, has another colour. */
 function bars(rows, most) {
-  return h(
-    "ol.sl-delay",
-    rows.map(([label, count], i) => {
-      const fill = h("span", { class: i === rows.length - 1 ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
-      fill.style.width = `${(100 * count) / most}%`;
-      return h(
-        "li",
-        h("span.sl-delay-label", label),
-        h("span.sl-delay-track", fill),
-        h("span.sl-delay-count", String(count)),
-      );
-    }),
-  );
+  const items = rows.map(([label, count], i) => {
+    const fill = h(`span.sl-delay-bar${i === rows.length - 1 ? ".sl-delay-active" : ""}`);
+    fill.style.width = `${(100 * count) / most}%`;
+    return h(
+      "li",
+      h("span.sl-delay-label", label),
+      h("span.sl-delay-track", fill),
+      h("span.sl-delay-count", `${count}`),
+    );
+  });
+  return h("ol.sl-delay", items);
 }

@@ -1,6 +1,7 @@
 // What the words of the field mean, a sentence each, and the tip that says it. It comes with the first term that is asked
 // for, see term.js.
 
+import "../core.js";
 import { h, setText } from "../dom.js";
 
 export const GLOSSARY = {

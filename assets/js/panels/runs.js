@@ -5,9 +5,10 @@ import { h } from "../dom.js";
 import { choiceFacts, facts } from "../trace/described.js";
 import { everything, promptOf, results, textOf } from "../trace/results.js";
 import { clocked } from "../trace/timing.js";
-import { MOST_LANES } from "../trace/trace.js";
+import { MOST_LANES, Trace } from "../trace/trace.js";
 import { term } from "./term.js";
 
+const HINT = `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`;
 const EXCERPT = 90; // characters
 const NUMBERS = [
   "Steps",
@@ -69,44 +70,26 @@ export function inOrder(rows, name, falling) {
 }
 
 export class Runs {
-  /** visit: see Visit. onUse(trace) puts a run's settings into the form; null where there is none. */
-  constructor({ visit, onShow, onCompare, onUse = null }) {
-    Object.assign(this, { visit, onShow, onCompare, onUse, picked: [], sort: null, falling: false });
+  /** onUse(trace) puts a run's settings into the form; null where there is none. */
+  constructor(stage, onUse) {
+    Object.assign(this, { stage, onUse, picked: [], sort: null, falling: false });
     this.body = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Runs table" });
-    this.compareButton = h(
-      "button.sl-small",
-      { disabled: true, onclick: () => this.#compare() },
-      "Compare what is picked",
-    );
+    const compare = { disabled: true, onclick: () => this.#compare() };
+    this.compareButton = h("button.sl-small", compare, "Compare what is picked");
     this.comparison = h("div.sl-comparison", { "aria-live": "polite" });
-    this.node = h(
-      "div.sl-runs",
-      h(
-        "p.sl-hint",
-        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
-      ),
-      this.body,
-      this.compareButton,
-      this.comparison,
-    );
+    this.node = h("div.sl-runs", h("p.sl-hint", HINT), this.body, this.compareButton, this.comparison);
   }
 
   /** There is another run, or one has got another lane or more steps. */
   draw() {
-    const { entries } = this.visit;
+    const { entries } = this.stage.runs;
     this.picked = this.picked.filter(({ entry }) => entries.includes(entry));
     const controls = () => [...this.body.querySelectorAll("button, input")];
     const focused = controls().indexOf(document.activeElement);
     const rows = entries.flatMap((entry) => entry.trace.lanes.map((lane) => ({ entry, lane })));
     this.common = usual(rows.map(({ lane }) => lane.decoder));
-    const bodies = this.sort
-      ? [
-          h(
-            "tbody",
-            inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true)),
-          ),
-        ]
-      : entries.map((entry) => h("tbody", this.#group(entry)));
+    const sorted = this.sort && inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true));
+    const bodies = sorted ? [h("tbody", sorted)] : entries.map((entry) => h("tbody", this.#group(entry)));
     const heads = HEADS.map((name) => this.#head(name));
     this.body.replaceChildren(h("table", h("thead", h("tr", heads)), bodies));
     if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
@@ -117,12 +100,8 @@ export class Runs {
     if (!SORTED_BY[name]) return h("th", { scope: "col" }, name);
     const now = this.sort === name ? this.falling : null;
     const [order, arrow] = now === null ? [undefined, "↕"] : [now ? "descending" : "ascending", now ? "▼" : "▲"];
-    const button = h(
-      "button.sl-sort",
-      { title: "Sort by this column", onclick: () => this.#sortBy(name) },
-      name,
-      h("span", { "aria-hidden": "true" }, ` ${arrow}`),
-    );
+    const sorts = { title: "Sort by this column", onclick: () => this.#sortBy(name) };
+    const button = h("button.sl-sort", sorts, name, h("span", { "aria-hidden": "true" }, ` ${arrow}`));
     const what = EXPLAINED[name] && [" ", term(EXPLAINED[name], "?")];
     return h("th", { scope: "col", "aria-sort": order }, button, what ?? []);
   }
@@ -137,12 +116,8 @@ export class Runs {
 
   #group(entry) {
     const { trace } = entry;
-    const first = h(
-      "tr.sl-run-prompt",
-      h("td"),
-      this.#run(entry, trace.lanes.length + 1),
-      h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT)),
-    );
+    const prompt = h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT));
+    const first = h("tr.sl-run-prompt", h("td"), this.#run(entry, trace.lanes.length + 1), prompt);
     return [first, ...trace.lanes.map((lane) => this.#row({ entry, lane }, false))];
   }
 
@@ -153,7 +128,7 @@ export class Runs {
       "td.sl-run",
       { rowspan },
       `${number} (${CALLED[source] ?? source})`,
-      button("Show", `Show run ${number}`, () => this.onShow(trace)),
+      button("Show", `Show run ${number}`, () => this.stage.reveal(trace)),
       this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
     );
   }
@@ -198,7 +173,8 @@ export class Runs {
     for (const side of sides)
       side.name = runs.size > 1 ? `${side.lane.name}, run ${side.number}`.slice(0, 80) : side.lane.name;
     const alike = sides.every(({ trace }) => trace.like(sides[0].trace));
-    const together = h("button.sl-small", { onclick: () => this.onCompare(sides) }, "Show them side by side");
+    const show = () => this.stage.reveal(Trace.of(sides), "Compared:");
+    const together = h("button.sl-small", { onclick: show }, "Show them side by side");
     const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
     const box = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Comparison" });
     box.append(comparison(sides));
@@ -217,7 +193,7 @@ export function comparison(sides) {
     const values = lists.map((list) => list.get(name) ?? "–");
     const unequal = new Set(values).size > 1;
     const cells = values.map((value) => h("td", value));
-    return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
+    return h(unequal ? "tr.sl-unequal" : "tr", h("th", { scope: "row" }, name), cells);
   });
   const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
   return h("table", h("thead", h("tr", heads)), h("tbody", rows));

@@ -4,13 +4,10 @@ import { h } from "../dom.js";
 
 /** panels: [[name, node, onOpen?], ...] */
 export function tabs(panels, label) {
-  const buttons = panels.map(([name], i) =>
-    h(
-      "button",
-      { role: "tab", id: `sl-tab-${name}`, "aria-controls": `sl-panel-${name}`, onclick: () => open(i) },
-      name,
-    ),
-  );
+  const buttons = panels.map(([name], i) => {
+    const tab = { role: "tab", id: `sl-tab-${name}`, "aria-controls": `sl-panel-${name}`, onclick: () => open(i) };
+    return h("button", tab, name);
+  });
   const boxes = panels.map(([name, node]) =>
     h("div.sl-panel", { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}` }, node),
   );

@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { Part } from "../stage/part.js";
 
 const glossary = new Part(
-  () => import("../parts/glossary.js"),
+  () => import("./glossary.js"),
   (made) => made,
   () => {}, // the next hover asks again
 );

@@ -54,11 +54,8 @@ export class Running {
   askFor(branching, lanes) {
     const { trace } = branching;
     this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
-    this.ask(
-      trace,
-      lanes.map(({ decoder }) => decoder),
-      branching,
-    );
+    const decoders = lanes.map(({ decoder }) => decoder);
+    this.ask(trace, decoders, branching);
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
@@ -140,10 +137,8 @@ export class Running {
     const parted = partedAt(branching, record, engine);
     const kept = trace.lanes.filter((lane) => !parted.trace.lanes.includes(lane) || trace.growing.includes(lane));
     this.leave(trace);
-    this.askFor(
-      parted,
-      kept.map(({ id }) => parted.trace.lane(id)),
-    );
+    const lanes = kept.map(({ id }) => parted.trace.lane(id));
+    this.askFor(parted, lanes);
   }
 
   /** The steps are over; what skipping changed is told lane by lane. */

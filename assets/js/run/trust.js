@@ -4,6 +4,9 @@
 import { h } from "../dom.js";
 import { described } from "../trace/described.js";
 
+const APART =
+  "It runs in an interpreter of its own, which reaches neither this page nor the network. Read it before you let it run.";
+
 const known = new Set([described.compute.own?.settings.code.default]);
 
 /** The visitor typed it. */
@@ -22,10 +25,7 @@ function letRun(code) {
       "dialog.sl-letting",
       { "aria-labelledby": "sl-letting" },
       h("h2", { id: "sl-letting" }, "This rule came with a link or a file"),
-      h(
-        "p",
-        "It runs in an interpreter of its own, which reaches neither this page nor the network. Read it before you let it run.",
-      ),
+      h("p", APART),
       h("pre", { tabindex: 0 }, code),
       h("form", { method: "dialog" }, button("run", "Let it run"), button("", "Do not run it")),
     );

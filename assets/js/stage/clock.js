@@ -18,7 +18,6 @@ export function laneClock(trace, lane, step) {
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 
-/** The clock beside a lane's name. */
 export class Clock {
   constructor(lane) {
     this.lane = lane;

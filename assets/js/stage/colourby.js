@@ -4,8 +4,8 @@ import { h, setText } from "../dom.js";
 import { VALUES } from "../trace/values.js";
 
 export class ColourBy {
-  constructor({ onChange }) {
-    Object.assign(this, { onChange, name: "state", trace: null });
+  constructor(stage) {
+    Object.assign(this, { stage, name: "state", trace: null });
     this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) });
     this.low = h("span");
     this.high = h("span");
@@ -32,7 +32,8 @@ export class ColourBy {
     if (!this.names?.split(",").includes(name)) return;
     this.name = name;
     this.#tell();
-    this.onChange();
+    this.stage.redraw();
+    this.stage.onView();
   }
 
   /** A lane's values at a step, or null where the state is told. */

@@ -332,22 +332,17 @@ export class Grid {
     const inside = (other) => other >= 0 && other < promptLength;
     const own = inside(cell);
     const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
+    const sides = [
+      [inside(cell - columns), l, t, r, t],
+      [inside(cell + columns), l, b, r, b],
+      [column > 0 && inside(cell - 1), l, t, l, b],
+      [column < columns - 1 && inside(cell + 1), r, t, r, b],
+    ];
     pen.beginPath();
-    if (own !== inside(cell - columns)) {
-      pen.moveTo(l, t);
-      pen.lineTo(r, t);
-    }
-    if (own !== inside(cell + columns)) {
-      pen.moveTo(l, b);
-      pen.lineTo(r, b);
-    }
-    if (own !== (column > 0 && inside(cell - 1))) {
-      pen.moveTo(l, t);
-      pen.lineTo(l, b);
-    }
-    if (own !== (column < columns - 1 && inside(cell + 1))) {
-      pen.moveTo(r, t);
-      pen.lineTo(r, b);
+    for (const [other, ...line] of sides) {
+      if (own === other) continue;
+      pen.moveTo(line[0], line[1]);
+      pen.lineTo(line[2], line[3]);
     }
     pen.strokeStyle = this.colours.prompt;
     pen.lineWidth = 1.8;

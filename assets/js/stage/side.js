@@ -42,25 +42,18 @@ export class Side {
   #head({ lanes, reference }) {
     const { lane, stage } = this;
     const mine = lane === reference;
-    const choose = h(
-      "button.sl-refer",
-      {
-        "aria-current": mine ? "true" : undefined,
-        title: "Compare all lanes with this one",
-        onclick: () => stage.refer(lane),
-      },
-      mine ? "Reference" : "Make reference",
-    );
+    const refers = { title: "Compare all lanes with this one", onclick: () => stage.refer(lane) };
+    const current = mine ? "true" : undefined;
+    const choose = h("button.sl-refer", { "aria-current": current, ...refers }, mine ? "Reference" : "Make reference");
     const told = h("p", sentence(lane.decoder, reference.decoder));
     return h("header", h("h3", lane.name), lanes.length > 1 ? choose : null, told);
   }
 
   #listen() {
     const { canvas, stage } = this;
-    canvas.addEventListener(
-      "pointermove",
-      (event) => event.pointerType !== "touch" && stage.point(this, this.#at(event), event),
-    );
+    canvas.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch") stage.point(this, this.#at(event), event);
+    });
     canvas.addEventListener("pointerdown", ({ pointerType }) => {
       this.touched = pointerType === "touch";
     });

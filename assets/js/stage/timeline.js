@@ -1,21 +1,13 @@
 // Play, pause, step and scrub. Holds the cursor; never talks to a server.
 
-import { h, perFrame, reducedMotion, setText } from "../dom.js";
+import { h, perFrame, reducedMotion, select, setText, svg } from "../dom.js";
 import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const STOP_MS = 2_500; // at a moment that matters, or until Play
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
-export const icon = (path) => {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("aria-hidden", "true");
-  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  shape.setAttribute("d", path);
-  svg.append(shape);
-  return svg;
-};
+export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
 const ICONS = {
   start: "M6 5h2v14H6zM20 5v14L9 12z",
   back: "M17 5v14L7 12z",
@@ -26,15 +18,9 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
-  constructor({ onMove, onPlaying, onSeek, onStepPastEnd, onLive, onRace }) {
-    Object.assign(this, {
-      onMove,
-      onPlaying,
-      onSeek,
-      onStepPastEnd,
-      onLive,
-      onRace,
+  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step}. */
+  constructor(told) {
+    Object.assign(this, told, {
       byClock: true,
       step: -1,
       scrubbed: false,
@@ -46,12 +32,10 @@ export class Timeline {
       trace: null,
     });
     this.state = "idle"; // of the run on the server
-    const button = (name, label, action, keys) =>
-      h(
-        `button.sl-tool.sl-${name}`,
-        { "aria-label": label, title: `${label} (${keys})`, onclick: action },
-        icon(ICONS[name]),
-      );
+    const button = (name, label, onclick, keys) => {
+      const told = { "aria-label": label, title: `${label} (${keys})`, onclick };
+      return h(`button.sl-tool.sl-${name}`, told, icon(ICONS[name]));
+    };
     this.playButton = button("play", "Play", () => this.toggle(), "Space");
     this.scrubber = h("input.sl-scrubber", {
       type: "range",
@@ -69,20 +53,13 @@ export class Timeline {
     this.chapters = [];
     this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
     this.whose = h("span.sl-step-whose");
-    this.speed = h(
-      "select.sl-speed",
-      { "aria-label": "Speed" },
-      SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
-    );
-    this.race = h(
-      "select.sl-speed.sl-race",
-      { "aria-label": "Race" },
-      [
-        ["clock", "by clock"],
-        ["steps", "by step"],
-      ].map(([value, text]) => h("option", { value }, text)),
-    );
-    this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));
+    const speeds = SPEEDS.map((x) => [x, `${x}×`]);
+    this.speed = select("select.sl-speed", { "aria-label": "Speed" }, speeds, 1);
+    const race = { "aria-label": "Race", onchange: () => this.setRace(this.race.value === "clock") };
+    this.race = select("select.sl-speed.sl-race", race, [
+      ["clock", "by clock"],
+      ["steps", "by step"],
+    ]);
     this.liveButton = h("button.sl-live", { hidden: true, onclick: () => this.followLive() }, "Go to live");
     this.node = h(
       "section.sl-timeline",
@@ -135,7 +112,6 @@ export class Timeline {
     this.show();
   }
 
-  /** New records came in. */
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
     else if (this.follow) this.step = this.trace.front;

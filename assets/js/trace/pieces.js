@@ -6,16 +6,7 @@ const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
-const isHidden = (code) =>
-  code < 32 ||
-  (code >= 127 && code < 160) ||
-  code === 0xad ||
-  code === 0x61c ||
-  (code >= 0x200b && code <= 0x200f) ||
-  (code >= 0x2028 && code <= 0x202e) ||
-  (code >= 0x2060 && code <= 0x206f) ||
-  code === 0xfeff ||
-  (code >= 0xfff0 && code <= 0xfffb);
+const HIDDEN = /[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/u;
 
 /** Text with white space at the ends, control and direction characters made visible. */
 export function visible(text, { trim = false } = {}) {
@@ -27,7 +18,7 @@ export function visible(text, { trim = false } = {}) {
     const code = char.codePointAt(0);
     if (char === "\n" || char === "\t" || char === "\r" || (bare && VISIBLE[char])) out += VISIBLE[char];
     else if (code < 32) out += String.fromCodePoint(0x2400 + code);
-    else if (isHidden(code)) out += `‹${hex(code, 4)}›`;
+    else if (HIDDEN.test(char)) out += `‹${hex(code, 4)}›`;
     else out += char;
   }
   return out === "" ? "∅" : out;
@@ -70,11 +61,7 @@ export class Pieces {
     while (end < tokens.length && tokens[end] >= 0 && Array.isArray(this.map.get(tokens[end]))) end++;
     for (let i = start; i < end; ) {
       const taken = this.#character(tokens, i, end, labels);
-      if (!taken)
-        labels[i] = this.map
-          .get(tokens[i])
-          .map((b) => hex(b, 2))
-          .join(" ");
+      if (!taken) labels[i] = this.name(tokens[i]);
       i += taken || 1;
     }
     return end - 1;

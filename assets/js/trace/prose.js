@@ -97,18 +97,6 @@ export function forkOf(trace, lane, step) {
 /** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
 export function prose(trace, lane, step) {
   const own = words(trace, lane, trace.reached(lane, step));
-  if (lane === trace.reference)
-    return own.length
-      ? [
-          {
-            text: own
-              .map(({ text }) => text)
-              .join("")
-              .trimStart(),
-            kind: "same",
-          },
-        ]
-      : [];
   const other = words(trace, trace.reference, trace.reached(trace.reference, step));
   const [shared] = align(own, other);
   const fork = forkAmong(own, other);

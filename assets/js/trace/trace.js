@@ -304,11 +304,9 @@ export class Lane {
     if (!this.tops.length) return null;
     for (let s = this.clamp(t); s >= 0; s--) {
       const i = this.tops[s]?.index.get(position);
-      if (i !== undefined)
-        return Array.from({ length: TOP }, (_, k) => [
-          this.tops[s].ids[i * TOP + k],
-          this.tops[s].p[i * TOP + k] / 255,
-        ]);
+      if (i === undefined) continue;
+      const { ids, p } = this.tops[s];
+      return Array.from({ length: TOP }, (_, k) => [ids[i * TOP + k], p[i * TOP + k] / 255]);
     }
     return [];
   }
@@ -382,14 +380,8 @@ export class Trace {
     });
     const steps = Math.max(...sides.map(({ trace }) => trace.steps));
     const header = { ...first.header, engine, steps, lanes: lanes.map(({ decoder }) => decoder) };
-    const made = Object.assign(Object.create(Trace.prototype), first, {
-      header,
-      steps,
-      lanes,
-      reference: lanes[0],
-      key: null,
-      growing: undefined,
-    });
+    const own = { header, steps, lanes, reference: lanes[0], key: null, growing: undefined };
+    const made = Object.assign(Object.create(Trace.prototype), first, own);
     made.pieces = new Pieces();
     for (const { trace } of sides) made.pieces.add(Object.fromEntries(trace.pieces.map));
     return made;
@@ -490,15 +482,8 @@ export class Trace {
     for (const { id, judged } of this.lanes)
       for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
     const told = Object.keys(scores).length ? { scores } : {};
-    return {
-      format: FORMAT,
-      version: VERSION,
-      header,
-      pieces: all,
-      records,
-      ...told,
-      ...(view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } }),
-    };
+    const looked = view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } };
+    return { format: FORMAT, version: VERSION, header, pieces: all, records, ...told, ...looked };
   }
 
   /** What judges said of the texts: by judge, then by lane. */
