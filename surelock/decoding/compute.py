@@ -269,7 +269,7 @@ class BudgetRule(ComputeRule):
         "flag",
         True,
         "Steep debt",
-        "A change counts by one over its distance, as measured; off: more slowly, and everywhere a little.",
+        "A change at distance d weighs 1/d; off: 1/(1 + d), and 0.05 more everywhere.",
         flat="budget_steep",
         advanced=True,
         unsaid=False,

@@ -53,7 +53,7 @@ class UnlockRule(Described):
         "number",
         5e-2,
         "ε to unlock",
-        "KL (nats) from its posterior at the lock above which a position unlocks.",
+        "KL (nats) by which a posterior may move after the lock; beyond it the position unlocks.",
         low=0,
     )
     min_interval: int = setting(

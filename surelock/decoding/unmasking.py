@@ -157,7 +157,7 @@ class Threshold(UnmaskPolicy):
         "number",
         0.9,
         "Threshold",
-        "All positions that are more certain than this are unmasked together.",
+        "All positions that are more certain than this are written together.",
         low=0,
         high=1,
         offered=(0.05, 1, 0.01),

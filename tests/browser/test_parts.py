@@ -10,7 +10,7 @@ from tests.browser.actions import until
 from tests.browser.server import App
 
 THERE = "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1"
-MISSING = "A part of this page did not come. Press again to try once more, or reload the page."
+MISSING = "A part of this page could not be loaded. Press again, or reload the page."
 PRESSES = {  # a part, what opens it, and what it shows
     "drawer": ("canvas.sl-grid >> nth=1", ".sl-drawer .sl-inspector-title"),
     "lessons": (".sl-lessons-button", "dialog.sl-lessons"),

@@ -110,7 +110,7 @@ test("each lane's clock, and who was first", () => {
       ["first: 1.80 s", "3 steps"],
     ],
   );
-  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” still works.");
+  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” is still at work.");
   assert.deepEqual(laneClock(trace, trace.lanes[0], 2), ["3.00 s", "3 steps"]);
   assert.deepEqual(laneClock(trace, trace.lanes[0], -1), ["", ""]);
 });

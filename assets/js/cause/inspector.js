@@ -84,7 +84,7 @@ export class Inspector {
     const rows = [
       ["Token", token],
       ["State", STATES[state]],
-      ["Unmasked", whenUnmasked(unmasked)],
+      ["Written", whenWritten(unmasked)],
       ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
       ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : UNSEEN],
       ["KL", seen >= 0 ? scientific(lane.kl[at]) : UNSEEN],
@@ -175,8 +175,8 @@ export class Inspector {
   }
 }
 
-/** When what stands at a position was unmasked. */
-function whenUnmasked(step) {
+/** When what stands at a position was written. */
+function whenWritten(step) {
   if (Number.isNaN(step)) return "not yet";
   return step < 0 ? "prompt" : `step ${step + 1}`;
 }

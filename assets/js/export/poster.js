@@ -112,7 +112,7 @@ export function heading(trace, lane, step) {
   const time = trace.clocked.includes(lane) ? seconds(now?.totalSeconds ?? 0) : "";
   return {
     clock: `${time}${lane.endsAt(step) ? " ✓" : ""}`.trim(),
-    told: now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
+    told: now ? `${share} of all FLOPs, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
     done: taken / Math.max(1, steps),
   };
 }

@@ -161,7 +161,7 @@ export class Share {
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
     this.rough = missing.length
-      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported with rounded KL and confidence, and without likely words.`
       : "";
     return this.trace.toDocument(exact, pieces, this.stage.view);
   }

@@ -1,4 +1,4 @@
-// How long positions stayed active once they were unmasked.
+// How long positions stayed active once they were written.
 
 import { count, h, inView, throttle, watchView } from "../dom.js";
 import { LOCKED, MASKED, WAITING } from "../trace/trace.js";
@@ -16,7 +16,7 @@ function delayLabel(low, high) {
 export function lockedText(delays) {
   if (!delays.length) return "Nothing has locked.";
   const half = delays[Math.floor(delays.length / 2)];
-  const within = `within ${count(half, "step")} of being unmasked.`;
+  const within = `within ${count(half, "step")} of being written.`;
   return delays.length === 1
     ? `1 position is locked, ${within}`
     : `${delays.length} positions are locked; half of them ${within}`;
@@ -25,7 +25,7 @@ export function lockedText(delays) {
 export class Analysis {
   constructor() {
     this.delays = h("div.sl-delays");
-    const title = h("h4", "How long after its unmasking each position locked");
+    const title = h("h4", "How many steps after it was written each position locked");
     this.node = h("div", title, this.delays);
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());
@@ -41,7 +41,7 @@ export class Analysis {
     this.delays.replaceChildren(...this.trace.lanes.map((lane) => this.#delay(lane)));
   }
 
-  /** Steps from unmasking (for the prompt: from the start) to the lock that holds now, as bars. */
+  /** Steps from writing (for the prompt: from the start) to the lock that holds now, as bars. */
   #delay(lane) {
     const last = lane.count - 1;
     const states = lane.row(last);

@@ -12,7 +12,7 @@ const HINT = `Runs of this visit stay in this page until you close it. Pick two 
 const EXCERPT = 90; // characters
 const NUMBERS = [
   "Steps",
-  "FLOPs of its steps",
+  "Share of all FLOPs",
   "Active ratio",
   "Time",
   "Speed",
@@ -25,7 +25,7 @@ for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
 const EXPLAINED = {
-  "FLOPs of its steps": "FLOPs",
+  "Share of all FLOPs": "FLOPs",
   "Active ratio": "active ratio",
   "Words changed": "commit error",
 };

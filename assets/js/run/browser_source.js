@@ -100,7 +100,7 @@ class BrowserSource {
     return this.ask("token", undefined, { text });
   }
 
-  /** See Attended; null where nothing was fetched for a run yet. */
+  /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
     const found = this.ready && (await this.ask("attended", undefined, { tokens, cell }));

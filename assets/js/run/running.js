@@ -6,7 +6,7 @@ import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
 import { Waiting } from "./waiting.js";
 
-const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
+const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
 
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
 function pointedAt({ step }, { last }) {

@@ -19,7 +19,7 @@ const GAUGES = [
     key: "locked",
     label: "Positions locked",
     term: "locked",
-    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
+    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} positions`, bar: now.locked / n }),
   },
   { key: "time", label: "Measured time", read: measured },
   {

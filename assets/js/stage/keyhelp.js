@@ -6,8 +6,8 @@ const KEYS = [
   [["Space"], "Play or pause"],
   [["←", "→"], "One step back or forward"],
   [["Home", "End"], "To the start or the end"],
-  [["N", "P"], "To the next or the previous chapter"],
-  [["S"], "Switch between step by step and by time"],
+  [["N", "P"], "To the next or the previous mark on the player"],
+  [["S"], "Race by the clock, or step by step"],
   [["F"], "Present on the full screen, or leave it"],
   [["?"], "These keys"],
 ];

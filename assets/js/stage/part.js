@@ -1,7 +1,7 @@
 // A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
 
-/** Told where a part does not come. */
-export const MISSING = "A part of this page did not come. Press again to try once more, or reload the page.";
+/** Told where a part cannot be loaded. */
+export const MISSING = "A part of this page could not be loaded. Press again, or reload the page.";
 
 export class Part {
   made = null; // once it has come
