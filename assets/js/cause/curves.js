@@ -24,7 +24,6 @@ const FIGURES = [
 
 /** Loads plotly.min.js once; address(): a promise of where it is. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
 async function loadPlotly(address) {
-  if (window.Plotly) return window.Plotly;
   const url = await address();
   return new Promise((resolve) => {
     document.head.append(

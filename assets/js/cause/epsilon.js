@@ -29,7 +29,11 @@ export class Epsilon {
     this.back = act("Put it back", () => this.put(null));
     this.actions = h("span.sl-epsilon-actions", { hidden: true }, this.race, this.back);
     this.node = h("div.sl-epsilon-row", { hidden: true }, this.said, this.actions, this.room.node);
-    this.badge = h("span.sl-estimate", { title: "Only an estimate: with another ε, later steps would differ", hidden: true }, "Estimate");
+    this.badge = h(
+      "span.sl-estimate",
+      { title: "Only an estimate: with another ε, later steps would differ", hidden: true },
+      "Estimate",
+    );
     curve.box.append(this.handle);
     this.#listen();
   }

@@ -40,8 +40,8 @@ export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(t
 /** Flags that are set in either list. */
 export const either = (a, b) => a.map((flag, i) => flag | b[i]);
 
-export function join(lists) {
-  const all = new Int32Array(lists.reduce((sum, list) => sum + list.length, 0));
+export function join(lists, Kind = Int32Array) {
+  const all = new Kind(lists.reduce((sum, list) => sum + list.length, 0));
   let at = 0;
   for (const list of lists) {
     all.set(list, at);

@@ -4,7 +4,8 @@ import { count, percent, seconds } from "../dom.js";
 
 /** What is told at the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own sentence. */
 export function narrate(trace, step, chapters = []) {
-  if (step < 0) return "After the prompt every word is a blank, called masked. The blanks will be filled in over many steps.";
+  if (step < 0)
+    return "After the prompt every word is a blank, called masked. The blanks will be filled in over many steps.";
   const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
   if (over) return verdict(trace, step);
   const lane = subject(trace);

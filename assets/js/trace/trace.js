@@ -256,13 +256,7 @@ export class Lane {
   }
   /** The last step that was over after so many seconds of this lane's own clock, -1 where none was. */
   doneBy(seconds) {
-    let [low, high] = [0, this.count];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.steps[middle].totalSeconds <= seconds) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
+    return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
   }
   /** The seconds of each step up to t. */
   secondsOf(t) {
@@ -394,9 +388,8 @@ export class Trace {
   }
 
   /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
-  withLanes(lanes) {
+  withLanes(lanes, reference = lanes.includes(this.reference) ? this.reference : lanes[0]) {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
-    const reference = lanes.includes(this.reference) ? this.reference : lanes[0];
     return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference, key: null });
   }
 
@@ -407,7 +400,7 @@ export class Trace {
 
   /** The same trace beside that lane, whichever was chosen since. */
   asMade() {
-    return Object.assign(this.withLanes(this.lanes), { reference: this.ownReference });
+    return this.withLanes(this.lanes, this.ownReference);
   }
 
   /** The lanes of which a header says so were timed together. Steps of two races compare with those of lanes that took turns with them in both. */
@@ -462,7 +455,7 @@ export class Trace {
   cutAt(lanes, steps) {
     const copy = (lane) => (lanes.includes(lane) ? begun(this.header, { ...lane.decoder }, lane, steps) : lane);
     const copies = this.lanes.map(copy);
-    return Object.assign(this.withLanes(copies), { reference: copies[this.lanes.indexOf(this.reference)] });
+    return this.withLanes(copies, copies[this.lanes.indexOf(this.reference)]);
   }
 
   /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
