@@ -20,16 +20,13 @@ export class ColourBy {
     const offered = Object.entries(VALUES).filter(([, { offered: test }]) => !test || test(trace));
     const names = ["state", ...offered.map(([name]) => name)];
     if (!names.includes(this.name)) this.name = "state";
-    if (names.join() !== this.names) {
-      this.names = names.join();
-      const label = (name) => VALUES[name]?.label ?? "State";
-      this.select.replaceChildren(...names.map((name) => h("option", { value: name }, label(name))));
-    }
+    const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
+    if (names.length !== this.select.length) this.select.replaceChildren(...names.map(option));
     this.#tell();
   }
 
   choose(name) {
-    if (!this.names?.split(",").includes(name)) return;
+    if (![...this.select.options].some(({ value }) => value === name)) return;
     this.name = name;
     this.#tell();
     this.stage.redraw();
