@@ -7,7 +7,7 @@ import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
 import { ACTIVE, LOCKED } from "../trace/trace.js";
 import { MakeRoom } from "./makeroom.js";
-import { stops } from "./slider.js";
+import { nearest, stops } from "./slider.js";
 
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
 export class Epsilon {
@@ -143,7 +143,8 @@ export class Epsilon {
       grip.setPointerCapture(event.pointerId);
     });
     grip.addEventListener("pointermove", ({ pointerId, clientY }) => {
-      if (grip.hasPointerCapture(pointerId)) this.put(this.#nearest(clientY));
+      if (grip.hasPointerCapture(pointerId))
+        this.put(this.stops[nearest(this.stops, 10 ** this.curve.power(clientY), true)]);
     });
     handle.addEventListener("keydown", (event) => {
       const by = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 3, PageDown: -3 }[event.key];
@@ -169,11 +170,5 @@ export class Epsilon {
     const past = this.stops.filter((x) => (by > 0 ? x > now * 1.001 : x < now / 1.001));
     const at = by > 0 ? by - 1 : past.length + by;
     return past[Math.max(0, Math.min(past.length - 1, at))] ?? now;
-  }
-
-  #nearest(clientY) {
-    const wanted = this.curve.power(clientY);
-    const far = (x) => Math.abs(Math.log10(x) - wanted);
-    return this.stops.reduce((best, x) => (far(x) < far(best) ? x : best));
   }
 }

@@ -26,14 +26,10 @@ export function stops({ offered: [low, high, step], log, none }) {
 
 /** The place of the stop nearest to a value, on the slider's own scale. */
 export function nearest(all, value, log) {
-  const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);
   if (value === null || value < 0) return all.indexOf(value === null ? null : NEVER);
-  let best = all.findIndex((stop) => stop !== null && stop >= 0);
-  all.forEach((stop, i) => {
-    if (stop === null || stop < 0) return;
-    if (Math.abs(scale(stop) - scale(value)) < Math.abs(scale(all[best]) - scale(value))) best = i;
-  });
-  return best;
+  const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);
+  const far = (stop) => (stop === null || stop < 0 ? Infinity : Math.abs(scale(stop) - scale(value)));
+  return all.reduce((best, stop, i) => (far(stop) < far(all[best]) ? i : best), 0);
 }
 
 export function slider(setting, value, set) {

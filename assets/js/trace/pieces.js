@@ -50,37 +50,28 @@ export class Pieces {
       if (id === eosId) labels[i] = "end";
       else if (piece === undefined) labels[i] = `#${id}`;
       else if (typeof piece === "string") labels[i] = visible(piece, { trim: true });
-      else i = this.#byteRun(tokens, i, labels);
+      else i += this.#bytes(tokens, i, labels) - 1;
     }
     return labels;
   }
 
-  /** Labels the run of byte pieces that starts at i; returns its last position. */
-  #byteRun(tokens, start, labels) {
-    let end = start;
-    while (end < tokens.length && tokens[end] >= 0 && Array.isArray(this.map.get(tokens[end]))) end++;
-    for (let i = start; i < end; ) {
-      const taken = this.#character(tokens, i, end, labels);
-      if (!taken) labels[i] = this.name(tokens[i]);
-      i += taken || 1;
-    }
-    return end - 1;
-  }
-
-  /** Tries to read pieces i.. as whole characters; returns how many pieces it took. */
-  #character(tokens, i, end, labels) {
+  /** Labels byte pieces from i on, together where they form a character. Gives how many it took. */
+  #bytes(tokens, i, labels) {
     const bytes = [];
-    for (let j = i; j < Math.min(end, i + 4); j++) {
-      bytes.push(...this.map.get(tokens[j]));
+    for (let j = i; j < i + 4; j++) {
+      const piece = this.map.get(tokens[j]);
+      if (!Array.isArray(piece)) break;
+      bytes.push(...piece);
       try {
         labels[i] = visible(strict.decode(Uint8Array.from(bytes)));
-        for (let k = i + 1; k <= j; k++) labels[k] = "‥";
+        labels.fill("‥", i + 1, j + 1);
         return j - i + 1;
       } catch {
         /* not yet whole: take one more piece */
       }
     }
-    return 0;
+    labels[i] = this.name(tokens[i]);
+    return 1;
   }
 
   /** Running text of the tokens; masked positions show as `gap`. */

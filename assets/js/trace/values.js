@@ -8,14 +8,14 @@ const tables = new WeakMap(); // medians by a lane's KL values, which a lane und
 
 /** Per step, the median KL of all that is unmasked, each at its last computed value: what is locked stays in. */
 export function restingMedians(lane) {
-  const { n, seen, kl: recorded } = lane;
+  const { n, kl: recorded } = lane;
   if (!tables.has(recorded)) tables.set(recorded, []);
   const medians = tables.get(recorded);
   const values = new Float32Array(n);
   for (let t = medians.length; t < lane.count; t++) {
     let size = 0;
     for (let p = 0; p < n; p++) {
-      const at = seen[t * n + p];
+      const at = lane.lastComputed(p, t);
       const kl = at < 0 || lane.token(p, t) < 0 ? NaN : recorded[at * n + p];
       if (Number.isFinite(kl)) values[size++] = kl;
     }
