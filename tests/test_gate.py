@@ -34,8 +34,9 @@ from surelock.trace.replay import TEMPLATE
 from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
+from surelock.ui.limits import within
 from surelock.ui.models import EMBEDDED
-from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, during, following
+from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, following
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -515,7 +516,7 @@ def test_a_session_that_waits_or_reads_is_busy(waiting: tuple[Any, list[Ask]]) -
     stream = {"method": "GET", "path": "/gradio_api/queue/data", "query_string": b"session_hash=reads"}
     done = shares.admit({**asked(False, "b").request.scope, **stream}, None)
     assert shares._busy() == {"waits", "reads"}
-    done()
+    done.close()
     assert shares._busy() == {"waits"}
 
 
@@ -546,7 +547,7 @@ def test_a_clients_share_of_the_queue_counts_who_waits_and_who_enters(waiting: t
     with pytest.raises(gate.Refused, match="full: 8 runs"):
         enter("d")
     for done in (*entered, *scripts, *others):
-        done()
+        done.close()
     enter("a")
 
 
@@ -595,7 +596,7 @@ def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number
     with pytest.raises(gate.Refused, match="for you: 60 of"):
         enter("a", "known")
     for done in entered[:10]:
-        done()
+        done.close()
     enter("a", "known")
     queue += [asked(False, str(number), key="known") for number in range(24)]
     with pytest.raises(gate.Refused, match="full: 80 runs"):
@@ -613,10 +614,10 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
             time.sleep(0.01)
             yield number
 
-    assert len(list(during(slow(), readers.watched("a")))) < 20
-    assert len(list(during(slow(), readers.watched(None)))) == 20
+    assert len(list(within(slow(), 60.0, readers.watched("a")))) < 20
+    assert len(list(within(slow(), 60.0, readers.watched(None)))) == 20
     readers.open("a", readers_module.Link())
-    assert len(list(during(slow(), readers.watched("a")))) == 20
+    assert len(list(within(slow(), 60.0, readers.watched("a")))) == 20
 
 
 def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -629,7 +630,7 @@ def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.
             yield number
 
     async def follow() -> list[int]:
-        return [each async for each in following(items(), taken=lambda: bool(looks.append(time.monotonic())))]
+        return [each async for each in following(items(), lambda: True, lambda: bool(looks.append(time.monotonic())))]
 
     assert finished(follow()) == [0]
     assert 5 <= len(looks) <= 9, "a hundred looks a second would be seventy"
@@ -646,7 +647,7 @@ def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypa
             yield number
 
     async def go(reads: Iterator[bool]) -> list[int]:
-        return [piece async for piece in following(pieces(), lambda: True, taken=lambda: next(reads))]
+        return [piece async for piece in following(pieces(), lambda: True, lambda: next(reads))]
 
     assert finished(go(cycle([False, True]))) == begun == [0, 1, 2, 3, 4], "who reads slowly gets all"
     begun.clear()

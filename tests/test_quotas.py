@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakValueDictionary
 
 import pytest
 from gradio.exceptions import Error
@@ -33,10 +34,10 @@ from surelock.ui import (
     shares,
     zero_gpu,
 )
-from surelock.ui.exports import Exports
 from surelock.ui.layout import build
+from surelock.ui.limits import within
 from surelock.ui.models import Models
-from surelock.ui.serving import routes
+from surelock.ui.serving import Export, routes
 from tests.loops import finished
 
 ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), "stories", "\ud800")
@@ -81,7 +82,7 @@ class Slow:
 
 
 def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
-    recorder, exports = Slow(), Exports()
+    recorder, turns = Slow(), WeakValueDictionary[str, asyncio.Lock]()
 
     async def ask(client: str, leaves: bool = False) -> bytes:
         parts: list[bytes] = []
@@ -96,7 +97,7 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
             parts.append(message.get("body", b""))
             await asyncio.sleep(0)
 
-        await exports.of(recorder, None)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
+        await Export(recorder, None, turns)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
         return b"".join(parts)
 
     async def both(*clients: str) -> list[bytes]:
@@ -172,10 +173,10 @@ def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.
             yield number
 
     done = kept.open("a", readers.Link(sender))
-    assert len(list(readers.during(steps(), kept.watched("a")))) < 100
+    assert len(list(within(steps(), 60.0, kept.watched("a")))) < 100
     reading = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(1000), b"")])
     reading.start()  # slowly, but without end
-    assert len(list(readers.during(steps(), kept.watched("a")))) == 100
+    assert len(list(within(steps(), 60.0, kept.watched("a")))) == 100
     sender.close()
     client.close()
     reading.join()

@@ -36,7 +36,7 @@ from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.frames import lanes_of, positions_of, read_trace
-from surelock.trace.lanes import Lane, beside_every_position
+from surelock.trace.lanes import Lane, with_baseline
 from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
@@ -115,8 +115,8 @@ def lm() -> LanguageModel:
 def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
     made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, field), lm.tokenizer)
     for told in race(lm, PROMPT, field):
-        for facts in told:
-            made.record(facts)
+        for each in told:
+            made.record(each.lane, each.step)
     return made
 
 
@@ -355,7 +355,7 @@ def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
     recorder = Recorder(make_header(lm, None, PROMPT, FIELD), lm.tokenizer)
     sent: list[str] = list(recorder.start()["pieces"])
     for told in race(lm, PROMPT, FIELD):
-        records = [recorder.record(facts) for facts in told]
+        records = [recorder.record(each.lane, each.step) for each in told]
         recorder.top("locks", records[0]["step"], 5)  # asking for likely tokens must not swallow a piece
         sent += recorder.fresh_pieces(records)
     assert len(sent) == len(set(sent))
@@ -490,7 +490,7 @@ def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
 
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
     own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
-    first, second = beside_every_position("SureLock", own)
+    first, second = with_baseline("SureLock", own)
     assert (first.decoder.compute, first.decoder.unmask, first.decoder.events) == (Everything(), Klass(), ())
     assert (second.name, second.decoder) == ("SureLock", own)
 
@@ -543,7 +543,7 @@ def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: p
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[facts.lane for facts in step] for step in told] == [["all", "locks", "age"]] * 12
+    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:

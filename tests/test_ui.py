@@ -47,7 +47,8 @@ from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
-from surelock.ui.gradio_patches import CalmFrames, compress_no_files
+from surelock.ui.gradio_patches import compress_no_files
+from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
@@ -347,10 +348,10 @@ def test_the_endpoint_tells_of_a_device_that_is_full(models: Models, error: Exce
 def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(100))
     monkeypatch.setattr(limits.time, "monotonic", lambda: next(now))
-    assert list(limits.within(iter("abc"), 2.5)) == ["a", "b", "c"]
+    assert list(limits.within(iter("abc"), 2.5, lambda: True)) == ["a", "b", "c"]
     now = iter(range(100))
     with pytest.raises(ValueError, match="stopped after 2 seconds"):
-        list(limits.within(iter("abcd"), 2.5))
+        list(limits.within(iter("abcd"), 2.5, lambda: True))
 
 
 def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None:
@@ -710,7 +711,7 @@ def test_two_scripts_come_before_all_others_of_the_page() -> None:
     page, other = "<html><head><script>1</script></head><head></html>", "<head></head>"
     given = {"/": page, "/x": other}
     routes = [Route(at, lambda request: Response(given[request.url.path])) for at in given]
-    client = TestClient(CalmFrames(Starlette(routes=routes)))
+    client = TestClient(KeptAnswers(Starlette(routes=routes)))
     served = client.get("/").text
     assert re.sub(r"(<head>)<script>.+?</script><script>.+?</script>", r"\1", served, count=1, flags=re.S) == page
     assert "requestAnimationFrame" in served and client.get("/x").text == other

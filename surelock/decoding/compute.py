@@ -20,17 +20,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import NONE
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
-    from surelock.decoding.step import Flags, Reading
+from surelock.decoding.state import NONE, Slots, State
+from surelock.decoding.step import Flags, Reading
 
 #: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
 ZERO_KL = 1e-9

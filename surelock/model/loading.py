@@ -217,7 +217,7 @@ def _special_ids(
     masks = {
         "config.json's mask_token_id": config.get("mask_token_id"),
         "the tokenizer's mask_token_id": getattr(tokenizer, "mask_token_id", None),
-        f"the architecture of {family.name}": family.mask_id,
+        f"the architecture of {family.model_type}": family.mask_id,
         **{f"the token {token}": added.get(token) for token in _MASKS},
     }
     named = {source: checked(source, value) for source, value in masks.items() if value is not None}
