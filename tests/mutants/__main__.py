@@ -1,8 +1,8 @@
 """``python -m tests.mutants --seed 1``: plant single faults on lines that the tests reach, see which the tests catch.
 
 Half are Python's, drawn by cosmic-ray's operators, half JavaScript's, drawn by Stryker's. Each is planted in a copy of
-the checkout. A Python fault is looked for by the nearest test files, and drawn again if none of them reaches its line.
-One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
+the checkout and looked for by the test files that reach its line; a Python fault that none of them reaches is drawn
+again. One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def main() -> int:
     counts = {f".{asked.only}": asked.count} if asked.only else counts
     out = asked.out or RUNS / f"{asked.seed}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    done = {key(each): each for each in _lines(out) if each["caught"] or not asked.again}
+    done = {key(each): each for each in _lines(out)}
+    if asked.again:
+        done = {told: each for told, each in done.items() if each["caught"] or not each["reached"]}
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder, str(copy)) for copy in range(AT_ONCE)]
         for root in roots:
