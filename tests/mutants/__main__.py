@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--count", type=int, default=60, help="faults (default: %(default)s)")
     made.add_argument("--only", choices=("py", "js"), help="one language; else half of them each")
     made.add_argument("--browser", action="store_true", help="the tests in Chromium, too: about an hour more")
+    made.add_argument("--most", type=int, help="ask so many test files about a Python fault, the nearest")
     made.add_argument("--list", action="store_true", help="say which would be drawn, plant none")
     made.add_argument("--again", action="store_true", help="try those again that lived, once they have tests")
     made.add_argument("--out", type=Path, help=f"where the lines go (default: {RUNS.relative_to(ROOT)}/SEED.jsonl)")
@@ -55,7 +56,7 @@ def main() -> int:
         lines = {".py": None} | ({".js": covered(roots[0], asked.browser)} if ".js" in counts else {})
         trials: SimpleQueue[Trial] = SimpleQueue()
         for root in roots:
-            trials.put(Trial(root, lines.get(".js") or {}))
+            trials.put(Trial(root, lines.get(".js") or {}, asked.most))
 
         def result(planned):
             mutant, one = planned
@@ -72,7 +73,7 @@ def main() -> int:
                             told.append(one)
                             left -= 1
     caught = sum(bool(one.get("caught")) for one in told)
-    sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught}
+    sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught, "most": asked.most}
     print(json.dumps({"seed": asked.seed, "drawn": len(told)} if asked.list else sum_up | {"equivalent": len(known)}))
     return 0
 

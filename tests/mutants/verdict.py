@@ -24,10 +24,12 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+\.py(?:::[^\n]+?)?)(?: - .*)?
 
 
 class Trial:
-    """The copy, ``root``. Tests that fail without a fault, too, say nothing: they are left out from then on."""
+    """The copy, ``root``. Of Python's test files the ``most`` nearest are asked, None is all. Tests that fail without a
+    fault, too, say nothing: they are left out from then on.
+    """
 
-    def __init__(self, root: Path, covered: Covered) -> None:
-        self.root, self.covered = root, covered
+    def __init__(self, root: Path, covered: Covered, most: int | None = None) -> None:
+        self.root, self.covered, self.most = root, covered, most
         self.broken: set[str] = set()
         self._warm: Warm | None = None
 
@@ -48,7 +50,7 @@ class Trial:
         """Whether any test that is asked reaches the line."""
         if mutant.file.endswith(".js"):
             return True  # it was drawn among such lines
-        return any(self._reaches(test, mutant) for test in nearest(self.root, mutant.file))
+        return any(self._reaches(test, mutant) for test in nearest(self.root, mutant.file)[: self.most])
 
     def _reaches(self, test: str, mutant: Mutant) -> bool:
         return mutant.line in reached(self.root, test).get(mutant.file, ())
@@ -59,7 +61,7 @@ class Trial:
         that reach the line, those in Chromium last; of each those first that reach most of the file.
         """
         if not mutant.file.endswith(".js"):
-            for rank, test in enumerate(nearest(self.root, mutant.file)):
+            for rank, test in enumerate(nearest(self.root, mutant.file)[: self.most]):
                 if rank < UNMEASURED or self._reaches(test, mutant):
                     yield test
             return
