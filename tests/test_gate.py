@@ -203,12 +203,15 @@ def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -
 def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = list(range(8192))
     assert small.post("/gradio_api/queue/join", json={"data": [{"prompt_tokens": tokens}]}).status_code == 200
-    for data in ([[]] * 200_000, {str(number): [] for number in range(50_000)}):
-        assert "values" in refused(small.post("/gradio_api/queue/join", json={"data": data}), 413)
-    monkeypatch.setattr(gate, "MOST_BODIES_OF_ONE", 10_000)
-    for _ in range(3):
-        assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
-        assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+    assert small.post("/gradio_api/queue/join", json=[0] * (gate.MOST_VALUES - 1)).status_code == 200
+    for data in ([0] * gate.MOST_VALUES, [[]] * 200_000, {str(number): [] for number in range(50_000)}):
+        assert "values" in refused(small.post("/gradio_api/queue/join", json=data), 413)
+    for bound in ("MOST_BODIES_OF_ONE", "MOST_BODIES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(gate, bound, 10_000)
+            for _ in range(3):
+                assert small.post("/gradio_api/queue/join", json="x" * 9998).status_code == 200
+                assert "at once" in refused(small.post("/gradio_api/queue/join", json="x" * 9999), 503)
 
 
 def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +262,8 @@ def test_a_long_answer_is_handed_over_in_pieces() -> None:
     sent: list[Any] = []
     parts = [bytes(range(256)) * 1024, b"", b"x" * gate.PIECE, b"y" * (gate.PIECE + 1)]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
-    finished(Gate(page)(scope, None, send))  # type: ignore[arg-type]
+    finished((door := Gate(page))(scope, None, send))  # type: ignore[arg-type]
+    assert not door._bodies, "what was asked for without a body holds none"
     bodies = sent[1:]
     assert b"".join(each["body"] for each in bodies) == b"".join(parts)
     assert max(len(each["body"]) for each in bodies) == gate.PIECE
@@ -419,6 +423,14 @@ def test_a_queue_that_has_died_is_told_and_started_again(
     finished(asyncio.wait_for(queue.start_processing(), 10))
     assert tries == [False] * 3
     assert {*caplog.messages} == {"The queue had stopped and was started again (KeyError: 'a session')."}
+
+
+def test_the_queue_is_looked_at_fifty_times_a_second() -> None:
+    with gr.Blocks() as page:
+        pass
+    gradio_patches.poll_calmly(page)
+    queue = page._queue
+    assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (0.02, 0.2)
 
 
 def test_no_value_of_a_field_is_kept_for_links_that_do_not_exist() -> None:

@@ -488,6 +488,14 @@ def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
         Lane.from_plain(plain)
 
 
+def test_a_contestants_texts_have_eighty_characters() -> None:
+    for name in ("id", "name", "parent"):
+        plain = {"id": "a", "name": "b", name: "x" * 80}
+        assert getattr(Lane.from_plain(plain), name) == "x" * 80
+        with pytest.raises(ValueError, match="at most 80 characters"):
+            Lane.from_plain(plain | {name: "x" * 81})
+
+
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
     own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
     first, second = with_baseline("SureLock", own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -158,7 +159,7 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
 def _find(name: str) -> Path:
     """The directory of a model: the name itself, or a snapshot from the hub."""
     check_name(name)
-    if name and Path(name).is_dir():
+    if os.path.isdir(name):  # of a name too long for a file Path's own would raise OSError
         return Path(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
