@@ -121,7 +121,8 @@ test("one play button is the replay's, or of the run that is followed", () => {
 function onPage(t) {
   const frames = [];
   const made = (tag) => {
-    const node = { tag, children: [], attributes: {}, heard: {}, value: "", textContent: "", calls: [] };
+    const node = new (class Node {})();
+    Object.assign(node, { tag, children: [], attributes: {}, heard: {}, value: "", textContent: "", calls: [] });
     return Object.assign(node, {
       append: (...more) => node.children.push(...more),
       replaceChildren: (...more) => Object.assign(node, { children: more }),
@@ -131,7 +132,7 @@ function onPage(t) {
       fire: (name) => node.heard[name](),
       all: (name) =>
         node.children.flatMap((each) =>
-          each.all ? [...(each.attributes.class?.split(" ").includes(name) ? [each] : []), ...each.all(name)] : [],
+          each.all ? [...(each.className?.split(" ").includes(name) ? [each] : []), ...each.all(name)] : [],
         ),
       find: (name) => node.all(name)[0],
     });
