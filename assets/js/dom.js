@@ -131,9 +131,8 @@ export function sameText({ words, whole, open }) {
   if (words) return `the same text for the first ${words === 1 ? "word" : count(words, "word")}`;
   return open ? "nothing to compare yet" : "another text from the first word";
 }
-/** A number in so many digits, not as a power of ten where it need not be: 0.0123. */
-export const short = (x, digits = 2) =>
-  x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 1);
+/** A number in two digits, not as a power of ten where it need not be: 0.012. */
+export const short = (x) => (x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(2))) : x.toExponential(1));
 /** The mean commit error of a lane's damage, in nats. */
 export const commitError = ({ mean }) => short(mean);
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");

@@ -1,8 +1,9 @@
 // Fields made from the descriptions of settings.
 
-import { decimals, slider } from "../cause/slider.js";
-import { h, select } from "../dom.js";
+import { decimals, nearest, stops } from "../cause/slider.js";
+import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
+import { valueText } from "../trace/described.js";
 
 /** control: under the name of what it sets. */
 export function row(setting, control, output = null) {
@@ -35,6 +36,25 @@ function codeField(setting, value, set) {
     set(control.value);
   });
   return row(setting, control);
+}
+
+function slider(setting, value, set) {
+  const all = stops(setting);
+  const show = (x) => {
+    setText(output, valueText(x, setting));
+    range.setAttribute("aria-valuetext", valueText(x, setting));
+  };
+  const output = h("output.sl-field-value");
+  const range = h("input", {
+    type: "range",
+    max: all.length - 1,
+    value: nearest(all, value, setting.log),
+    "aria-label": setting.label,
+    oninput: () => show(all[range.value]),
+    onchange: () => set(all[range.value]),
+  });
+  show(value);
+  return row(setting, range, output);
 }
 
 /** The field of a setting that is no group. set(value): it was changed by hand. */

@@ -10,8 +10,7 @@ import { page } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
 import { AnswerBook } from "./answerbook.js";
-import { answer, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
-import { because } from "./because.js";
+import { answer, because, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
 import { judge, Question, suits } from "./questions.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };

@@ -1,7 +1,7 @@
 // The three kinds of questions of a lesson: their controls, and how a prediction is set beside what a run shows.
 
 import { count, h, setText } from "../dom.js";
-import { among } from "./because.js";
+import { among } from "./answers.js";
 
 const LISTED = 6;
 const CLOSE = { "%": 5, steps: 1 }; // a prediction this near counts as right

@@ -8,7 +8,7 @@ import { clocked } from "../trace/timing.js";
 import { MOST_LANES, Trace } from "../trace/trace.js";
 import { term } from "./term.js";
 
-const HINT = `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`;
+const HINT = `Runs of this visit stay in this page until you close it. Pick 2 to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`;
 const EXCERPT = 90; // characters
 const NUMBERS = [
   "Steps",

@@ -87,7 +87,7 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number; hover and pins may be left out} */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
@@ -102,7 +102,7 @@ export class Grid {
       const state = states[cell];
       const tone = values ? toneOf(values[cell]) : 0;
       const text = view.labels[cell] ?? "";
-      const pin = view.pins.get(cell) ?? -1;
+      const pin = view.pins?.get(cell) ?? -1;
       const hovered = cell === view.hover;
       const look = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;

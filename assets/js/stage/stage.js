@@ -87,6 +87,13 @@ export class Stage {
     this.lower = h("div.sl-lower");
     this.texts = h("section.sl-texts", { "aria-label": "Texts" });
     this.presenter = new Presenter(this);
+    root.append(...this.#nodes());
+    this.#watch(plotly);
+    this.#theme();
+  }
+
+  /** What stands below each other. */
+  #nodes() {
     this.timeline.node.append(this.presenter.button, this.#help());
     const looks = h("div.sl-bar-row", legend(), this.colouring.node, this.long.node);
     const numbers = ["Numbers", h("div.sl-all-numbers", this.gauges.node, looks)];
@@ -96,7 +103,12 @@ export class Stage {
     const first = [this.teller.node, h("div.sl-above", this.numbers.node, key()), this.floor];
     const dock = h("div.sl-dock", this.status, this.timeline.node);
     const further = [this.lower, this.texts, this.label, this.tabs.node];
-    root.append(...first, dock, ...further, this.summary, this.spoken, this.tip);
+    return [...first, dock, ...further, this.summary, this.spoken, this.tip];
+  }
+
+  /** Follows the window and the page's state, and what comes into view. */
+  #watch(plotly) {
+    const { root } = this;
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     watchView(this.grids, () => this.drawRasters());
@@ -114,7 +126,6 @@ export class Stage {
     timelineKeys(this.timeline);
     if (plotly) beforeSeen(this.lower, () => this.parts.curves.use(), CURVES_MS);
     else this.parts.curves.use();
-    this.#theme();
     beforeSeen(this.tabs.node, () => this.parts.panels.use(), CURVES_MS); // and what is printed
     if (new URLSearchParams(location.search).has("lesson")) this.parts.lessons.use(); // see `arrive`
     page.follow(["pins"], () => this.#pinned());

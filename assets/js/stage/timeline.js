@@ -32,11 +32,6 @@ export class Timeline {
       trace: null,
     });
     this.state = "idle"; // of the run on the server
-    const button = (name, label, onclick, keys) => {
-      const told = { "aria-label": label, title: `${label} (${keys})`, onclick };
-      return h(`button.sl-tool.sl-${name}`, told, icon(ICONS[name]));
-    };
-    this.playButton = button("play", "Play", () => this.toggle(), "Space");
     this.scrubber = h("input.sl-scrubber", {
       type: "range",
       min: 0,
@@ -64,14 +59,7 @@ export class Timeline {
     this.node = h(
       "section.sl-timeline",
       { "aria-label": "Timeline" },
-      h(
-        "div.sl-tools",
-        button("start", "To the start", () => this.seek(0), "Home"),
-        button("back", "One step back", () => this.move(-1), "Left"),
-        this.playButton,
-        button("forward", "One step forward", () => this.move(1), "Right"),
-        button("end", "To the end", () => this.seek(Infinity), "End"),
-      ),
+      this.#tools(),
       h("div.sl-scrub", this.scrubber, this.ticks, this.marks),
       this.liveButton,
       h("div.sl-step-box", this.label, this.whose),
@@ -80,6 +68,22 @@ export class Timeline {
     );
     this.show = perFrame(() => this.#show());
     new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+  }
+
+  #tools() {
+    const button = (name, label, onclick, keys) => {
+      const told = { "aria-label": label, title: `${label} (${keys})`, onclick };
+      return h(`button.sl-tool.sl-${name}`, told, icon(ICONS[name]));
+    };
+    this.playButton = button("play", "Play", () => this.toggle(), "Space");
+    return h(
+      "div.sl-tools",
+      button("start", "To the start", () => this.seek(0), "Home"),
+      button("back", "One step back", () => this.move(-1), "Left"),
+      this.playButton,
+      button("forward", "One step forward", () => this.move(1), "Right"),
+      button("end", "To the end", () => this.seek(Infinity), "End"),
+    );
   }
 
   /** The cursor's step: the page's. */

@@ -75,7 +75,7 @@ export class Pieces {
   }
 
   /** Running text of the tokens; masked positions show as `gap`. */
-  text(tokens, gap = "▁", stopAt = null) {
+  text(tokens, gap = "▁") {
     let text = "";
     let bytes = []; // of the pieces since the last that is text
     let masks = 0;
@@ -90,7 +90,6 @@ export class Pieces {
         continue;
       }
       masks = 0;
-      if (id === stopAt) break;
       const piece = this.map.get(id) ?? `#${id}`;
       if (typeof piece === "string") add(piece);
       else bytes.push(...piece);
