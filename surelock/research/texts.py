@@ -168,8 +168,7 @@ def write_judge_files(lab: Lab, records: Sequence[Record], directory: Path) -> N
             _write_lines(directory / "humaneval" / f"{name}.samples.jsonl", samples)
         else:
             bench, file = directory / "mt_bench_single", data_file("mt_bench", lab.data)
-            assert file is not None
-            questions = mt_bench_questions(file, lab.categories)
+            questions = mt_bench_questions(file)
             _write_lines(bench / "model_answer" / f"{name}.jsonl", _answers(prompts, texts, name))
             _write_lines(bench / "question.jsonl", [each | {"turns": each["turns"][:1]} for each in questions])
 
