@@ -149,12 +149,11 @@ def test_other_sites_may_not_call_a_local_server(small: TestClient, origin: str)
 
 
 def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
-    kind = {"content-type": "application/json"}
     for method, path in (("POST", "/gradio_api/queue/join"), ("GET", "/")):  # without a length, in pieces of any size
-        answer = small.request(method, path, content=iter([b"{", b"}"]), headers=kind)
+        answer = small.request(method, path, content=iter([b"{", b"}"]), headers=KIND)
         assert "length" in refused(answer, 411) and answer.headers["connection"] == "close"
-    refused(small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=kind), 413)
-    refused(small.post("/gradio_api/queue/join", content=b"1", headers={**kind, "content-length": "-5"}), 413)
+    refused(small.post("/gradio_api/queue/join", content=b'"' + b"x" * 2**21 + b'"', headers=KIND), 413)
+    refused(small.post("/gradio_api/queue/join", content=b"1", headers={**KIND, "content-length": "-5"}), 413)
 
 
 def brought(*parts: bytes, ends: bool = True, length: int | None = None) -> tuple[int, bytes]:
@@ -272,8 +271,7 @@ def test_a_long_answer_is_handed_over_in_pieces() -> None:
 
 @pytest.mark.parametrize("content", [b'{"a": [1,', b"", b"\xff\xfe\x00", b"[" * 100_000])
 def test_bodies_are_json(small: TestClient, content: bytes) -> None:
-    kind = {"content-type": "application/json"}
-    refused(small.post("/gradio_api/component_server", content=content, headers=kind), 400)
+    refused(small.post("/gradio_api/component_server", content=content, headers=KIND), 400)
     refused(small.post("/gradio_api/component_server", content=content, headers={"content-type": "text/plain"}), 415)
 
 
@@ -282,10 +280,8 @@ def test_no_text_holds_half_a_character(small: TestClient, half: str) -> None:
     """Gradio cannot send it back, whatever it stands in: the stream would break off, with a traceback in the log."""
     for data in (half, {half: 1}, [[f"a {half}"]], {"run": {"lanes": [{"name": half}]}}):
         for content in (json.dumps({"data": data}), json.dumps({"data": data}, ensure_ascii=False)):
-            kind = {"content-type": "application/json"}
-            answer = small.post(
-                "/gradio_api/queue/join", content=content.encode("utf-8", "surrogatepass"), headers=kind
-            )
+            body = content.encode("utf-8", "surrogatepass")
+            answer = small.post("/gradio_api/queue/join", content=body, headers=KIND)
             assert "half a character" in refused(answer, 400)
     assert small.post("/gradio_api/queue/join", json={"data": "\U0001f600 \ud55c"}).status_code == 200
 
@@ -295,8 +291,7 @@ def test_no_input_names_a_file(small: TestClient) -> None:
     for data in (file, [[{"a": file}]]):
         refused(small.post("/gradio_api/queue/join", json={"data": [data]}), 400)
     escaped = json.dumps({"data": [file]}).replace("FileData", "\\u0046ileData")
-    kind = {"content-type": "application/json"}
-    refused(small.post("/gradio_api/queue/join", content=escaped, headers=kind), 400)
+    refused(small.post("/gradio_api/queue/join", content=escaped, headers=KIND), 400)
     text = small.post("/gradio_api/queue/join", json={"data": ['{"_type": "gradio.FileData"}']})
     assert text.status_code == 200
 

@@ -168,10 +168,14 @@ def test_a_bad_index_is_named(sharded: Path, content: str, word: str) -> None:
     refuses(sharded, str(index), word)
 
 
-@pytest.mark.parametrize("content", [b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32'])
-def test_a_corrupt_config_is_named(llada: Path, content: bytes) -> None:
-    (llada / "config.json").write_bytes(content)
-    refuses(llada, str(llada / "config.json"))
+BROKEN = [("config.json", content) for content in (b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32')]
+BROKEN += [("tokenizer.json", b"{"), ("generation_config.json", b"{")]
+
+
+@pytest.mark.parametrize(("name", "content"), BROKEN)
+def test_a_corrupt_file_is_named(llada: Path, name: str, content: bytes) -> None:
+    (llada / name).write_bytes(content)
+    refuses(llada, str(llada), name.removesuffix(".json"))
 
 
 def test_json_has_a_size_that_is_read_and_more_is_refused(llada: Path) -> None:
@@ -185,11 +189,6 @@ def test_json_has_a_size_that_is_read_and_more_is_refused(llada: Path) -> None:
 
 def test_a_directory_without_config_is_named(tmp_path: Path) -> None:
     refuses(tmp_path, str(tmp_path / "config.json"), "does not exist")
-
-
-def test_a_corrupt_tokenizer_is_named(llada: Path) -> None:
-    (llada / "tokenizer.json").write_text("{")
-    refuses(llada, "tokenizer", str(llada))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
@@ -243,11 +242,6 @@ def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:
 )
 def test_the_patterns_of_known_tokenizers_are_read(pattern: str, tmp_path: Path) -> None:
     check_patterns({"pre_tokenizer": {"pattern": {"Regex": pattern}}}, tmp_path)
-
-
-def test_a_corrupt_generation_config_is_named(llada: Path) -> None:
-    (llada / "generation_config.json").write_text("{")
-    refuses(llada, str(llada / "generation_config.json"))
 
 
 def cut(file: Path) -> None:

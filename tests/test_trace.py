@@ -61,6 +61,7 @@ FIELD = [
 
 WORDS = ["<|mask|>", "<|end|>", "<img src=x onerror=alert(1)>", "${location}", "{{value}}", "</script><b>"]
 WORDS += ["\u202eabc", "\x00\x07", " a", "é"]
+ODD = {30: "Ã", 31: "©", 32: "<0x0A>", 33: "▁house"}
 RAW = {"Ã": b"\xc3", "©": b"\xa9"}  # the two bytes of "é", as a byte-level vocabulary writes them
 
 
@@ -68,19 +69,7 @@ class Words:
     """A tokenizer of hostile words, some of them bytes."""
 
     def convert_ids_to_tokens(self, token: int) -> str | None:
-        if token >= 40:
-            return None
-        return (
-            "Ã"
-            if token == 30
-            else "©"
-            if token == 31
-            else "<0x0A>"
-            if token == 32
-            else "▁house"
-            if token == 33
-            else WORDS[token % 10]
-        )
+        return None if token >= 40 else ODD.get(token, WORDS[token % 10])
 
     def decode(self, ids: list[int], **_: Any) -> str:
         name = self.convert_ids_to_tokens(ids[0]) or ""
