@@ -21,7 +21,7 @@ COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
     "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
-    "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
+    "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
         "decode": ("time the locked sampler beside the unlocked one", "bench:add_arguments"),
         "steps": ("the same and what explains it; sizes without weights", "research.bench.steps:add_arguments"),
@@ -82,8 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         if isinstance(what, dict):
             group = commands.add_parser(name, help="benchmarks; each prints one JSON line last")
             inner = group.add_subparsers(title="benchmarks", metavar="BENCHMARK", required=True)
-            for each, (told, home) in what.items():
-                inner.add_parser(each, help=told, home=home)
+            for benchmark, (about, home) in what.items():
+                inner.add_parser(benchmark, help=about, home=home)
         else:
             commands.add_parser(name, help=what[0], home=what[1])
     return parser

@@ -25,7 +25,7 @@ from spoiling import torn
 
 from surelock import bench
 from surelock.__main__ import main as command_line
-from surelock.decoding import cli as decoding
+from surelock.decoding import flops
 from surelock.model.loading import load
 from surelock.research import cli as experiments
 from surelock.research.bench import llada as bench_llada
@@ -48,7 +48,7 @@ TRAIN += " --batch-tokens 64 --steps"
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "decode": (tracing.add_decode_arguments, "'A fox' --gen-length 4"),
     "flops": (
-        decoding.add_flops_arguments,
+        flops.add_flops_arguments,
         "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 64 --steps 8",
     ),
     "bench decode": (bench.add_arguments, "--gen-length 4 --repeats 1"),

@@ -5,6 +5,7 @@ With --all also those that take long.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -27,8 +28,20 @@ def install_chromium() -> None:
     subprocess.run(["apt-get", "install", "-qy", "--no-install-recommends", CHROMIUM], **quiet)
 
 
+def has_javascript() -> bool:
+    """Whether node_modules holds what package-lock.json names; what is optional may be of another system."""
+    held, lock = TESTS.parent / "node_modules" / ".package-lock.json", TESTS.parent / "package-lock.json"
+    if not held.exists():
+        return False
+    there, named = (json.loads(path.read_text("utf-8"))["packages"] for path in (held, lock))
+    del named[""]  # this project
+    return there == {name: each for name, each in named.items() if name in there or not each.get("optional")}
+
+
 def install_javascript() -> None:
     """What package-lock.json names, by the npm that tests/requirements.txt brought."""
+    if has_javascript():
+        return
     beside = str(Path(sys.executable).parent)
     path = os.pathsep.join([beside, os.environ.get("PATH", "")])
     npm = shutil.which("npm", path=path)

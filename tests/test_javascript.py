@@ -24,7 +24,18 @@ FILES = sorted((ROOT / "tests" / "js").glob("*.test.js"))
 NODE = shutil.which("node", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+needs_node = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+
+
+def node(*words: str | Path, given: str | None = None) -> str:
+    """What node prints; given: its standard input."""
+    command = [str(NODE), *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, input=given, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[:2000]
+    return done.stdout
+
+
+@needs_node
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_node_tests(file: Path) -> None:
     done = subprocess.run([str(NODE), "--test", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=60)

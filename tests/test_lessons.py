@@ -6,7 +6,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from lesson_answers import ANSWERS, Run, answer, asked_in, holds, shows
 from measure_lessons import columns
-from test_javascript import NODE, ROOT
+from test_javascript import ROOT, needs_node, node
 
 from surelock.decoding.recommended import recommended
 from surelock.model.language_model import LanguageModel
@@ -86,7 +85,7 @@ def recorded(name: str) -> tuple[Path, Run]:
     return path, Run(json.loads(path.read_text("utf-8")))
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+@needs_node
 def test_every_answer_on_many_runs(runs: dict[str, list[tuple[Path, Run]]]) -> None:
     """What the page computes from the learner's trace is what Python computes from the exported one."""
     asked, expected = [], []
@@ -99,12 +98,7 @@ def test_every_answer_on_many_runs(runs: dict[str, list[tuple[Path, Run]]]) -> N
             asked.append({"trace": str(path), **parts})
             answers = [answer(run, each) for each in asked_in(lesson)]
             expected.append({"misfit": "", "answers": answers, "holds": holds(run, lesson["claim"])})
-    script = ROOT / "tests" / "js" / "answers-of.js"
-    done = subprocess.run(
-        [str(NODE), str(script)], input=json.dumps(asked), capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(node("tests/js/answers-of.js", given=json.dumps(asked)))
     assert len(found) == len(expected) == len(read_lessons()["lessons"]) * (RUNS + 1)
     differing = [
         (each["trace"], question, mine, own)

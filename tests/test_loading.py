@@ -26,6 +26,7 @@ from surelock import CheckpointError
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.model.checkpoint import TensorFiles
+from surelock.model.loading import find_device
 from surelock.model.tokenizer import check_patterns
 from surelock.quality.judge import Judge
 from surelock.research.training.checkpoint import save_checkpoint
@@ -167,10 +168,14 @@ def test_a_bad_index_is_named(sharded: Path, content: str, word: str) -> None:
     refuses(sharded, str(index), word)
 
 
-@pytest.mark.parametrize("content", [b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32'])
-def test_a_corrupt_config_is_named(llada: Path, content: bytes) -> None:
-    (llada / "config.json").write_bytes(content)
-    refuses(llada, str(llada / "config.json"))
+BROKEN = [("config.json", content) for content in (b"", b"{'a': 1}", b"[1]", b"\xff\xfe", b'{"d_model": 32')]
+BROKEN += [("tokenizer.json", b"{"), ("generation_config.json", b"{")]
+
+
+@pytest.mark.parametrize(("name", "content"), BROKEN)
+def test_a_corrupt_file_is_named(llada: Path, name: str, content: bytes) -> None:
+    (llada / name).write_bytes(content)
+    refuses(llada, str(llada), name.removesuffix(".json"))
 
 
 def test_json_has_a_size_that_is_read_and_more_is_refused(llada: Path) -> None:
@@ -184,11 +189,6 @@ def test_json_has_a_size_that_is_read_and_more_is_refused(llada: Path) -> None:
 
 def test_a_directory_without_config_is_named(tmp_path: Path) -> None:
     refuses(tmp_path, str(tmp_path / "config.json"), "does not exist")
-
-
-def test_a_corrupt_tokenizer_is_named(llada: Path) -> None:
-    (llada / "tokenizer.json").write_text("{")
-    refuses(llada, "tokenizer", str(llada))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no such files")
@@ -242,11 +242,6 @@ def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:
 )
 def test_the_patterns_of_known_tokenizers_are_read(pattern: str, tmp_path: Path) -> None:
     check_patterns({"pre_tokenizer": {"pattern": {"Regex": pattern}}}, tmp_path)
-
-
-def test_a_corrupt_generation_config_is_named(llada: Path) -> None:
-    (llada / "generation_config.json").write_text("{")
-    refuses(llada, str(llada / "generation_config.json"))
 
 
 def cut(file: Path) -> None:
@@ -502,6 +497,16 @@ def test_bad_arguments_are_named(llada: Path, options: dict) -> None:
         load(llada, **options)
 
 
+def test_a_gpu_is_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(find_device(each)) for each in ("cuda", "cuda:1", "cpu")] == ["cuda", "cuda:1", "cpu"]
+    with pytest.raises(ValueError, match="'cuda:2' is not there: this machine has 2 CUDA devices"):
+        find_device("cuda:2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match="'cuda' is not there"):
+        find_device("cuda")
+
+
 def test_a_misspelt_device_map_is_refused(llada: Path) -> None:
     with pytest.raises(ValueError, match=r"block\.0"):
         load(llada, device=None, device_map={"": "cpu", "block.0": "cpu"})
@@ -566,7 +571,7 @@ def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_pat
     refuses("some-owner/some-model", "some-owner/some-model", "reached")
 
 
-@pytest.mark.parametrize("name", ["no-such-directory", "./no/such", "/no/such", "a/b/c", ""])
+@pytest.mark.parametrize("name", ["no-such-directory", "./no", "/no", "~/no", "a/b/c", "", "x" * 1000])
 def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
     refuses(name, "no directory", repr(name))
 

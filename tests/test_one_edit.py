@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import pytest
-from test_javascript import NODE, ROOT
+from test_javascript import ROOT, needs_node, node
 
 FIELD = '    {} = setting({}, "{}", "What {} does.", low=0, offered=(0, 8, 1))\n'
 EDITS = {  # file: (what the new line goes before, the new line)
@@ -138,7 +138,7 @@ def test_the_traces_check_knows_it(found: dict[str, Any]) -> None:
     assert "lag must be" in found["refused"][1]
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+@needs_node
 def test_the_pages_tables_tell_it(found: dict[str, Any]) -> None:
     """Runs and inspector name a lane's settings from the descriptions."""
     code = """
@@ -148,8 +148,5 @@ def test_the_pages_tables_tell_it(found: dict[str, Any]) -> None:
         console.log(JSON.stringify(facts(lane)));
     """
     given = json.dumps([found["described"], found["lane"]])
-    done = subprocess.run(
-        [str(NODE), "--input-type=module", "-e", code, given], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    told = dict(json.loads(done.stdout))
+    told = dict(json.loads(node("--input-type=module", "-e", code, given)))
     assert told["Grace"] == "5" and told["Lag"] == "0.25"

@@ -36,7 +36,7 @@ from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.frames import lanes_of, positions_of, read_trace
-from surelock.trace.lanes import Lane, beside_every_position
+from surelock.trace.lanes import Lane, with_baseline
 from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
@@ -61,6 +61,7 @@ FIELD = [
 
 WORDS = ["<|mask|>", "<|end|>", "<img src=x onerror=alert(1)>", "${location}", "{{value}}", "</script><b>"]
 WORDS += ["\u202eabc", "\x00\x07", " a", "é"]
+ODD = {30: "Ã", 31: "©", 32: "<0x0A>", 33: "▁house"}
 RAW = {"Ã": b"\xc3", "©": b"\xa9"}  # the two bytes of "é", as a byte-level vocabulary writes them
 
 
@@ -68,19 +69,7 @@ class Words:
     """A tokenizer of hostile words, some of them bytes."""
 
     def convert_ids_to_tokens(self, token: int) -> str | None:
-        if token >= 40:
-            return None
-        return (
-            "Ã"
-            if token == 30
-            else "©"
-            if token == 31
-            else "<0x0A>"
-            if token == 32
-            else "▁house"
-            if token == 33
-            else WORDS[token % 10]
-        )
+        return None if token >= 40 else ODD.get(token, WORDS[token % 10])
 
     def decode(self, ids: list[int], **_: Any) -> str:
         name = self.convert_ids_to_tokens(ids[0]) or ""
@@ -115,8 +104,8 @@ def lm() -> LanguageModel:
 def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
     made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, field), lm.tokenizer)
     for told in race(lm, PROMPT, field):
-        for facts in told:
-            made.record(facts)
+        for each in told:
+            made.record(each.lane, each.step)
     return made
 
 
@@ -355,7 +344,7 @@ def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
     recorder = Recorder(make_header(lm, None, PROMPT, FIELD), lm.tokenizer)
     sent: list[str] = list(recorder.start()["pieces"])
     for told in race(lm, PROMPT, FIELD):
-        records = [recorder.record(facts) for facts in told]
+        records = [recorder.record(each.lane, each.step) for each in told]
         recorder.top("locks", records[0]["step"], 5)  # asking for likely tokens must not swallow a piece
         sent += recorder.fresh_pieces(records)
     assert len(sent) == len(set(sent))
@@ -488,9 +477,17 @@ def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
         Lane.from_plain(plain)
 
 
+def test_a_contestants_texts_have_eighty_characters() -> None:
+    for name in ("id", "name", "parent"):
+        plain = {"id": "a", "name": "b", name: "x" * 80}
+        assert getattr(Lane.from_plain(plain), name) == "x" * 80
+        with pytest.raises(ValueError, match="at most 80 characters"):
+            Lane.from_plain(plain | {name: "x" * 81})
+
+
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
     own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
-    first, second = beside_every_position("SureLock", own)
+    first, second = with_baseline("SureLock", own)
     assert (first.decoder.compute, first.decoder.unmask, first.decoder.events) == (Everything(), Klass(), ())
     assert (second.name, second.decoder) == ("SureLock", own)
 
@@ -543,7 +540,7 @@ def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: p
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[facts.lane for facts in step] for step in told] == [["all", "locks", "age"]] * 12
+    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:

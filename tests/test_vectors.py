@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_javascript import NODE, ROOT
+from test_javascript import needs_node, node
 from vectors import vectors
 
 from surelock.decoding.choices import COMPUTE, UNMASK
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+@needs_node
 @pytest.mark.parametrize(("count", "most"), [(300, 0.2), pytest.param(5000, 0.2, marks=pytest.mark.long)])
 def test_node_repeats_random_runs(count: int, most: float, tmp_path: Path) -> None:
     told = vectors(count)
     file = tmp_path / "vectors.json"
     file.write_text(json.dumps(told))
-    command = [str(NODE), "tests/js/vectors.js", str(file)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[:2000]
-    found = json.loads(done.stdout)
+    found = json.loads(node("tests/js/vectors.js", file))
     assert found["cases"] == count and found["turns"] == sum(len(each["turns"]) for each in told)
     assert 0 < found["refused"] < most * count
 

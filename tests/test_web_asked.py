@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-from test_javascript import NODE, ROOT
+from test_javascript import needs_node, node
 
 from surelock.decoding.described import describe, presets_for
 from surelock.decoding.settings import DecodeSettings, to_plain
@@ -72,16 +70,17 @@ BRANCH = {"id": "a", "name": "A", "settings": to_plain(DecodeSettings(gen_length
 BRANCH |= {"compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}, "events": []}
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+def read_in_node(forms: list[dict[str, Any]], folder: Path) -> list[Any]:
+    (folder / "forms.json").write_text(json.dumps({"described": describe(), "forms": forms}))
+    return json.loads(node("tests/js/asked.js", folder / "forms.json"))
+
+
+@needs_node
 def test_a_branch_is_made_whole_or_refused_as_on_the_server(tmp_path: Path) -> None:
     """A trace from elsewhere reaches the decoder by a what-if: a billion steps, unchecked, would end the tab."""
     lanes = [BRANCH | odd for odd in ODD_LANES]
     forms = [{"model": "stories", "prompt": "A", "prompt_tokens": [5, 6], "lanes": [lane]} for lane in lanes]
-    (tmp_path / "forms.json").write_text(json.dumps({"described": describe(), "forms": forms}))
-    command = [str(NODE), "tests/js/asked.js", str(tmp_path / "forms.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr[:2000]
-    for lane, found in zip(lanes, json.loads(done.stdout), strict=True):
+    for lane, found in zip(lanes, read_in_node(forms, tmp_path), strict=True):
         try:
             expected = [read.to_plain() for read in read_lanes([lane], None)]
         except ValueError:
@@ -90,13 +89,8 @@ def test_a_branch_is_made_whole_or_refused_as_on_the_server(tmp_path: Path) -> N
             assert found == json.loads(json.dumps(expected)), lane
 
 
-@pytest.mark.skipif(NODE is None, reason="no node on this machine")
+@needs_node
 def test_a_form_is_read_as_the_server_reads_it(stories: Any, tmp_path: Path) -> None:
     forms = [FORM | {"lanes": LANES} | change for change in CHANGES]
-    (tmp_path / "forms.json").write_text(json.dumps({"described": describe(), "forms": forms}))
-    command = [str(NODE), "tests/js/asked.js", str(tmp_path / "forms.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr[:2000]
-    for change, found in zip(CHANGES, json.loads(done.stdout), strict=True):
-        expected = in_python(stories, FORM | {"lanes": LANES} | change)
-        assert found == json.loads(json.dumps(expected)), change
+    for form, found in zip(forms, read_in_node(forms, tmp_path), strict=True):
+        assert found == json.loads(json.dumps(in_python(stories, form))), form

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -15,7 +14,7 @@ import onnxruntime
 import pytest
 from checkpoints import write_dream, write_llada
 from test_decode import RUNS
-from test_javascript import NODE, ROOT
+from test_javascript import ROOT, needs_node, node
 
 import surelock
 from surelock.decoding.choices import Decoder, plain_event
@@ -25,7 +24,7 @@ from surelock.engines.web import main as write_parts
 from surelock.model.config import Shape
 from surelock.places import ASSETS
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+pytestmark = needs_node
 WEIGHTS = sorted((ASSETS / "stories").glob("*.safetensors"))
 SHOWN = ("tokens", "locked", "computed", "kl", "confidence", "top_ids", "top_probs")
 
@@ -55,10 +54,7 @@ def in_node(
         plain.append({"decoder": {**decoder.to_plain(), "events": events}, "top_k": top_k})
     told = {"shape": asdict(shape), "prompts": prompts, "decoders": plain}
     (folder / "asked.json").write_text(json.dumps(told))
-    command = [str(NODE), "tests/js/runs.js", str(folder), *map(str, weights)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[:2000]
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in node("tests/js/runs.js", folder, *weights).splitlines()]
 
 
 def in_python(lm: Any, prompts: list[list[int]], decoder: Decoder, top_k: int) -> list[list[Any]]:

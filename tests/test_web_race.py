@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +14,7 @@ import pytest
 from made_up import made_up
 from numpy.typing import NDArray
 from test_decode import RUNS
-from test_javascript import NODE, ROOT
+from test_javascript import needs_node, node
 from vectors import packed, packed_fields
 
 import surelock
@@ -28,7 +27,7 @@ from surelock.trace.lanes import Lane, StepsOver
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+pytestmark = needs_node
 ROUGH = ("kl", "confidence")  # of a record, bytes: numpy rounds their logarithm as a float32
 ASKED = ("tokens", "blind", "positions", "chooses", "banned", "scores")  # of a plan
 NAMES = [name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)]
@@ -113,11 +112,7 @@ def test_a_race_in_javascript_tells_what_one_in_python_does(
     }
     file = tmp_path / "race.json"
     file.write_text(json.dumps(vectors))
-    done = subprocess.run(
-        [str(NODE), "tests/js/races.js", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr[:2000]
-    found = SimpleNamespace(**json.loads(done.stdout))
+    found = SimpleNamespace(**json.loads(node("tests/js/races.js", file)))
 
     assert found.messages[0] == messages[0] and len(found.messages) == len(messages)
     for mine, other in zip(messages[1:], found.messages[1:], strict=True):

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from test_javascript import NODE, ROOT
+from test_javascript import needs_node, node
 
 from surelock.places import ASSETS
 from surelock.trace.pieces import Pieces
 
-pytestmark = pytest.mark.skipif(NODE is None, reason="no node on this machine")
+pytestmark = needs_node
 TEXTS = (
     "Once upon a time there was a little girl.",
     "“Where's the café?” — naïve Zoë's 3 dogs' 1,000.50 €!?",
@@ -38,10 +36,7 @@ def test_texts_and_pieces_are_those_of_python(stories: Any, tmp_path: Path) -> N
     texts, size = [*TEXTS, *random_texts(400)], stories.config.vocab_size + 2
     file = tmp_path / "texts.json"
     file.write_text(json.dumps({"texts": texts, "size": size}))
-    command = [str(NODE), "tests/js/tokens.js", str(ASSETS / "stories"), str(file)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[:2000]
-    found = json.loads(done.stdout)
+    found = json.loads(node("tests/js/tokens.js", ASSETS / "stories", file))
     for text, ids in zip(texts, found["ids"], strict=True):
         assert ids == stories.encode(text), text
     expected = Pieces(stories.tokenizer).of(range(size))

@@ -20,17 +20,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import NONE
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
-    from surelock.decoding.step import Flags, Reading
+from surelock.decoding.state import NONE, Slots, State
+from surelock.decoding.step import Flags, Reading
 
 #: nats. A smaller KL is rounding error, which depends on the batch: rows below it count as equally converged.
 ZERO_KL = 1e-9
@@ -269,7 +266,7 @@ class BudgetRule(ComputeRule):
         "flag",
         True,
         "Steep debt",
-        "A change counts by one over its distance, as measured; off: more slowly, and everywhere a little.",
+        "A change at distance d weighs 1/d; off: 1/(1 + d), and 0.05 more everywhere.",
         flat="budget_steep",
         advanced=True,
         unsaid=False,

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import Setting
+from surelock.decoding.state import Canvas, State
+from surelock.decoding.unmasking import UnmaskPolicy
 from surelock.model.errors import shown
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Canvas, State
-    from surelock.decoding.unmasking import UnmaskPolicy
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Setting(kind="whole", label="", help="", low=0)

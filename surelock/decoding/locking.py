@@ -6,18 +6,15 @@ Decisions are made in numpy, from the KL and the uncertainty of each row, for ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.compute import Changes, ComputeRule
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import NONE
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
-    from surelock.decoding.step import Flags, Reading
+from surelock.decoding.state import NONE, Slots, State
+from surelock.decoding.step import Flags, Reading
 
 
 def percentile(values: NDArray, m: float) -> float:
@@ -53,7 +50,7 @@ class UnlockRule(Described):
         "number",
         5e-2,
         "ε to unlock",
-        "KL (nats) from its posterior at the lock above which a position unlocks.",
+        "KL (nats) by which a posterior may move after the lock; beyond it the position unlocks.",
         low=0,
     )
     min_interval: int = setting(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import setting
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
+from surelock.decoding.state import Slots, State
 
 MOST_CODE = 4000  # characters
 #: The first text of the page's editor.

@@ -198,7 +198,7 @@ class DecodeSettings:
         "whole",
         None,
         "Block length",
-        "Semi-autoregressive blocks from left to right.",
+        "The text is written in blocks of this length, from left to right.",
         low=1,
         none="one block",
         advanced=True,

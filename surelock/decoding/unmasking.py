@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
-    from surelock.decoding.step import Flags, Reading
+from surelock.decoding.state import Slots, State
+from surelock.decoding.step import Flags, Reading
 
 #: (step, position within the generated part, token): what a replay commits.
 Commit = tuple[int, int, int]
@@ -157,7 +155,7 @@ class Threshold(UnmaskPolicy):
         "number",
         0.9,
         "Threshold",
-        "All positions that are more certain than this are unmasked together.",
+        "All positions that are more certain than this are written together.",
         low=0,
         high=1,
         offered=(0.05, 1, 0.01),

@@ -47,7 +47,7 @@ def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
     """The family of a shape, and its config.json."""
     if config.qk_norm:
         return A2D_QWEN3, {
-            "architectures": sorted(A2D_QWEN3.architectures),
+            "architectures": [A2D_QWEN3.architecture],
             "vocab_size": config.vocab_size,
             "hidden_size": config.d_model,
             "num_hidden_layers": config.n_layers,
@@ -66,7 +66,7 @@ def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
 def llada_config(config: NetworkConfig) -> dict[str, Any]:
     """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
     return {
-        "architectures": sorted(LLADA.architectures),
+        "architectures": [LLADA.architecture],
         "model_type": "llada",
         "d_model": config.d_model,
         "n_layers": config.n_layers,

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import json
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -217,10 +218,10 @@ def _place(name: str) -> tuple[str, dict[str, Any]]:
     check_name(name)
     file = Path(name)
     if file.suffix != ".gguf":
-        if file.is_dir():
+        if os.path.isdir(name):
             check_files(file)
         return name, {}
-    if not file.is_file():
+    if not os.path.isfile(name):
         raise _refused(name, "there is no such file")
     if find_spec("gguf") is None:
         raise _refused(name, "a GGUF file needs the package gguf (pip install gguf)")

@@ -20,14 +20,11 @@ from gradio.brotli_middleware import BrotliMiddleware
 from gradio.components.api_component import Api
 from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from surelock.model.errors import cut, first_line, without_paths
-from surelock.places import ASSETS
 from surelock.ui.connections import Connection, Crowd, room
 
-_SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
 THREADS = 8  # that answer at once what is not in the queue
@@ -245,38 +242,3 @@ class FewAtOnce:
             async with self._room:
                 return await self.app(scope, receive, send)
         await self.app(scope, receive, send)
-
-
-class CalmFrames:
-    """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio
-    6.31 puts its argument `head` behind them.
-
-    `load/frames.js` ends a frame loop of Gradio's loading screen. `load/hold.js` keeps an early press of Run until the
-    page is ready.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        scripts = "".join(f"<script>{path.read_text('utf-8')}</script>" for path in _SCRIPTS)
-        self.head = f"<head>{scripts}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, with the scripts in what answers ``/``."""
-        if scope["type"] != "http" or scope["path"] != "/":
-            return await self.app(scope, receive, send)
-        start: Message = {}
-
-        async def send_with_scripts(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            if start:
-                if b"<head>" in message["body"]:
-                    message["body"] = message["body"].replace(b"<head>", self.head, 1)
-                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
-                await send(start)
-                start = {}
-            await send(message)
-
-        await self.app(scope, receive, send_with_scripts)

@@ -9,7 +9,7 @@ import sys
 import time
 from asyncio import Queue
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -86,32 +86,24 @@ class Readers:
         return read
 
 
-def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]:
-    """Yield the items while all `wanted` are true."""
-    for item in items:
-        if not all(each() for each in wanted):
-            return
-        yield item
-
-
 async def following(
-    items: AsyncGenerator[Item], *wanted: Callable[[], bool], taken: Callable[[], bool] = lambda: True
+    items: AsyncGenerator[Item], wanted: Callable[[], bool], taken: Callable[[], bool]
 ) -> AsyncIterator[Item]:
-    """Yield the items while all `wanted` are true. No item is begun otherwise.
+    """Yield the items while `wanted` is true. No item is begun otherwise.
 
     taken: returns whether the item before has been taken. The next is begun then; if that takes UNREAD_SECONDS, the
     items end.
     """
     async with aclosing(items):
-        if not all(each() for each in wanted):
+        if not wanted():
             return
         async for item in items:
-            if not all(each() for each in wanted):
+            if not wanted():
                 return
             yield item
             until, pause = time.monotonic() + UNREAD_SECONDS, TAKEN_SECONDS
             while not taken():
-                if time.monotonic() > until or not all(each() for each in wanted):
+                if time.monotonic() > until or not wanted():
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RARELY_SECONDS)

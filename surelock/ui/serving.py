@@ -1,4 +1,4 @@
-"""Routes beside Gradio's: the files of the page, the refusal of uploads, and error responses.
+"""Answers beside Gradio's: the files of the page, exports, the refusal of uploads, and error responses.
 
 Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a third of a second of
 the cores that decode.
@@ -6,17 +6,18 @@ the cores that decode.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gradio.route_utils import BUILD_PATH_LIB, FnIndexInferError
@@ -29,8 +30,12 @@ from starlette.types import Receive, Scope, Send
 
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
-from surelock.trace.replay import described_script, lessons_script, plotly_script, replay_shell
+from surelock.trace.replay import data_scripts, plotly_script, replay_shell
+from surelock.ui.addresses import client_of
 from surelock.ui.models import EMBEDDED
+
+if TYPE_CHECKING:
+    from surelock.trace.recorder import Recorder
 
 SERVED = ("scripts", "runs")  # folders of assets/; besides them only the files of the decoder in the browser
 PREFIX = "surelock"
@@ -64,6 +69,32 @@ class Shared(Response):
             part = self.body[start : start + _SLICE]
             await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+
+class Export(Shared):
+    """The response with a recorder's document, see `Recorder.document`.
+
+    It is made in a thread, once the client's previous export has been sent.
+
+    turns: a lock for each client.
+    """
+
+    def __init__(self, recorder: Recorder, steps: int | None, turns: MutableMapping[str, asyncio.Lock]) -> None:
+        super().__init__(media_type="application/json")
+        del self.headers["content-length"]  # it is not known yet
+        self._recorder, self._steps, self._turns = recorder, steps, turns
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the document and send it, unless the client has left meanwhile."""
+        async with self._turns.setdefault(client_of(scope), asyncio.Lock()):
+            if await Request(scope, receive).is_disconnected():
+                return
+            self.body = await asyncio.to_thread(self._make)
+            await super().__call__(scope, receive, send)
+
+    def _make(self) -> bytes:
+        document = self._recorder.document(steps=self._steps)
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _takes_packed(asked: Headers) -> bool:
@@ -132,17 +163,20 @@ async def _no_upload(request: Request) -> Response:
     return JSONResponse({"detail": "This page takes no uploads: traces are opened in the browser."}, 403)
 
 
+def model_files() -> tuple[str, ...]:
+    """Return the names of the files of the embedded model that a browser needs to decode."""
+    described = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
+    return ("browser.json", *described["files"])
+
+
 def routes() -> list[BaseRoute]:
     """Return the routes that come before Gradio's: files under /surelock/, Gradio's modules, the refusal of uploads."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
-    model = ASSETS / EMBEDDED
-    parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
-    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(model, _ASK_AGAIN, parts)))
+    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(ASSETS / EMBEDDED, _ASK_AGAIN, model_files())))
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
-    own = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
-    made = [Route(f"/{PREFIX}/{name}", answer) for name, answer in own.items()]
-    return [*made, *uploads, *mounts]
+    answers = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
+    return [*(Route(f"/{PREFIX}/{name}", answer) for name, answer in answers.items()), *uploads, *mounts]
 
 
 def first_parts() -> list[str]:
@@ -155,9 +189,8 @@ def page_head() -> str:
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be requested again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
-    data = described_script() + lessons_script()
     parts = "".join(f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts())
-    return f'{data}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
+    return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
 def _unknown(request: Request, error: Exception) -> Response:

@@ -4,7 +4,7 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf, small } from "./small.js";
+import { decoder, joined, raceOf, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
@@ -21,15 +21,7 @@ const both = (trace, step) => trace.lanes.map((lane) => trace.reached(lane, step
 test("by the clock the cursor counts the slowest lane's steps, and the others have done what they had time for", () => {
   const trace = raced(0.6, 0.6, 0.6);
   assert.equal(trace.pacemaker.id, "a");
-  assert.deepEqual(
-    [-1, 0, 1, 2].map((step) => both(trace, step)),
-    [
-      [-1, -1],
-      [0, 0],
-      [1, 2],
-      [2, 2],
-    ],
-  );
+  assert.deepEqual(joined([-1, 0, 1, 2].map((step) => both(trace, step))), ["-1 -1", "0 0", "1 2", "2 2"]);
   assert.equal(trace.last, 2);
   const slow = raced(3, 0.5, 0.5); // at first behind: after one second of its own it has done nothing
   assert.equal(slow.pacemaker.id, "b");
@@ -96,21 +88,10 @@ test("while records come the newest that shows is what the quickest has computed
 
 test("each lane's clock, and who was first", () => {
   const trace = raced(0.6, 0.6, 0.6);
-  assert.deepEqual(
-    trace.lanes.map((lane) => laneClock(trace, lane, 0)),
-    [
-      ["1.00 s", "step 1 of 3"],
-      ["0.60 s", "step 1 of 3"],
-    ],
-  );
-  assert.deepEqual(
-    trace.lanes.map((lane) => laneClock(trace, lane, 1)),
-    [
-      ["2.00 s", "step 2 of 3"],
-      ["first: 1.80 s", "3 steps"],
-    ],
-  );
-  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” still works.");
+  const told = (step) => joined(trace.lanes.map((lane) => laneClock(trace, lane, step)));
+  assert.deepEqual(told(0), ["1.00 s step 1 of 3", "0.60 s step 1 of 3"]);
+  assert.deepEqual(told(1), ["2.00 s step 2 of 3", "first: 1.80 s 3 steps"]);
+  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” is still at work.");
   assert.deepEqual(laneClock(trace, trace.lanes[0], 2), ["3.00 s", "3 steps"]);
   assert.deepEqual(laneClock(trace, trace.lanes[0], -1), ["", ""]);
 });
@@ -118,16 +99,8 @@ test("each lane's clock, and who was first", () => {
 test("chapters are in order of the cursor's steps, each told at its step", () => {
   const trace = raced(1, 1, 0.5);
   const found = chapters(trace);
-  assert.deepEqual(
-    found.map(({ step, name }) => [step, name]),
-    [
-      [1, "Fork"],
-      [2, "First lock"],
-      [2, "Half locked"],
-      [2, "Slowest to lock"],
-      [2, "End"],
-    ],
-  );
+  const told = found.map(({ step, name }) => [step, name]);
+  assert.deepEqual(joined(told), ["1 Fork", "2 First lock", "2 Half locked", "2 Slowest to lock", "2 End"]);
   assert.equal(
     found.find(({ name }) => name === "Slowest to lock").text,
     "of the words that lock, “=a” took longest: 2 steps after it was written.",

@@ -93,6 +93,9 @@ export function longer(document, more = {}) {
 
 const rows = (computed) => ({ ...two, computed, kl: [1, 1], confidence: [1, 1] });
 
+/** Rows of a few values, each as a text. */
+export const joined = (rows) => rows.map((row) => row.join(" "));
+
 /** One lane that rests, and that a person wrote into, masked and unlocked. */
 export const byHand = () =>
   document(

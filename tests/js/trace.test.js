@@ -7,11 +7,10 @@ import { readTrace } from "../../assets/js/trace/reading.js";
 import { read } from "../../assets/js/trace/schema.js";
 import { isMasked, STATES, Trace, TraceError } from "../../assets/js/trace/trace.js";
 import { fromVersion2 } from "../../assets/js/trace/version2.js";
-import { base64, byHand, decoder, pairs, raceOf, record, small } from "./small.js";
+import { base64, byHand, decoder, joined, pairs, raceOf, record, small } from "./small.js";
 
 const trace = readTrace(small());
 const [all, locks] = trace.lanes;
-const joined = (rows) => rows.map((row) => row.join(" "));
 const steps = [-1, 0, 1, 2, 99];
 
 /** Equal but for the rounding to 32 bits. */
@@ -43,11 +42,7 @@ test("what a person wrote, masked and unlocked scrubs both ways", () => {
   assert.deepEqual(joined(steps.map((t) => lane.row(t))), ["1 1 0 0", "2 3 1 0", "2 3 4 1", "2 1 1 3", "2 1 1 3"]);
   assert.deepEqual(joined([0, 1, 2].map((t) => lane.tokens(t))), ["10 11 12 -1", "10 11 -1 13", "10 11 15 14"]);
   const since = [0, 1, 2].map((t) => [2, 3].map((p) => lane.unmaskStep(p, t)));
-  assert.deepEqual(since, [
-    [0, NaN],
-    [NaN, 1],
-    [2, 1],
-  ]);
+  assert.deepEqual(joined(since), ["0 NaN", "NaN 1", "2 1"]);
   assert.deepEqual([lane.unmaskStep(0, 2), lane.endsAt(1), lane.endsAt(2)], [-1, false, true]);
 });
 
@@ -117,47 +112,27 @@ test("what two texts share is counted in words", () => {
     const of = (tokens) => ({ clamp: (t) => t, token: (p) => tokens[p] ?? -1 });
     return new Trace({ header, pieces }).sameText(of(mine), of(theirs), 0);
   };
-  const same = (mine, theirs) => {
-    const { words, whole } = compared(mine, theirs);
-    return [words, whole];
+  const same = (mine, theirs, words, whole) => {
+    const found = compared(mine, theirs);
+    assert.deepEqual([found.words, found.whole], [words, whole], `${mine} and ${theirs}`);
   };
-  assert.deepEqual(same([1, 2, 4, 5], [1, 2, 4, 5]), [3, true]);
-  assert.deepEqual(same([1, 2, 0, 5], [1, 2, 0, 1]), [2, true]);
-  assert.deepEqual(same([1, 2, 4, 5], [1, 2, 5, 1]), [2, false]);
-  assert.deepEqual(same([1, 2, 3, 5], [1, 2, 5, 1]), [1, false]);
-  assert.deepEqual(same([1, 2, 0], [1, 2, 3]), [1, false]);
-  assert.deepEqual(
-    [same([1, 5], [2, 5]), same([], []), same([1], [1])],
-    [
-      [0, false],
-      [0, false],
-      [1, false],
-    ],
-  );
-  const pairs = [
-    [[], [1]],
-    [[1], []],
-    [[1], [1]],
-    [
-      [1, 5],
-      [2, 5],
-    ],
-    [
-      [1, 0],
-      [1, 0],
-    ],
-  ];
-  const read = pairs.map(([mine, theirs]) => compared(mine, theirs));
-  assert.deepEqual(
-    read.map(({ open, ...same }) => [open, sameText({ open, ...same })]),
-    [
-      [true, "nothing to compare yet"],
-      [true, "nothing to compare yet"],
-      [true, "the same text for the first word"],
-      [false, "another text from the first word"],
-      [false, "the same text"],
-    ],
-  );
+  same([1, 2, 4, 5], [1, 2, 4, 5], 3, true);
+  same([1, 2, 0, 5], [1, 2, 0, 1], 2, true);
+  same([1, 2, 4, 5], [1, 2, 5, 1], 2, false);
+  same([1, 2, 3, 5], [1, 2, 5, 1], 1, false);
+  same([1, 2, 0], [1, 2, 3], 1, false);
+  same([1, 5], [2, 5], 0, false);
+  same([], [], 0, false);
+  same([1], [1], 1, false);
+  const told = (mine, theirs, open, text) => {
+    const found = compared(mine, theirs);
+    assert.deepEqual([found.open, sameText(found)], [open, text], `${mine} and ${theirs}`);
+  };
+  told([], [1], true, "nothing to compare yet");
+  told([1], [], true, "nothing to compare yet");
+  told([1], [1], true, "the same text for the first word");
+  told([1, 5], [2, 5], false, "another text from the first word");
+  told([1, 0], [1, 0], false, "the same text");
 });
 
 test("commit errors come with the records or after them, and add up from step to step", () => {
@@ -215,14 +190,8 @@ test("a branch has its parent's first steps, in every way", () => {
   assert.deepEqual(lane.kl.subarray(0, 8), locks.kl.subarray(0, 8));
   whole.append(record("c", 2));
   const again = readTrace(whole.toDocument());
-  assert.deepEqual(
-    again.lanes.map(({ id, count, name }) => [id, count, name]),
-    [
-      ["a", 3, "All"],
-      ["b", 3, "=Locks"],
-      ["c", 3, "Child"],
-    ],
-  );
+  const told = again.lanes.map(({ id, count, name }) => [id, count, name]);
+  assert.deepEqual(joined(told), ["a 3 All", "b 3 =Locks", "c 3 Child"]);
   assert.deepEqual(joined([0, 1, 2].map((t) => again.lane("c").row(t))), ["2 1 1 0", "3 2 1 1", "1 2 1 1"]);
 });
 
@@ -252,13 +221,8 @@ test("lanes of several traces stand beside each other under their own names", ()
   ];
   const beside = Trace.of(sides);
   const { lanes } = beside.toDocument().header;
-  assert.deepEqual(
-    lanes.map(({ id, name }) => [id, name]),
-    [
-      ["lane-1", "By hand, run 2"],
-      ["lane-2", "Locks, run 1"],
-    ],
-  );
+  const told = lanes.map(({ id, name }) => [id, name]);
+  assert.deepEqual(joined(told), ["lane-1 By hand, run 2", "lane-2 Locks, run 1"]);
   assert.deepEqual(beside.lanes[1].row(2), locks.row(2));
   assert.deepEqual(beside.lanes[1].tokens(2), locks.tokens(2));
   assert.equal(beside.reference, beside.lanes[0]);
@@ -458,14 +422,8 @@ test("token 0 is a token like others", () => {
   document.header.eos_id = 2;
   const whole = readTrace(document);
   const [lane, other] = whole.lanes;
-  assert.deepEqual(
-    [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]),
-    [
-      [0, 0, 1],
-      [12, 0, 1],
-      [-1, NaN, 0],
-    ],
-  );
+  const told = [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]);
+  assert.deepEqual(joined(told), ["0 0 1", "12 0 1", "-1 NaN 0"]);
   assert.equal(whole.eosId, 2);
   assert.deepEqual(whole.sameText(lane, other, 0), { words: 0, whole: false, open: true });
   assert.deepEqual(
@@ -556,15 +514,8 @@ test("by the clock steps that took no time count, too", () => {
     [2, 2, 0, 1],
   );
   const pause = timed([1, 0, 1], [0, 0.5, 0.5]);
-  assert.deepEqual(
-    [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.reached(lane, step))),
-    [
-      [-1, -1],
-      [0, 2],
-      [1, 2],
-      [2, 2],
-    ],
-  );
+  const reached = [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.reached(lane, step)));
+  assert.deepEqual(joined(reached), ["-1 -1", "0 2", "1 2", "2 2"]);
   assert.deepEqual(
     [0, 1, 2].map((t) => pause.cursorAt(pause.lanes[0], t)),
     [0, 1, 2],

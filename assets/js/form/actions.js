@@ -12,11 +12,7 @@ const WHERE = { browser: "this browser", server: "this server" };
 function where(decodes) {
   const options = page.now.sources.map((name) => h("option", { value: name }, ""));
   const change = ({ target }) => page.set({ source: target.value });
-  const choice = h(
-    "select",
-    { class: "sl-action-where", "aria-label": "Where Run computes", onchange: change },
-    options,
-  );
+  const choice = h("select.sl-action-where", { "aria-label": "Where Run computes", onchange: change }, options);
   page.follow(["source", "place", "model"], ({ source, place, model }) => {
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
     for (const option of options) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
@@ -30,26 +26,15 @@ function where(decodes) {
 export class Actions {
   constructor({ press, openForm, lessons, decodes }) {
     const button = (name, action, ...children) =>
-      h("button", { type: "button", class: `sl-action sl-action-${name}`, onclick: action }, ...children);
-    this.text = h("q", {});
+      h(`button.sl-action.sl-action-${name}`, { onclick: action }, ...children);
+    this.text = h("q");
     this.run = button("run", press, "Run");
     this.stop = button("stop", () => page.now.live.stop());
-    this.node = h(
-      "div",
-      { class: "sl-actions", role: "group", "aria-label": "Run" },
-      this.run,
-      where(decodes),
-      this.stop,
-      button(
-        "prompt",
-        () => openForm(true),
-        h("span", { class: "sl-desk-only" }, "Try your own words "),
-        h("span", { class: "sl-phone-only" }, "Your words"),
-        this.text,
-      ),
-      lessons,
-      button("form", () => openForm(false), "Settings"),
-    );
+    const own = [h("span.sl-desk-only", "Try your own words "), h("span.sl-phone-only", "Your words"), this.text];
+    const group = { role: "group", "aria-label": "Run" };
+    const prompt = button("prompt", () => openForm(true), own);
+    const form = button("form", () => openForm(false), "Settings");
+    this.node = h("div.sl-actions", group, this.run, where(decodes), this.stop, prompt, lessons, form);
     page.follow(["prompt"], ({ prompt }) => setText(this.text, prompt.trim().slice(0, MOST_SAID)));
     page.follow(["phase", "wish", "waits", "place"], (now) => {
       const { text, disabled } = stopButton(now);

@@ -15,22 +15,23 @@ const asksForRecorded = (settings) =>
 export class Arriving {
   #told = new Set();
 
-  /** keeping: see Keeping. fill(settings): puts a query's settings into the form, once it takes them. */
-  constructor({ stage, live, keeping, fill }) {
-    Object.assign(this, { stage, live, keeping, fill });
+  /** kept: see Kept. fill(settings): puts a query's settings into the form, once it takes them. */
+  constructor({ stage, live, kept, fill }) {
+    Object.assign(this, { stage, live, kept, fill });
     page.follow(["arrived"], ({ arrived }) => this.#tell(arrived?.said));
   }
 
   async arrive() {
     const { settings, view, problem } = readAddress(location.search, location.hash);
-    const { run, query, form } = this.keeping.kept.shown;
+    const { run, query, form } = this.kept.shown;
     if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
     page.set({ recorded: await recorded });
     if (page.now.recorded) this.stage.runs.add(page.now.recorded, "recorded");
-    const kept = this.keeping.found();
+    const kept = this.kept.traces();
+    for (const { trace, source } of kept) this.stage.runs.add(trace, source);
     if (this.live.run || this.stage.trace) return;
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
-    const again = back && kept.get(run);
+    const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return this.stage.say("The recorded run could not be read; press Run to make one.");
@@ -40,7 +41,7 @@ export class Arriving {
     const shown = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
     page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
     if (back && form) this.fill(form);
-    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.keeping.kept.tab.problem);
+    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.kept.tab.problem);
     this.stage.arrive(location.search);
   }
 

@@ -1,36 +1,38 @@
 // Runs that this browser computes, in a worker. The same door as ServerSource's (server_source.js), and the same
 // messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
 
-import { allowed, STORE } from "../decode/store.js";
+import "../core.js";
 import { codesOf } from "../trace/typed.js";
 import { wholeRequest } from "./asked.js";
+import { decoderInside, partsOf, workerAddress } from "./decoder_files.js";
 import { mayRun } from "./trust.js";
 
 const GONE = "This browser cannot decode: ";
 const [MOST_MS, ENDLESS] = [3000, "The rule was stopped: it did not come back within 3 s."];
 
+const MACHINE = "a browser"; // what a trace calls this computer
+
+/** What decodes that model in this browser. */
+export const decoderOf = async (model) => new BrowserSource(await workerAddress(), () => partsOf(model));
+
 /** What a decoder needs and the browser lacks, or undefined. */
 const lacking = () => ["Worker", "WebAssembly", "DecompressionStream"].find((name) => !(name in globalThis));
 
-export class BrowserSource {
+class BrowserSource {
   #worker = null;
   #runs = new Map();
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. name: of
-   * that model. machine: what a trace calls this computer. Nothing is fetched before a run is asked for. */
-  constructor({ worker, where, name, machine = "a browser" }) {
-    Object.assign(this, { url: worker, where, name, machine, ready: false });
+  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. Nothing is
+   * fetched before a run is asked for. */
+  constructor(worker, where) {
+    Object.assign(this, { url: worker, where, ready: false });
   }
 
-  decodes(model) {
-    return model === this.name;
-  }
-
-  /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
+  /** Has the decoder ready before a run is asked for. */
   async prepare() {
-    if (lacking() || !(await allowed(() => globalThis.caches?.has(STORE)))) return;
+    if (lacking()) return;
     this.#worker ??= this.#made();
     await this.ask("prepare");
     this.ready = this.#worker !== null;
@@ -56,7 +58,7 @@ export class BrowserSource {
     const lacks = lacking();
     if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
     try {
-      const whole = { ...wholeRequest(request), machine: this.machine };
+      const whole = { ...wholeRequest(request), machine: MACHINE };
       this.#worker ??= this.#made();
       this.#worker.postMessage({ ask: "start", run, request: whole });
       return null;
@@ -98,11 +100,16 @@ export class BrowserSource {
     return this.ask("token", undefined, { text });
   }
 
-  /** See Attended; null where nothing was fetched for a run yet. */
+  /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
     const found = this.ready && (await this.ask("attended", undefined, { tokens, cell }));
     return Array.isArray(found) ? found : null;
+  }
+
+  /** The decoder as the script elements of a page that holds it, see `decoderInside`. */
+  inside(model, presets) {
+    return decoderInside(model, presets);
   }
 
   #made() {

@@ -18,12 +18,11 @@ export function laneClock(trace, lane, step) {
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 
-/** The clock beside a lane's name. */
 export class Clock {
   constructor(lane) {
     this.lane = lane;
-    this.parts = [h("span"), h("span", { class: "sl-lane-steps" })];
-    this.node = h("span", { class: "sl-lane-clock" }, this.parts);
+    this.parts = [h("span"), h("span.sl-lane-steps")];
+    this.node = h("span.sl-lane-clock", this.parts);
   }
 
   draw(trace, step) {

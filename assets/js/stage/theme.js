@@ -2,31 +2,10 @@
 
 import { h } from "../dom.js";
 
-const NAMES = [
-  "masked",
-  "masked-dot",
-  "active",
-  "active-ring",
-  "active-text",
-  "locked",
-  "locked-hatch",
-  "locked-text",
-  "prompt",
-  "differs",
-  "fresh",
-  "fresh-lock",
-  "ink",
-  "muted",
-  "panel",
-  "line",
-  "resting",
-  "resting-ring",
-  "raster-masked",
-  "raster-active",
-  "raster-locked",
-  "raster-resting",
-  "raster-waiting",
-];
+const CELLS = ["masked", "masked-dot", "active", "active-ring", "active-text", "locked", "locked-hatch", "locked-text"];
+const MARKS = ["resting", "resting-ring", "prompt", "differs", "fresh", "fresh-lock"];
+const RASTER = ["masked", "active", "locked", "resting", "waiting"].map((state) => `raster-${state}`);
+const NAMES = [...CELLS, ...MARKS, ...RASTER, "ink", "muted", "panel", "line"];
 export const PIN_COLOURS = 6;
 const LANE_COLOURS = 4;
 const SCALE_COLOURS = 5;
