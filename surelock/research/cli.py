@@ -1,7 +1,5 @@
 """`python -m surelock experiment NAME`: one of the experiments, resumable, over any number of processes."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys

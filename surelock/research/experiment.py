@@ -1,7 +1,5 @@
 """What an experiment is: its question, its grid, its table; and what it leaves behind: CSV, Markdown, a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper's experiments on cost and quality (1, 2, 3, 6, the appendix's unlocking), and `seen`, of the same make."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from operator import itemgetter
 

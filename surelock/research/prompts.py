@@ -1,7 +1,5 @@
 """What the experiments decode from: openings of stories; WikiText, MT-Bench, HumanEval as the paper prepares them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter

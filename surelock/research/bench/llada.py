@@ -8,8 +8,6 @@ semi-autoregressive blocks, temperature 0, no guidance. The network is transform
 weights are the same memory. The unlocked tokens must be LLaDA's own, and the benchmark says whether they were.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -39,7 +37,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines.flags import add_engine_flag
 from surelock.model.checkpoint import row_counts
-from surelock.model.families import A2D_QWEN2
+from surelock.model.families import family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.research.lab import weights_of
@@ -195,9 +193,10 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
     for layer in model.model.layers:
         attention: Any = layer.self_attn
         attention.is_causal, attention.o_proj.bias = False, None
+    llama = family_of({"architectures": ["A2DQwen2LMHeadModel"]})  # its names of tensors, with those of biases
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():
-        sources = A2D_QWEN2.tensor_names(name)  # Llama's names, and biases
+        sources = llama.tensor_names(name)
         weights |= zip(sources, parameter.split(row_counts(config, sources, len(parameter))), strict=True)
     model.load_state_dict(weights, assign=True)
     model.model.rotary_emb = LlamaRotaryEmbedding(described).to(network.embed.weight.device)

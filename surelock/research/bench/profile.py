@@ -7,8 +7,6 @@ takes inside it is the other's. What none of them takes is `rest`, so the parts 
 wrapping costs is told beside them.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import defaultdict
