@@ -5,7 +5,6 @@ assets/results: the tables that the experiments left there (table.csv), and the 
 """
 
 import json
-import lzma
 import math
 import re
 import sys
@@ -21,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from surelock.decoding.presets import PRESETS
-from surelock.research import estimates
+from surelock.research import estimates, runner
 from surelock.research.compare import bits_per_character, sampler_of
 from surelock.research.frontier import AGE, ALIKE, DUAL, LEAST_OPENINGS, PAPER, RESTING, TODAY, threshold_of
 
@@ -84,9 +83,7 @@ Values = NDArray[np.float64]  # [prompts]: their mean is the figure, their scatt
 
 
 def cells(experiment: str) -> list[dict[str, Any]]:
-    (file,) = (RESULTS / experiment).glob("cells.jsonl*")
-    with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return list(runner.finished(RESULTS / experiment).values())
 
 
 def bits(result: dict[str, Any]) -> Values:

@@ -1,1 +1,1 @@
-"""The benchmarks beside the package's own `bench decode`: `bench steps`, `profile`, `llada`, `gpu`, `table`."""
+"""The benchmarks beside the package's own `bench decode`."""
