@@ -91,11 +91,7 @@ function queueOf() {
 function sourcesOf({ root, server }) {
   const offered = root.dataset.sources.split(" ");
   page.set({ sources: offered, source: offered[0] });
-  return new Sources({
-    server: new ServerSource({ queue: queueOf(), server }),
-    browser: new BrowserDoor(),
-    offered,
-  });
+  return new Sources(new ServerSource({ queue: queueOf(), server }), new BrowserDoor());
 }
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
