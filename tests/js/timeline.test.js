@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { small } from "./small.js";
@@ -98,7 +99,8 @@ test("a chapter is the next one, or the one before", () => {
 });
 
 test("one play button is the replay's, or of the run that is followed", () => {
-  const pressed = (more) => {
+  const pressed = ({ state = "idle", ...more }) => {
+    page.set({ phase: state });
     const line = at(1, { play: () => line.told.push("play"), pause: () => line.told.push("pause"), ...more });
     line.toggle();
     return [line.moving, ...line.told];
