@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pandas as pd
 import torch
 from spoiling import torn
 
@@ -121,7 +122,8 @@ def _without_work() -> Iterator[None]:
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))
         stack.enter_context(patch.object(experiments, "run_cells"))
-        stack.enter_context(patch.object(experiments, "_report", return_value={}))
+        stack.enter_context(patch.object(experiments, "merge", return_value=[]))
+        stack.enter_context(patch.object(experiments, "report", return_value=pd.DataFrame()))
         stack.enter_context(patch.object(steps, "rooflines", return_value={}))
         stack.enter_context(patch.object(bench_rows, "run_cells"))
         stack.enter_context(patch.object(launch, "build", side_effect=Started))

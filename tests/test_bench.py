@@ -28,7 +28,7 @@ from surelock.research import tables
 from surelock.research.bench import adapter as adapting
 from surelock.research.bench import llada, rows
 from surelock.research.bench import profile as profiling
-from surelock.research.bench.llada import llada_generate, plain_llama, transfers, with_noise
+from surelock.research.bench.llada import llada_generate, plain_llama, transfers
 from surelock.research.bench.profile import NAMES, Parts, SomeRows, profile
 from surelock.research.bench.rows import with_room
 
@@ -304,16 +304,8 @@ def test_other_layouts_are_refused(tmp_path: Path) -> None:
         plain_llama(lm.network)
 
 
-def test_shares_and_noise_by_hand() -> None:
+def test_shares_by_hand() -> None:
     assert transfers(torch.tensor([7, 4]), 3).tolist() == [[3, 2, 2], [2, 1, 1]]
-    logits = torch.tensor([[0.5, -1.0, 2.0]])
-    assert with_noise(logits, 0.0) is logits
-    torch.manual_seed(5)
-    uniform = torch.rand(1, 3, dtype=torch.float64)
-    torch.manual_seed(5)
-    noisy = with_noise(logits, 0.5)
-    assert noisy.dtype == torch.float64
-    torch.testing.assert_close(noisy.log(), logits.double() - 0.5 * (-uniform.log()).log())
 
 
 def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,8 +333,6 @@ def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: p
     assert figures["refused"] == {} and figures["tokens_equal"] is True
     bench.tokens["unlocked"] = bench.tokens["unlocked"] + 1
     assert bench.result()["tokens_equal"] is False
-    bench.temperature = 0.5
-    assert bench.result()["tokens_equal"] is None
 
 
 def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,7 +340,7 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["bench", "llada", *flags]) == 0
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
-    assert (made["gen_length"], made["batch"], made["steps"], made["temperature"]) == (12, 2, 12, 0.0)
+    assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
 
 
 # --- the table of speeds ----------------------------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Ours: all decoders on the same openings, in turn: what they compute, how long they take, what they write."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

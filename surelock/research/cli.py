@@ -1,7 +1,5 @@
 """`python -m surelock experiment NAME`: one of the experiments, resumable, over any number of processes."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
@@ -95,13 +93,9 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
         processes.wait_for_everyone()
         if processes.is_main_process:
             merge_scores(judge, pairs, directory)
-    return _report(arguments, experiment, lab, cells, directory) if processes.is_main_process else None
-
-
-def _report(
-    arguments: argparse.Namespace, experiment: Experiment, lab: Lab, cells: list[Cell], directory: Path
-) -> dict[str, Any]:
-    records = merge(cells, directory, lab.setup())
+    if not processes.is_main_process:
+        return None
+    records = merge(cells, directory, setup)
     frame = report(experiment, command(arguments), lab, records, directory)
     if experiment.artifacts is not None:
         experiment.artifacts(lab, records, directory)

@@ -1,7 +1,5 @@
 """Ours: what moves after a position has locked. The keys and values that were kept, beside those it would have now."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

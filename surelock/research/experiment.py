@@ -1,7 +1,5 @@
 """What an experiment is: its question, its grid, its table; and what it leaves behind: CSV, Markdown, a picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,11 +38,6 @@ class Experiment:
 def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) -> Record:
     """Named values of a record's cell, then of its result."""
     return {name: record["cell"][name] for name in cell} | {name: record["result"][name] for name in result}
-
-
-def rows(records: Sequence[Record], cell: Iterable[str], result: Iterable[str]) -> pd.DataFrame:
-    """One such row for each record."""
-    return pd.DataFrame([row(record, cell, result) for record in records])
 
 
 def points(records: Sequence[Record], cell: Iterable[str], make: Callable[[Record], Iterable[Record]]) -> pd.DataFrame:

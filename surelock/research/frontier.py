@@ -1,7 +1,5 @@
 """Ours: what skipping rows costs, rule by rule, at the same share of rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

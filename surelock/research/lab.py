@@ -1,7 +1,5 @@
 """What an experiment measures with: the model and the data; and the decoding of a cell's prompts."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ours: seconds of small budgets beside every position, the dual cache and locks, each text by itself, in turn."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The paper's experiments on cost and quality (1, 2, 3, 6, the appendix's unlocking), and `seen`, of the same make."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from operator import itemgetter
 
@@ -9,12 +7,14 @@ import pandas as pd
 
 from surelock.research import compare
 from surelock.research.compare import comparison
-from surelock.research.experiment import Experiment, course, drawn, row, rows
+from surelock.research.experiment import Experiment, course, drawn, row
 from surelock.research.lab import Lab, decode_cell
 from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
 from surelock.research.texts import write_judge_files
 
 EPSILONS = [5e-4, 5e-3, 5e-2]
+_FIGURES = ("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked")
+_FIGURES += ("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos")
 
 FLOPS = Experiment(
     title="Algorithmic FLOPs (Experiment 1, Table 1)",
@@ -29,14 +29,7 @@ early and flatter the ratio.""",
         "quick": grid(gen_length=[8, 16], epsilon=[5e-4, 5e-2], prompts=3, batch=2),
     },
     measure=lambda lab, cell: decode_cell(lab, cell).figures,
-    table=lambda records: rows(
-        records,
-        ("gen_length", "epsilon"),
-        (
-            *("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"),
-            *("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"),
-        ),
-    ),
+    table=lambda records: pd.DataFrame([row(record, ("gen_length", "epsilon"), _FIGURES) for record in records]),
     picture=drawn("line", "epsilon", "flops_ratio", color="gen_length", markers=True, log_x=True),
 )
 

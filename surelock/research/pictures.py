@@ -3,8 +3,6 @@
 SVG files without scripts, light or dark as the viewer prefers.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence

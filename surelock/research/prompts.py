@@ -1,7 +1,5 @@
 """What the experiments decode from: openings of stories; WikiText, MT-Bench, HumanEval as the paper prepares them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections import Counter
@@ -11,9 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from surelock.model.language_model import LanguageModel
+from surelock.places import ASSETS
 from surelock.research.runner import Cell, file_of
 
-OPENINGS = Path(__file__).with_name("openings.txt")
+OPENINGS = ASSETS / "results" / "openings.txt"
 _WIKITEXT_RECORDS, _WIKITEXT_TOKENS = 120, 64
 _PER_CATEGORY = 4
 

@@ -1,7 +1,5 @@
 """Ours: how far a written token reaches, and how far a late row does. What a budget that counts nearness assumes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import replace
 

@@ -6,8 +6,6 @@ processes, goes on where it stopped.
 A finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import os

@@ -1,7 +1,5 @@
 """Ours: which sampler suits the model (temperature, policy, blocks, n-grams): faults counted in its continuations."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

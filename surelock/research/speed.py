@@ -1,7 +1,5 @@
 """Experiments 4 and 5: throughput as the paper's appendix on runtime metrics defines it, E2E-TPS and Step-TPS."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -4,8 +4,6 @@ A table stands between the lines `<!-- table NAME -->` and `<!-- end of table --
 assets/results: the tables that the experiments left there (table.csv), and the cells for what pools several of them.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import math

@@ -6,8 +6,6 @@ Repeated 4-grams show one way of being bad only. Faults (sentences said twice, n
 what is plainly wrong and not what is dull; they are for comparing samplers and models, not for praise.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

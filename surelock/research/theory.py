@@ -1,7 +1,5 @@
 """Theorem 1: the step-wise KL, the contraction rho of A2, the smoothness L of A3; does the bound hold, how loosely?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

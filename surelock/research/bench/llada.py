@@ -3,13 +3,10 @@
 They run in turn.
 
 The loop is written anew after its public generate.py: every step runs the dense network on the whole canvas, makes the
-logits of all its positions, draws float64 Gumbel noise for all of them (none at temperature 0), and takes confidences
-from a float64 softmax over all of them. Low-confidence remasking, semi-autoregressive blocks, no guidance. The network
-is transformers' Llama; with `--engine torch` the weights are the same memory. At temperature 0 the unlocked tokens must
-be LLaDA's own, and the benchmark says whether they were.
+logits of all its positions, and takes confidences from a float64 softmax over all of them. Low-confidence remasking,
+semi-autoregressive blocks, temperature 0, no guidance. The network is transformers' Llama; with `--engine torch` the
+weights are the same memory. The unlocked tokens must be LLaDA's own, and the benchmark says whether they were.
 """
-
-from __future__ import annotations
 
 import argparse
 from collections import deque
@@ -40,7 +37,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.engines.flags import add_engine_flag
 from surelock.model.checkpoint import row_counts
-from surelock.model.families import A2D_QWEN2
+from surelock.model.families import family_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.research.lab import weights_of
@@ -56,7 +53,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_flag(parser)
     add = parser.add_argument
     add("--block-length", type=int, help="semi-autoregressive blocks (default: one block)")
-    add("--temperature", type=float, default=0.0, help="above 0 tokens cannot be compared (default: %(default)s)")
     parser.set_defaults(run=run)
 
 
@@ -68,7 +64,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         gen_length=arguments.gen_length,
         steps=arguments.steps,
         block_length=arguments.block_length,
-        temperature=arguments.temperature,
     )
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
@@ -76,7 +71,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     for _ in tqdm(range(arguments.repeats), desc="repeats", disable=None):
         bench.repeat()
     head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **asked_of(arguments, settings)}
-    return {"benchmark": "llada", **head, "temperature": settings.temperature, **bench.result()}
+    return {"benchmark": "llada", **head, **bench.result()}
 
 
 class LladaBench:
@@ -85,7 +80,6 @@ class LladaBench:
     def __init__(
         self, lm: LanguageModel, prompts: list[list[int]], settings: DecodeSettings, locked: ComputeRule
     ) -> None:
-        self.temperature = settings.temperature
         network, canvas = plain_llama(lm.network), torch.tensor(prompts, device=lm.device)
         rules = dict(zip(OURS, (Everything(), locked, BudgetRule()), strict=True))
 
@@ -115,7 +109,7 @@ class LladaBench:
             self.seconds[name].append(seconds)
 
     def result(self) -> Figures:
-        """Of all repeats so far. tokens_equal: ours, unlocked, are LLaDA's; None where noise was drawn."""
+        """Of all repeats so far. tokens_equal: ours, unlocked, are LLaDA's."""
 
         def measure(repeats: Sequence[int]) -> Figures:
             medians = {name: float(np.median([values[r] for r in repeats])) for name, values in self.seconds.items()}
@@ -124,7 +118,7 @@ class LladaBench:
                 "speedup": medians["unlocked"] / medians["locked"],
             }
 
-        equal = bool((self.tokens["llada"] == self.tokens["unlocked"]).all()) if self.temperature == 0 else None
+        equal = bool((self.tokens["llada"] == self.tokens["unlocked"]).all())
         return {**told(measure, len(self.seconds["llada"]), RATIOS), "tokens_equal": equal}
 
 
@@ -135,7 +129,7 @@ class LladaBench:
 def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: DecodeSettings, mask_id: int) -> Tensor:
     """prompts [B, L] int64 of one length -> [B, L + gen_length] int64.
 
-    network: a model of transformers. Of the settings gen_length, steps, block_length and temperature count.
+    network: a model of transformers. Of the settings gen_length, steps and block_length count.
     """
     batch, start = prompts.shape
     canvas = torch.full((batch, start + settings.gen_length), mask_id, device=prompts.device)
@@ -149,7 +143,7 @@ def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: 
         for step in range(steps):
             masked = canvas == mask_id
             logits = network(canvas).logits
-            chosen = with_noise(logits, settings.temperature).argmax(dim=-1)
+            chosen = logits.argmax(dim=-1)
             posterior = logits.to(torch.float64).softmax(dim=-1)
             confidence = posterior.gather(-1, chosen[..., None])[..., 0]
             confidence[:, end:] = -torch.inf
@@ -159,14 +153,6 @@ def llada_generate(network: Callable[[Tensor], Any], prompts: Tensor, settings: 
                 best = confidence[b].topk(int(counts[b, step])).indices
                 canvas[b, best] = chosen[b, best]
     return canvas
-
-
-def with_noise(logits: Tensor, temperature: float) -> Tensor:
-    """What the argmax is taken of: exp(logit) / (-log uniform)^temperature in float64, the logits at temperature 0."""
-    if temperature == 0:
-        return logits
-    wide = logits.to(torch.float64)
-    return wide.exp() / (-torch.rand_like(wide).log()) ** temperature
 
 
 def transfers(masked: Tensor, steps: int) -> Tensor:
@@ -207,9 +193,10 @@ def plain_llama(network: Network) -> LlamaForCausalLM:
     for layer in model.model.layers:
         attention: Any = layer.self_attn
         attention.is_causal, attention.o_proj.bias = False, None
+    llama = family_of({"architectures": ["A2DQwen2LMHeadModel"]})  # its names of tensors, with those of biases
     weights = {"lm_head.weight": network.head_weight}
     for name, parameter in network.named_parameters():
-        sources = A2D_QWEN2.tensor_names(name)  # Llama's names, and biases
+        sources = llama.tensor_names(name)
         weights |= zip(sources, parameter.split(row_counts(config, sources, len(parameter))), strict=True)
     model.load_state_dict(weights, assign=True)
     model.model.rotary_emb = LlamaRotaryEmbedding(described).to(network.embed.weight.device)

@@ -7,8 +7,6 @@ takes inside it is the other's. What none of them takes is `rest`, so the parts 
 wrapping costs is told beside them.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections import defaultdict
@@ -59,13 +57,14 @@ MOST = 60  # steps of a run that are timed
 UNLOCKED = "unlocked"
 
 
-#: Functions by part. "products" are all of the layers; "cache" is writing keys and values, and the views that attention
-#: reads; "layers" is what these do beside the other parts, the gate's activation included.
+#: Functions by part, in the order of a step. "products" are all of the layers; "cache" is writing keys and values, and
+#: the views that attention reads; "layers" is what these do beside the other parts, the gate's activation included.
+#: Those of "rule" are the methods of the rule.
 FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
     "embedding": ((F, "embedding"),),
-    "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
     "norms": ((transformer.RMSNorm, "forward"),),
     "products": ((F, "linear"),),
+    "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
     "cache": ((KVCache, "attend"),),
     "attention": ((F, "scaled_dot_product_attention"),),
     "layers": ((PackedForward, "__call__"),),
@@ -73,13 +72,10 @@ FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
     "posterior": ((Reader, "read"),),
     "choosing": ((posterior, "_choose"), (Run, "_repeats")),
     "unmasking": ((Run, "_unmask"),),
+    "rule": (),
     "report": ((Run, "_report"),),
 }
-#: In the order of a step.
-NAMES: tuple[str, ...] = (
-    "embedding", "norms", "products", "rotary", "cache", "attention", "layers", "head", "posterior",
-    "choosing", "unmasking", "rule", "report", "rest",
-)  # fmt: skip
+NAMES = (*FUNCTIONS, "rest")
 
 
 class Parts:

@@ -9,8 +9,6 @@ networks of known shape with random weights in bfloat16, whose positions are unm
 embedded model: every position, SureLock and the fixed budget in turn, beside the roofline.
 """
 
-from __future__ import annotations
-
 import argparse
 import copy
 import subprocess

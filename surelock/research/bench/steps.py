@@ -4,8 +4,6 @@ Beside each step the forward of the same rows is timed alone, by the same engine
 And in each repeat what the commit error of the locked run costs, beside the unlocked run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What a training run keeps of a model: its weights in the LLaDA layout, and the byte-level BPE tokenizer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

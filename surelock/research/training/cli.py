@@ -1,7 +1,5 @@
 """The flags of `python -m surelock train` and `python -m surelock evaluate`, and what they run."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict

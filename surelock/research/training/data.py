@@ -1,7 +1,5 @@
 """What a model is trained on: stories from text files, the same about others, windows of tokens."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -8,8 +8,6 @@ A window may begin with a prompt that is never masked; the same objective then h
 (LLaDA's supervised fine-tuning, Eq. 5). It is what a model meets that continues a text block by block.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The training run: optimizers, schedule, steps, validation, and the state from which it goes on."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import math
