@@ -1,7 +1,5 @@
 """The command-line flags of the decoder, derived from the descriptions of the settings (the flat form)."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -3,8 +3,6 @@
 Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

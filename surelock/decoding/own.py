@@ -1,7 +1,5 @@
 """A typed rule: two functions in JavaScript that a visitor has written. The browser runs them in an interpreter."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -6,8 +6,6 @@ block that is still masked, whatever the policy says. So `steps` is an upper bou
 before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index

@@ -1,7 +1,5 @@
 """The command-line flag of the engine."""
 
-from __future__ import annotations
-
 import argparse
 
 from surelock.engines import ENGINES

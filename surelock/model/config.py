@@ -1,7 +1,5 @@
 """The shape of a network, as the forward pass and the FLOPs formulas need it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MOST = 2**24  # a larger size is taken for damage

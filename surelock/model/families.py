@@ -5,8 +5,6 @@ the model's, and a table from the network's parameters to the tensors of the che
 along the rows, in order.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping

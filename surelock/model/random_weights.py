@@ -1,7 +1,5 @@
 """Checkpoints of random weights: the size and the speed of a model without its files."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A trace as pandas DataFrames."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

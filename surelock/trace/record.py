@@ -2,8 +2,6 @@
 assets/runs/stories.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Network addresses: which are local, and which belong to one client."""
 
-from __future__ import annotations
-
 import os
 from ipaddress import IPv6Address, ip_address, ip_network
 

@@ -3,8 +3,6 @@
 Review them when Gradio is updated, and remove those that are no longer needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Reads the settings of a link, and describes in one sentence what could not be read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

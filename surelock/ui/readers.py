@@ -1,7 +1,5 @@
 """Readers of streams: a run that nobody reads does not go on, and messages are kept for open sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

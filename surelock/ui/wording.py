@@ -1,7 +1,5 @@
 """Error messages in the words of the page: labels of settings instead of their names in the library."""
 
-from __future__ import annotations
-
 import re
 
 from surelock.decoding.choices import flat_settings
