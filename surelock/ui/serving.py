@@ -1,7 +1,7 @@
 """Answers beside Gradio's: the files of the page, exports, the refusal of uploads, and error responses.
 
-Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a third of a second of
-the cores that decode.
+Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
+every visit, which takes a third of a second of the cores that decode.
 """
 
 from __future__ import annotations
@@ -45,7 +45,6 @@ ICON = (
 )
 PART = "part-"  # begins the names of the files that page.js is split into; the name holds the content's hash
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
-_SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
 _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
@@ -60,18 +59,7 @@ def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
     return gzip.compress(Path(path).read_bytes())
 
 
-class Shared(Response):
-    """A response whose body is shared by all requests: each connection gets a slice at a time."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for start in range(0, len(self.body), _SLICE):
-            part = self.body[start : start + _SLICE]
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
-class Export(Shared):
+class Export(Response):
     """The response with a recorder's document, see `Recorder.document`.
 
     It is made in a thread, once the client's previous export has been sent.
@@ -123,7 +111,7 @@ class _Files(StaticFiles):
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
-            response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
+            response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
         for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
         response.headers["Cache-Control"] = _FOR_GOOD if for_good else self._caching
         return response
@@ -155,8 +143,8 @@ def _shell(request: Request) -> Response:  # in a thread: making it takes a seco
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     if _takes_packed(request.headers):
-        return Shared(packed, media_type="text/plain", headers=headers | _PACKED)
-    return Shared(text, media_type="text/plain", headers=headers)
+        return Response(packed, media_type="text/plain", headers=headers | _PACKED)
+    return Response(text, media_type="text/plain", headers=headers)
 
 
 async def _no_upload(request: Request) -> Response:
