@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,9 @@ _NAMED = 30.0  # the logit of a written token at its own position, where all oth
 class _Host(UnmaskPolicy):
     """Commits what the host sampler has written. tokens [slots]: the host's canvas, one call later."""
 
-    kind: ClassVar[str] = "host"
-    scores: ClassVar[str | None] = None
-    early: ClassVar[bool] = True
+    kind = "host"
+    scores = None
+    early = True
     tokens: NDArray[np.int64]
 
     def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -199,20 +199,16 @@ def serve_agents() -> None:
 
 
 def _end(page: gr.Blocks, job: Any) -> None:
-    """End a job of the page's own client that is not finished."""
+    """End a job of the page's own client that is not finished: at once if it waits, else after its present step.
+
+    Call it in the queue's thread. A job's own `cancel` would end all calls of the session, and all agents share one.
+    """
+    queue, event_id = page._queue, job.communicator.event_id
     if job.done():
         return
-    if job.communicator.event_id is None:  # it is being asked for at this moment
+    if event_id is None:  # it is being asked for at this moment
         asyncio.get_running_loop().call_later(POLL_SECONDS, _end, page, job)
-    else:
-        _end_event(page._queue, job.communicator.event_id)
-
-
-def _end_event(queue: queueing.Queue, event_id: str) -> None:
-    """Remove an event from the queue, or stop it after its present step. Call it in the queue's thread.
-
-    A job's own `cancel` would end all calls of the session, and all agents share one session.
-    """
+        return
     event = queue.event_ids_to_events.get(event_id)
     if event is None:
         return

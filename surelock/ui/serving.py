@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
@@ -181,31 +181,25 @@ def page_head() -> str:
     return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
-def _unknown(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request names what does not exist here: {without_paths(error)}"}, 404)
-
-
-def _no_file(request: Request, error: OSError) -> Response:
-    """A name that is too long for a file is unknown. Other OSErrors are raised again."""
-    if error.errno != ENAMETOOLONG:
-        raise error
-    return _unknown(request, error)
-
-
-def _malformed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request is not understood: {without_paths(error)}"}, 400)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": "The server failed at this request; its log says more."}, 500)
+def _answering(status: int, sentence: str) -> Callable[[Request, Exception], Response]:
+    """An error response. sentence: {} stands for the error."""
+    return lambda request, error: JSONResponse({"detail": sentence.format(without_paths(error))}, status)
 
 
 def exception_handlers() -> dict[Any, Any]:
     """Return the error responses for exceptions that Gradio's routes raise at malformed requests."""
-    unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
+    unknown = _answering(404, "The request names what does not exist here: {}")
+    malformed = _answering(400, "The request is not understood: {}")
+
+    def no_file(request: Request, error: OSError) -> Response:
+        """A name that is too long for a file is unknown. Other OSErrors are raised again."""
+        if error.errno != ENAMETOOLONG:
+            raise error
+        return unknown(request, error)
+
     return {
-        **dict.fromkeys(unknown, _unknown),
-        **dict.fromkeys(malformed, _malformed),
-        OSError: _no_file,
-        Exception: _failed,
+        **dict.fromkeys((LookupError, FnIndexInferError), unknown),
+        **dict.fromkeys((TypeError, ValueError, AttributeError), malformed),
+        OSError: no_file,
+        Exception: _answering(500, "The server failed at this request; its log says more."),
     }
