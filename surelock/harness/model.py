@@ -1,7 +1,5 @@
 """lm-evaluation-harness's model `surelock`: any decoder's texts, and likelihoods by the Monte Carlo bound."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Turns the steps of a race into the records of a trace."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Gradio serves many routes that this page does not use. A route that is not liste
 Gradio adds it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
