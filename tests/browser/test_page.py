@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from surelock.trace.frames import read_trace
 from tests.browser.actions import (
@@ -458,12 +458,24 @@ def test_dark_mode_redraws_the_grids(page: Page, app: App) -> None:
     assert page.evaluate("surelock.stage.colours.masked") == "#222b3b"
 
 
+def test_a_stylesheet_that_comes_after_the_stage_gives_it_its_colours(page: Page, app: App) -> None:
+    held: list[Route] = []
+    page.route("**/scripts/stage.css", lambda route: held.append(route))
+    page.goto(app.url, wait_until="commit")
+    page.wait_for_function("window.surelock?.stage.trace")
+    assert page.evaluate("surelock.stage.colours.masked") == ""
+    for route in held:
+        route.continue_()
+    until(page, "surelock.stage.colours.masked === '#e9ecf1'")
+    expect(page.locator("footer .divider")).to_be_hidden()
+
+
 def test_phone_width_needs_no_sideways_scrolling(page: Page, app: App) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     visit(page, app.url)
     run = page.locator("#sl-run")
     if not run.is_visible() or run.bounding_box()["x"] < 0:  # type: ignore[index]
-        page.click(".sidebar .toggle-button")
+        page.click(".sl-action-prompt")
     page.wait_for_timeout(500)
     run_to_end(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
