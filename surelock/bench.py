@@ -214,7 +214,10 @@ class Lockstep:
 
     seconds: for each sampler [repeats][steps].
     steps: for each sampler the steps of the last repeat.
+    ratios: figures that may be refused.
     """
+
+    ratios: Sequence[str] = ("speedup",)
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
         self.lm, self.prompts, self.settings = lm, prompts, locked.settings
@@ -255,22 +258,19 @@ class Lockstep:
         """
         steps = {name: np.median([values[r] for r in repeats], axis=0) for name, values in self.seconds.items()}
         base, locked = steps["baseline"], steps["locked"]
-        return {
-            "baseline_step_ms": 1e3 * float(np.median(base)),
-            "locked_step_ms": 1e3 * float(np.median(locked)),
-            "locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :])),
-            "baseline_tps": tokens / float(base.sum()),
-            "locked_tps": tokens / float(locked.sum()),
-            "speedup": float(base.sum() / locked.sum()),
-        }
+        figures: Figures = {"locked_last_step_ms": 1e3 * float(np.median(locked[-len(locked) // 8 :]))}
+        for name in self.decoders:
+            figures[f"{name}_step_ms"] = 1e3 * float(np.median(steps[name]))
+            figures[f"{name}_tps"] = tokens / float(steps[name].sum())
+        return figures | {"speedup": float(base.sum() / locked.sum())}
 
-    def result(self, ratios: Sequence[str] = ("speedup",)) -> Figures:
+    def result(self) -> Figures:
         """Return the figures of all repeats so far.
 
-        ratios: figures that may be refused. Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
+        Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
         """
         costs = self._costs()
-        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ratios)
+        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), self.ratios)
         if figures["speedup"] is None:
             figures["refused"]["efficiency"] = "its speedup is refused"
             return {**figures, "efficiency": None, **costs}

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree as ET
 
 import pandas as pd
@@ -18,6 +17,7 @@ from surelock.research.frontier import AGE, ALIKE, DUAL, EVERY, PAPER, RESTING, 
 from surelock.research.runner import write_text
 from surelock.trace.lettering import FONT
 from surelock.trace.palette import palette
+from surelock.trace.picture import add, write
 
 PICTURES = ASSETS / "pictures"
 _COLOURS = ("panel", "ink", "muted", "line", "lane-1", "lane-2", "lane-3", "lane-4", "differs")
@@ -56,12 +56,12 @@ def drawn(charts: Sequence[Chart], title: str, told: str) -> str:
     width, height = _LEFT + len(charts) * (_WIDTH + _LEFT) + aside, _TOP + _HEIGHT + _BOTTOM
     root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {width} {height}"})
     root.attrib |= {"width": str(width), "height": str(height), "font-family": FONT, "role": "img"}
-    _add(root, "title", title)
-    _add(root, "desc", told)
-    _add(root, "style", _style())
-    _add(root, "rect", class_="panel", width=width, height=height, fill="currentColor")
+    add(root, "title", title)
+    add(root, "desc", told)
+    add(root, "style", _style())
+    add(root, "rect", class_="panel", width=width, height=height, fill="currentColor")
     for number, chart in enumerate(charts):
-        place = _add(root, "g", transform=f"translate({_LEFT + number * (_WIDTH + _LEFT)} {_TOP})")
+        place = add(root, "g", transform=f"translate({_LEFT + number * (_WIDTH + _LEFT)} {_TOP})")
         _chart(place, chart)
     return ET.tostring(root, encoding="unicode") + "\n"
 
@@ -73,22 +73,6 @@ def _style() -> str:
     return f"{rules(palette())}@media (prefers-color-scheme:dark){{{rules(palette(dark=True))}}}"
 
 
-def _add(parent: ET.Element, tag: str, text: str | None = None, **attributes: Any) -> ET.Element:
-    """A child; `class_` and `stroke_width` stand for class and stroke-width."""
-    names = {name.rstrip("_").replace("_", "-"): _plain(value) for name, value in attributes.items()}
-    child = ET.SubElement(parent, tag, names)
-    child.text = text
-    return child
-
-
-def _plain(value: Any) -> str:
-    return f"{value:.5g}" if isinstance(value, float) else str(value)
-
-
-def _write(parent: ET.Element, text: str, x: float, y: float, size: int = 13, **more: Any) -> None:
-    _add(parent, "text", text, x=x, y=y, font_size=size, fill="currentColor", **{"class_": "ink"} | more)
-
-
 def _chart(place: ET.Element, chart: Chart) -> None:
     at = [_scale(ticks, length) for ticks, length in zip(chart.ticks, (_WIDTH, _HEIGHT), strict=True)]
 
@@ -98,34 +82,34 @@ def _chart(place: ET.Element, chart: Chart) -> None:
     def y(value: float) -> float:
         return _HEIGHT - at[1](value)
 
-    _write(place, chart.title, -_LEFT + 20, -46, 16, font_weight="600")
-    _write(place, chart.y, -_LEFT + 20, -18, class_="muted")
-    _write(place, chart.x, _WIDTH / 2, _HEIGHT + 40, class_="muted", text_anchor="middle")
+    write(place, chart.title, -_LEFT + 20, -46, 16, font_weight="600")
+    write(place, chart.y, -_LEFT + 20, -18, 13, "muted")
+    write(place, chart.x, _WIDTH / 2, _HEIGHT + 40, 13, "muted", text_anchor="middle")
     for tick in chart.ticks[0]:
-        _add(place, "path", d=f"M{x(tick):.1f} 0V{_HEIGHT}", stroke="currentColor", class_="line")
-        _write(place, _tick(tick), x(tick), _HEIGHT + 18, 12, text_anchor="middle")
+        add(place, "path", d=f"M{x(tick):.1f} 0V{_HEIGHT}", stroke="currentColor", class_="line")
+        write(place, _tick(tick), x(tick), _HEIGHT + 18, 12, text_anchor="middle")
     for tick in chart.ticks[1]:
-        _add(place, "path", d=f"M0 {y(tick):.1f}H{_WIDTH}", stroke="currentColor", class_="line")
-        _write(place, _tick(tick), -8, y(tick) + 4, 12, text_anchor="end")
+        add(place, "path", d=f"M0 {y(tick):.1f}H{_WIDTH}", stroke="currentColor", class_="line")
+        write(place, _tick(tick), -8, y(tick) + 4, 12, text_anchor="end")
     for line in chart.lines:
         points = [(x(a), b, se) for a, b, se in line.points]
-        group = _add(place, "g", class_=line.colour, stroke="currentColor", fill="none", stroke_width=2)
+        group = add(place, "g", class_=line.colour, stroke="currentColor", fill="none", stroke_width=2)
         if len(points) > 1:
             path = "M" + "L".join(f"{a:.1f} {y(b):.1f}" for a, b, _ in points)
-            _add(group, "path", d=path, **{} if line.mark else {"stroke_dasharray": "5 5"})
+            add(group, "path", d=path, **{} if line.mark else {"stroke_dasharray": "5 5"})
         for a, b, se in points if line.mark else ():
             low = max(b - se, chart.ticks[1][0])
-            _add(group, "path", d=f"M{a:.1f} {y(low):.1f}V{y(b + se):.1f}", stroke_width=1)
-            _add(group, "circle", cx=f"{a:.1f}", cy=f"{y(b):.1f}", r=4, fill="currentColor", stroke="none")
+            add(group, "path", d=f"M{a:.1f} {y(low):.1f}V{y(b + se):.1f}", stroke_width=1)
+            add(group, "circle", cx=f"{a:.1f}", cy=f"{y(b):.1f}", r=4, fill="currentColor", stroke="none")
         for (a, b, _), label in zip(points, line.labels, strict=False):
             at_x, anchor = (a - 7, "end") if line.left else (a + 7, "start")
-            _write(place, label, round(at_x, 1), round(y(b) - 5, 1), 11, class_=line.colour, text_anchor=anchor)
+            write(place, label, round(at_x, 1), round(y(b) - 5, 1), 11, line.colour, text_anchor=anchor)
     for row, line in enumerate(reversed(chart.lines)):
         left, top = chart.legend[0], chart.legend[1] - 18 * row
         dashes = {} if line.mark else {"stroke_dasharray": "5 3"}
         path = f"M{left} {top - 4}h20"
-        _add(place, "path", d=path, class_=line.colour, stroke="currentColor", stroke_width=3, **dashes)
-        _write(place, line.name, left + 28, top, class_=line.colour, font_weight="600")
+        add(place, "path", d=path, class_=line.colour, stroke="currentColor", stroke_width=3, **dashes)
+        write(place, line.name, left + 28, top, 13, line.colour, font_weight="600")
 
 
 def _tick(value: float) -> str:

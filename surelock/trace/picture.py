@@ -46,9 +46,9 @@ def picture(source: str | Path | dict[str, Any]) -> str:
     root = ET.Element("svg", {"xmlns": "http://www.w3.org/2000/svg", "class": _ROOT, "role": "figure"})
     root.set("font-family", FONT)
     verb = "continues" if len(lanes) == 1 else "continue"
-    _add(root, "title", cut(f"SureLock: {_names(lanes)} {verb} “{prompt}”", 200))
-    _add(root, "desc", " ".join([_about(header, lanes), *map(_sentence, lanes)]))
-    _add(root, "style", _style())
+    add(root, "title", cut(f"SureLock: {_names(lanes)} {verb} “{prompt}”", 200))
+    add(root, "desc", " ".join([_about(header, lanes), *map(_sentence, lanes)]))
+    add(root, "style", _style())
     ground = _box(root, "panel", 0, 0, WIDTH, 0)
     bottom = _head(root, header, prompt, lanes)
     for i, lane in enumerate(lanes):
@@ -59,7 +59,7 @@ def picture(source: str | Path | dict[str, Any]) -> str:
     return ET.tostring(root, encoding="unicode")
 
 
-def _add(parent: ET.Element, tag: str, text: str | None = None, **attributes: Any) -> ET.Element:
+def add(parent: ET.Element, tag: str, text: str | None = None, **attributes: Any) -> ET.Element:
     """A child; `class_` and `stroke_width` stand for class and stroke-width."""
     names = {name.rstrip("_").replace("_", "-"): _plain(value) for name, value in attributes.items()}
     child = ET.SubElement(parent, tag, names)
@@ -71,12 +71,12 @@ def _plain(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _write(parent: ET.Element, text: str, x: float, y: float, size: int, kind: str = "ink", **more: Any) -> None:
-    _add(parent, "text", text, x=x, y=y, font_size=size, class_=kind, fill="currentColor", **more)
+def write(parent: ET.Element, text: str, x: float, y: float, size: int, kind: str = "ink", **more: Any) -> None:
+    add(parent, "text", text, x=x, y=y, font_size=size, class_=kind, fill="currentColor", **more)
 
 
 def _box(parent: ET.Element, kind: str, x: float, y: float, width: float, height: float, **more: Any) -> ET.Element:
-    return _add(parent, "rect", x=x, y=y, width=width, height=height, class_=kind, **{"fill": "currentColor"} | more)
+    return add(parent, "rect", x=x, y=y, width=width, height=height, class_=kind, **{"fill": "currentColor"} | more)
 
 
 def _style() -> str:
@@ -138,12 +138,12 @@ def _seconds(x: float) -> str:
 
 def _head(root: ET.Element, header: dict[str, Any], prompt: str, lanes: list[Outcome]) -> int:
     """Draw title and prompt. Returns the y at which the lanes begin."""
-    _write(root, "SureLock: decoders race" if len(lanes) > 1 else "SureLock: a run", MARGIN, 40, 24, font_weight=700)
+    write(root, "SureLock: decoders race" if len(lanes) > 1 else "SureLock: a run", MARGIN, 40, 24, font_weight=700)
     about = f"{header['model']['name']}, {_count(header['length'] - len(header['prompt_tokens']), 'token')} to write"
-    _write(root, cut(about, 44), WIDTH - MARGIN, 40, 15, "muted", text_anchor="end")
+    write(root, cut(about, 44), WIDTH - MARGIN, 40, 15, "muted", text_anchor="end")
     y = 70
     for line in wrap(prompt, (WIDTH - 2 * MARGIN) / 16, 4):
-        _write(root, line, MARGIN, y, 16)
+        write(root, line, MARGIN, y, 16)
         y += 23
     return _legend(root, header, lanes, y + 2) + 15
 
@@ -163,21 +163,21 @@ def _legend(root: ET.Element, header: dict[str, Any], lanes: list[Outcome], y: i
         else:
             _box(root, kind, x, top, 24, 17)
             _box(root, "line", x, top, 24, 17, fill="none", stroke="currentColor")
-        _write(root, text, x + 33, top + 13, 14, "muted")
+        write(root, text, x + 33, top + 13, 14, "muted")
     return y + (len(entries) + 3) // 4 * 24
 
 
 def _draw(root: ET.Element, lane: Outcome, header: dict[str, Any], kind: str, top: int) -> int:
     """Draw a lane from `top` on. Returns the y at which it ends."""
     _box(root, kind, MARGIN, top, WIDTH - 2 * MARGIN, 4)
-    _write(root, cut(lane.name, (WIDTH - 2 * MARGIN) / 23), MARGIN, top + 32, 20, font_weight=700)
-    _write(root, cut(_totals(lane), (WIDTH - 2 * MARGIN) / 15), MARGIN, top + 55, 15, "muted")
+    write(root, cut(lane.name, (WIDTH - 2 * MARGIN) / 23), MARGIN, top + 32, 20, font_weight=700)
+    write(root, cut(_totals(lane), (WIDTH - 2 * MARGIN) / 15), MARGIN, top + 55, 15, "muted")
     y = top + 70
     high = _raster(root, lane, header, y)
     text = wrap(lane.text, (WIDTH - MARGIN - RIGHT) / 15, MOST_LINES)
-    column = _add(root, "svg", x=RIGHT, y=y, width=WIDTH - RIGHT, height=LINE * len(text) + 6)  # clips what is too wide
+    column = add(root, "svg", x=RIGHT, y=y, width=WIDTH - RIGHT, height=LINE * len(text) + 6)  # clips what is too wide
     for i, line in enumerate(text):
-        _write(column, line, 0, LINE * i + 15, 15)
+        write(column, line, 0, LINE * i + 15, 15)
     return y + max(high + 22, LINE * len(text)) + 28
 
 
@@ -185,16 +185,16 @@ def _raster(root: ET.Element, lane: Outcome, header: dict[str, Any], y: int) -> 
     """Draw the raster of the states. Returns its height. Columns behind the end of a lane are empty."""
     length, steps = header["length"], header["steps"]
     high = min(2 * RASTER, length * max(1, round(256 / length)))
-    group = _add(root, "g", role="img")
-    _add(group, "title", _sentence(lane))
+    group = add(root, "g", role="img")
+    add(group, "title", _sentence(lane))
     _box(group, "prompt", LEFT - 10, y, 5, high * len(header["prompt_tokens"]) / length)
     place = f"translate({LEFT} {y}) scale({RASTER / steps:g} {high / length:g})"
-    cells = _add(group, "g", transform=place, shape_rendering="crispEdges")
+    cells = add(group, "g", transform=place, shape_rendering="crispEdges")
     if lane.locked:
         most = int(np.bincount(lane.states.ravel()).argmax())  # under all others, so that it takes one rectangle
         _box(cells, f"raster-{STATES[most]}", 0, 0, lane.states.shape[1], length)
         for state in set(np.unique(lane.states).tolist()) - {most}:
-            _add(
+            add(
                 cells,
                 "path",
                 class_=f"raster-{STATES[state]}",
@@ -203,10 +203,10 @@ def _raster(root: ET.Element, lane: Outcome, header: dict[str, Any], y: int) -> 
                 d="".join(_strokes(lane.states == state)),
             )
     _box(group, "line", LEFT - 0.5, y - 0.5, RASTER + 1, high + 1, fill="none", stroke="currentColor")
-    _write(group, "step 1", LEFT, y + high + 17, 13, "muted")
-    _write(group, str(steps), LEFT + RASTER, y + high + 17, 13, "muted", text_anchor="end")
+    write(group, "step 1", LEFT, y + high + 17, 13, "muted")
+    write(group, str(steps), LEFT + RASTER, y + high + 17, 13, "muted", text_anchor="end")
     turned = f"translate({MARGIN + 9} {y + high / 2:g}) rotate(-90)"
-    _write(group, f"{length} positions", 0, 0, 13, "muted", text_anchor="middle", transform=turned)
+    write(group, f"{length} positions", 0, 0, 13, "muted", text_anchor="middle", transform=turned)
     return high
 
 

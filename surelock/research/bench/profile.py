@@ -83,25 +83,26 @@ class Parts:
 
     def __init__(self, network: transformer.Network, rule: type[ComputeRule]) -> None:
         self._device = network.embed.weight.device
+        self._now = self._idle if self._device.type == "cuda" else time.perf_counter
         self._inside = 0.0  # seconds of the parts that the running one has called
         self.seconds: dict[str, float] = {}
         places = [(owner, name, part) for part, all_of in FUNCTIONS.items() for owner, name in all_of]
         places += [(rule, "rows", "rule"), (rule, "after", "rule")]
         self._patches = [(owner, name, self.wrapped(part, getattr(owner, name))) for owner, name, part in places]
 
-    def _now(self) -> float:
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+    def _idle(self) -> float:
+        torch.cuda.synchronize(self._device)
         return time.perf_counter()
 
     def wrapped(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call, with its own time counted to that part."""
+        now = self._now
 
         def counted(*given: Any, **named: Any) -> Any:
             before, self._inside = self._inside, 0.0
-            begun = self._now()
+            begun = now()
             result = call(*given, **named)
-            took = self._now() - begun
+            took = now() - begun
             self.seconds[part] += took - self._inside
             self._inside = before + took
             return result

@@ -166,17 +166,15 @@ def _timed(part: Cell, device: torch.device) -> Record:
 class Threefold(Lockstep):
     """Every position, SureLock and the fixed budget in lockstep."""
 
+    ratios = ("speedup", "budget_speedup")
+
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
         super().__init__(lm, prompts, locked)
         self.decoders["budget"] = replace(locked, compute=BudgetRule())
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         base, budget = (np.median([self.seconds[name][r] for r in repeats], axis=0) for name in ("baseline", "budget"))
-        return super().measure(repeats, tokens) | {
-            "budget_step_ms": 1e3 * float(np.median(budget)),
-            "budget_tps": tokens / float(budget.sum()),
-            "budget_speedup": float(base.sum() / budget.sum()),
-        }
+        return super().measure(repeats, tokens) | {"budget_speedup": float(base.sum() / budget.sum())}
 
-    def result(self, ratios: Sequence[str] = ("speedup", "budget_speedup")) -> Figures:
-        return {**super().result(ratios), **rooflines(self.lm.network, self.steps)}
+    def result(self) -> Figures:
+        return {**super().result(), **rooflines(self.lm.network, self.steps)}

@@ -46,9 +46,6 @@ from surelock.quality.commit_error import commit_error
 from surelock.research.lab import weights_of
 from surelock.trace.cli import target_file
 
-#: Refused when their spread is wider than their effect.
-RATIOS = ("speedup", "forward_speedup", "commit_error_over_baseline")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags of `bench steps`; sets the parser's `run`."""
@@ -81,6 +78,8 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 class DecodeBench(Lockstep):
     """The samplers in lockstep, each step beside its forward alone."""
+
+    ratios = ("speedup", "forward_speedup", "commit_error_over_baseline")
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
         super().__init__(lm, prompts, locked)
@@ -126,8 +125,8 @@ class DecodeBench(Lockstep):
             "commit_error_over_baseline": float(np.median([self.commit_errors[r] for r in repeats]) / base.sum()),
         }
 
-    def result(self, ratios: Sequence[str] = RATIOS) -> Figures:
-        return {**super().result(ratios), **rooflines(self.lm.network, self.steps)}
+    def result(self) -> Figures:
+        return {**super().result(), **rooflines(self.lm.network, self.steps)}
 
 
 def forward_plan(run: Run, step: Step) -> Plan:
