@@ -1,6 +1,4 @@
-"""Serve the page: ``python app.py [--model ID_OR_PATH ...] [--device-map auto] [--host H] [--port P] [--share]
-[--max-length N] [--queue-size N] [--keep-mb N] [--run-seconds N] [--allow-host NAME ...]``.
-"""
+"""Serve the page: ``python app.py``. ``--help`` lists the flags."""
 
 import signal
 from importlib.util import find_spec

@@ -4,8 +4,6 @@ page.
 Flags have the names of the arguments of the functions behind them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -21,7 +19,7 @@ COMMANDS = {
     "page": ("serve the page; so does no command at all", "ui.launch:add_page_arguments"),
     "site": ("write the page without a server: a folder of files, or one file", "ui.site:add_site_arguments"),
     "decode": ("continue a prompt with any decoder", "trace.cli:add_decode_arguments"),
-    "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.cli:add_flops_arguments"),
+    "flops": ("algorithmic FLOPs of the unlocked sampler for a network's shape", "decoding.flops:add_flops_arguments"),
     "bench": {
         "decode": ("time the locked sampler beside the unlocked one", "bench:add_arguments"),
         "steps": ("the same and what explains it; sizes without weights", "research.bench.steps:add_arguments"),
@@ -29,8 +27,8 @@ COMMANDS = {
         "llada": ("time both beside LLaDA's own loop on plain code", "research.bench.llada:add_arguments"),
         "loading": ("time the first and the second loading of a model", "research.bench.loading:add_arguments"),
         "adapter": ("time the adapter's step beside that of decode", "research.bench.adapter:add_arguments"),
-        "gpu": ("what only a GPU can answer: its tests, LLaDA-8B's shape", "research.bench.gpu:add_arguments"),
-        "table": ("time the rows of the table of speeds", "research.bench.table:add_arguments"),
+        "gpu": ("what only a GPU can answer: its tests, LLaDA-8B's shape", "research.bench.rows:add_gpu_arguments"),
+        "table": ("time the rows of the table of speeds", "research.bench.rows:add_table_arguments"),
     },
     "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
     "train": ("train a small model in the LLaDA layout", "research.training.cli:add_train_arguments"),
@@ -82,8 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         if isinstance(what, dict):
             group = commands.add_parser(name, help="benchmarks; each prints one JSON line last")
             inner = group.add_subparsers(title="benchmarks", metavar="BENCHMARK", required=True)
-            for each, (told, home) in what.items():
-                inner.add_parser(each, help=told, home=home)
+            for benchmark, (about, home) in what.items():
+                inner.add_parser(benchmark, help=about, home=home)
         else:
             commands.add_parser(name, help=what[0], home=what[1])
     return parser

@@ -1,4 +1,4 @@
-"""Damage to what commands are told and find: every command's flags, and the state and log of an interrupted training.
+"""Damage to what commands are told and find: every command's flags, and the state of an interrupted training.
 
 What would take long is left out: a training and an experiment are set up but not run, the page is not built.
 """
@@ -14,28 +14,26 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, chdir, contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pandas as pd
 import torch
 from spoiling import torn
 
 from surelock import bench
 from surelock.__main__ import main as command_line
-from surelock.decoding import cli as decoding
+from surelock.decoding import flops
 from surelock.model.loading import load
 from surelock.research import cli as experiments
 from surelock.research.bench import llada as bench_llada
 from surelock.research.bench import profile as bench_profile
+from surelock.research.bench import rows as bench_rows
 from surelock.research.bench import steps
-from surelock.research.bench import table as bench_table
 from surelock.research.training import cli as training
-from surelock.research.training.options import TrainOptions
-from surelock.research.training.state import LOG, STATE
-from surelock.research.training.trainer import MODEL, Trainer
+from surelock.research.training.trainer import MODEL, STATE, Trainer
 from surelock.trace import cli as tracing
 from surelock.ui import launch
 
@@ -44,25 +42,22 @@ WORDS = (
     "\udcff", "\uff11", "none", "true", "[]", "a b", "../x",
 )  # fmt: skip
 STORY = "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft."
-SMALL: dict[str, Any] = {
-    "steps": 1, "d_model": 16, "layers": 1, "heads": 2, "ffn": 24, "pieces": 300, "max_length": 32, "windows": (16,),
-    "batch_tokens": 64, "dtype": "float32",
-}  # fmt: skip
-TRAIN = [part for name, value in SMALL.items() for part in (f"--{name.replace('_', '-')}", str(value).strip("(,)"))]
+TRAIN = "--data text --valid text --out out --d-model 16 --layers 1 --heads 2 --ffn 24 --pieces 300 --windows 16"
+TRAIN += " --batch-tokens 64 --steps"
 #: Each command in small: what its parser gets its flags from, and what it is told beside the damaged ones.
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "decode": (tracing.add_decode_arguments, "'A fox' --gen-length 4"),
     "flops": (
-        decoding.add_flops_arguments,
+        flops.add_flops_arguments,
         "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 64 --steps 8",
     ),
     "bench decode": (bench.add_arguments, "--gen-length 4 --repeats 1"),
     "bench steps": (steps.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
     "bench profile": (bench_profile.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
     "bench llada": (bench_llada.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
-    "bench table": (bench_table.add_arguments, ""),
+    "bench table": (bench_rows.add_table_arguments, ""),
     "experiment": (experiments.add_arguments, "flops --quick --out out"),
-    "train": (training.add_train_arguments, f"--data text --valid text --out out {' '.join(TRAIN)}"),
+    "train": (training.add_train_arguments, f"{TRAIN} 1"),
     "evaluate": (training.add_evaluate_arguments, "--text text --window 32 --draws 2"),
 }
 
@@ -123,14 +118,14 @@ def _without_work() -> Iterator[None]:
     """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
-        for module in (tracing, bench, experiments, bench_table, training):
+        for module in (tracing, bench, experiments, bench_rows, training):
             stack.enter_context(patch.object(module, "load", _load_once))
-        stack.enter_context(patch.object(training.group, "run", lambda work, _, options: work(0, 1, options)))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))
         stack.enter_context(patch.object(experiments, "run_cells"))
-        stack.enter_context(patch.object(experiments, "_report", return_value={}))
+        stack.enter_context(patch.object(experiments, "merge", return_value=[]))
+        stack.enter_context(patch.object(experiments, "report", return_value=pd.DataFrame()))
         stack.enter_context(patch.object(steps, "rooflines", return_value={}))
-        stack.enter_context(patch.object(bench_table, "run_cells"))
+        stack.enter_context(patch.object(bench_rows, "run_cells"))
         stack.enter_context(patch.object(launch, "build", side_effect=Started))
         stack.callback(torch.set_num_threads, threads)
         yield
@@ -146,14 +141,14 @@ def log_damage(folder: Path, rng: random.Random) -> Callable[[], Any]:
     options = _interrupted()
     out = folder / "out"
     shutil.copytree(options.out, out)
-    file = out / rng.choice([STATE] * 4 + [LOG, f"{MODEL}/config.json", f"{MODEL}/tokenizer.json"])
+    file = out / rng.choice([STATE] * 4 + [f"{MODEL}/config.json", f"{MODEL}/tokenizer.json"])
     if file.name == STATE and rng.random() < 0.7:
         state = torch.load(file)
         _change(state, rng)
         torch.save(state, file)
     else:
         file.write_bytes(torn(file.read_bytes(), rng))
-    resumed = replace(options, out=out, resume=True, steps=3)
+    resumed = argparse.Namespace(**vars(options) | {"out": out, "resume": True, "steps": 3})
     return lambda: Trainer(resumed).run()
 
 
@@ -167,13 +162,13 @@ def _change(state: dict[str, Any], rng: random.Random) -> None:
 
 
 @cache
-def _interrupted() -> TrainOptions:
+def _interrupted() -> argparse.Namespace:
     """A training that was interrupted after two steps."""
     folder = Path(tempfile.mkdtemp(prefix="interrupted"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    text = folder / "text"
-    text.write_text(f"{STORY}\n<|endoftext|>\n")
-    options = TrainOptions(data=(text,), valid=text, out=folder / "out", device="cpu", **SMALL | {"steps": 2})
+    (folder / "text").write_text(f"{STORY}\n<|endoftext|>\n")
+    options = _parser_of("train").parse_args(f"{TRAIN} 2 --device cpu".split())
+    options.data, options.valid, options.out = [folder / "text"], folder / "text", folder / "out"
     trainer = Trainer(options)
     trainer.run()
     trainer._save()

@@ -25,7 +25,7 @@ from surelock.trace.lessons import LESSONS, read_lessons  # noqa: E402
 from surelock.trace.record import record_run  # noqa: E402
 
 MEASURED = LESSONS / "measured.json"
-OPENINGS = (ROOT / "surelock" / "research" / "openings.txt").read_text("utf-8").splitlines()
+OPENINGS = (ROOT / "assets" / "results" / "openings.txt").read_text("utf-8").splitlines()
 
 
 def lanes(lesson: dict[str, Any], seed: int) -> list[Lane]:

@@ -26,11 +26,11 @@ from surelock.model import network as transformer
 from surelock.model.config import NetworkConfig
 from surelock.research import tables
 from surelock.research.bench import adapter as adapting
-from surelock.research.bench import gpu, llada, table
+from surelock.research.bench import llada, rows
 from surelock.research.bench import profile as profiling
-from surelock.research.bench.llada import PlainLlada, llada_generate, transfers, with_noise
+from surelock.research.bench.llada import llada_generate, plain_llama, transfers
 from surelock.research.bench.profile import NAMES, Parts, SomeRows, profile
-from surelock.research.bench.sizes import with_room
+from surelock.research.bench.rows import with_room
 
 CPU = torch.device("cpu")
 
@@ -280,7 +280,7 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
     lm = random_model(tmp_path, **changed)
     settings = DecodeSettings(gen_length=24, **asked)
     *_, last = decode(lm, PROMPTS, settings, compute=Everything())
-    theirs = llada_generate(PlainLlada(lm.network), torch.tensor(PROMPTS), settings, lm.mask_id)
+    theirs = llada_generate(plain_llama(lm.network), torch.tensor(PROMPTS), settings, lm.mask_id)
     assert theirs.tolist() == last.tokens.tolist()
     assert theirs[:, :5].tolist() == PROMPTS and len(set(theirs[0, 5:].tolist())) > 3
     assert not (theirs == lm.mask_id).any()
@@ -288,32 +288,24 @@ def test_llada_writes_the_tokens_that_ours_does_unlocked(
 
 def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
     lm = random_model(tmp_path, qkv_bias=True)
-    plain, tokens = PlainLlada(lm.network), torch.tensor(PROMPTS)
+    plain, tokens = plain_llama(lm.network), torch.tensor(PROMPTS)
     with torch.inference_mode():
-        torch.testing.assert_close(plain(tokens), lm.network(tokens), rtol=1e-4, atol=1e-4)
-        half = PlainLlada(lm.network.to(torch.bfloat16))
-        assert half(tokens).dtype == torch.bfloat16
-    packed = lm.network.blocks[1].qkv.weight
-    assert half.blocks[1].k_proj.weight.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
+        torch.testing.assert_close(plain(tokens).logits, lm.network(tokens), rtol=1e-4, atol=1e-4)
+        half = plain_llama(lm.network.to(torch.bfloat16))
+        assert half(tokens).logits.dtype == torch.bfloat16
+    packed, key = lm.network.blocks[1].qkv.weight, half.model.layers[1].self_attn.k_proj.weight
+    assert key.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
 def test_other_layouts_are_refused(tmp_path: Path) -> None:
     write_qwen3(tmp_path, layers=1, d_model=32, heads=2, kv_heads=2, head_dim=16, d_ff=32, vocab=41, tied=True, seed=1)
     lm = surelock.load(tmp_path, device="cpu", dtype=torch.float32)
     with pytest.raises(ValueError, match="needs a checkpoint in the LLaDA layout"):
-        PlainLlada(lm.network)
+        plain_llama(lm.network)
 
 
-def test_shares_and_noise_by_hand() -> None:
+def test_shares_by_hand() -> None:
     assert transfers(torch.tensor([7, 4]), 3).tolist() == [[3, 2, 2], [2, 1, 1]]
-    logits = torch.tensor([[0.5, -1.0, 2.0]])
-    assert with_noise(logits, 0.0) is logits
-    torch.manual_seed(5)
-    uniform = torch.rand(1, 3, dtype=torch.float64)
-    torch.manual_seed(5)
-    noisy = with_noise(logits, 0.5)
-    assert noisy.dtype == torch.float64
-    torch.testing.assert_close(noisy.log(), logits.double() - 0.5 * (-uniform.log()).log())
 
 
 def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,8 +333,6 @@ def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: p
     assert figures["refused"] == {} and figures["tokens_equal"] is True
     bench.tokens["unlocked"] = bench.tokens["unlocked"] + 1
     assert bench.result()["tokens_equal"] is False
-    bench.temperature = 0.5
-    assert bench.result()["tokens_equal"] is None
 
 
 def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -350,7 +340,7 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     assert main(["bench", "llada", *flags]) == 0
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
-    assert (made["gen_length"], made["batch"], made["steps"], made["temperature"]) == (12, 2, 12, 0.0)
+    assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
 
 
 # --- the table of speeds ----------------------------------------------------------------------------------------------
@@ -360,7 +350,7 @@ def test_rows_are_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = []
-    monkeypatch.setattr(table, "measure", lambda lm, cell: asked.append(cell["gen_length"]) or {})
+    monkeypatch.setattr(rows, "measure_row", lambda lm, cell: asked.append(cell["gen_length"]) or {})
     flags = ["bench", "table", "--device", "cpu", "--out", str(tmp_path / "rows")]
     assert main([*flags, "--row", "512x1"]) == 0
     assert main([*flags, "--row", "128x1", "--row", "512x1"]) == 0
@@ -372,14 +362,14 @@ def test_rows_are_measured_once(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what it would do where there is no CUDA device")
 def test_without_a_gpu_it_says_what_it_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "gpu", "--out", str(tmp_path / "gpu")]) == 0
-    assert json.loads(capsys.readouterr().out) == {"benchmark": "gpu", "device": None, "would_run": gpu.PARTS}
+    assert json.loads(capsys.readouterr().out) == {"benchmark": "gpu", "device": None, "would_run": rows.PARTS}
     assert not (tmp_path / "gpu").exists()
 
 
 def test_the_parts_for_a_gpu_on_a_cpu() -> None:
     """The recorded schedule on a tiny network: three samplers, of which the budget computes its share."""
-    part = gpu._part("tiny", 64, 2)
-    found = gpu.measure(part, CPU)
+    part = rows._part("tiny", 64, 2)
+    found = rows.measure_part(part, CPU)
     assert {"baseline_step_ms", "locked_step_ms", "budget_step_ms", "budget_speedup", "spread"} <= found.keys()
     assert found["tokens"] == 128 and 0.2 < found["flops_ratio"] < 0.9
     assert all(found[f"{name}_roofline_step_ms"] > 0 for name in ("baseline", "locked", "budget"))
@@ -429,9 +419,9 @@ def test_a_row_is_a_benchmark_of_that_size_with_room_for_it(
         def run(self, repeats: int) -> dict[str, Any]:
             return {"repeats": repeats}
 
-    monkeypatch.setattr(table, "DecodeBench", Bench)
-    monkeypatch.setattr(table.bench, "load_of_cores", lambda: 0.5)
-    result = table.measure(stories, table.ROWS["2048x1"] | {"batch": 5})
+    monkeypatch.setattr(rows, "DecodeBench", Bench)
+    monkeypatch.setattr(rows.bench, "load_of_cores", lambda: 0.5)
+    result = rows.measure_row(stories, rows.ROWS["2048x1"] | {"batch": 5})
     assert result == {"load": 0.5, "measured": result["measured"], "repeats": 3}
     ((lm, prompts, locked),) = made
     assert len(prompts) == 5 and prompts[0] == prompts[4] != prompts[1]

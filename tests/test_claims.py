@@ -405,9 +405,9 @@ def test_the_pages_about_says_what_was_measured() -> None:
     )
     assert (
         f"What leaving rows out changes was measured here, exactly (commit error at .56 of the rows, {openings} "
-        f"openings that chose no threshold): the rule of the paper errs by {told[PAPER]} nats a choice, without its "
-        f"percentile gate by {told['no gate']}, locking by age alone by {told[AGE]}, by chance by {told[CHANCE]}, and "
-        f"a fixed budget spent where most has just changed by {told[BUDGET]}. The gate is what costs: it takes the "
+        f"openings that no setting was chosen on): the rule of the paper errs by {told[PAPER]} nats a choice, without "
+        f"its percentile gate by {told['no gate']}, locking by age alone by {told[AGE]}, by chance by {told[CHANCE]}, "
+        f"and a fixed budget spent where most has just changed by {told[BUDGET]}. The gate is what costs: it takes the "
         "positions that the model is surest of, and without it KL does no better than age. This is one very small model"
     ) in text("assets/js/panels/about.js")
 

@@ -88,7 +88,8 @@ def test_without_locks_it_is_zero(lm: LanguageModel, cfg_scale: float) -> None:
     found = shadow.result()
     assert len(found.error) == 3 * 12 and not found.changed.any()
     assert 0 <= found.error.min() <= found.error.max() < 1e-12
-    assert errors(lm, settings).error.max() == 0
+    exact = errors(lm, settings)
+    assert exact.error.max() == exact.drawn.max() == exact.regret.max() == 0 and not exact.changed.any()
 
 
 def test_the_error_at_the_drawing_temperature_by_hand(lm: LanguageModel) -> None:
@@ -118,6 +119,8 @@ def test_a_regret_is_told_where_it_is_defined_and_asked_for(lm: LanguageModel, m
     assert asked.regret.max() > 1e-4 and np.array_equal(commit_error(lm, steps, settings).regret, asked.regret)
     without = commit_error(lm, steps, settings, regret=False)
     assert np.isnan(without.regret).all() and np.allclose(without.error, asked.error, rtol=0, atol=1e-12)
+    monkeypatch.setattr(module, "_MOST_WORDS", lm.config.vocab_size)
+    assert np.isfinite(commit_error(lm, steps, settings).regret).all()
     monkeypatch.setattr(module, "_MOST_WORDS", lm.config.vocab_size - 1)
     assert np.isnan(commit_error(lm, steps, settings).regret).all()
     assert np.isfinite(commit_error(lm, steps, settings, regret=True).regret).all()

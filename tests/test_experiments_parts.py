@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -21,7 +19,6 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.bound import conditional_bound
 from surelock.research import arena
 from surelock.research.cli import EXPERIMENTS
-from surelock.research.experiment import write_csv
 from surelock.research.lab import Lab, decoder_of, fingerprint
 from surelock.research.prompts import load_prompts, mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
@@ -56,7 +53,6 @@ def test_mt_bench_gives_four_first_turns_of_each_category():
     assert [question["question_id"] for question in subset] == [81 + 10 * c + i for c in range(8) for i in range(4)]
     assert subset[0]["turns"][0].startswith("Compose an engaging travel blog post about a recent trip to Hawaii")
     assert subset[-1]["turns"][0].startswith("Create a lesson plan that integrates drama, mime or theater")
-    assert {question["category"] for question in mt_bench_questions(path, ["math", "stem"])} == {"math", "stem"}
 
 
 def test_human_eval_gives_the_prompts_as_they_are(stories):
@@ -73,19 +69,17 @@ def test_openings_ship_and_other_prompts_follow_the_first(stories):
     assert len({prompt.text for prompt in first + rest}) == 64
 
 
-def test_a_cell_without_prompts_is_refused(stories):
-    """Categories may have fewer prompts than a cell asks for, but not none."""
-    with pytest.raises(ValueError, match="openings has only 0 prompts of coding after the first 9999, 4 are needed"):
-        load_prompts(stories, DEFAULTS | {"prompts": 4, "skip": 9999}, {}, ["coding"])
+def test_a_cell_with_too_few_prompts_is_refused(stories):
+    with pytest.raises(ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"):
+        load_prompts(stories, DEFAULTS | {"prompts": 4, "skip": 94}, {})
 
 
 def test_a_cell_depends_on_its_own_data_alone():
     cells = [DEFAULTS | {"source": source} for source in ("wikitext", "mt_bench_subset", "humaneval")]
-    setup = {"model": "m", "data": {"wikitext": "a", "mt_bench": "b", "humaneval": "c"}, "categories": []}
-    fewer = setup | {"data": {"wikitext": "a"}, "categories": ["coding"]}
+    setup = {"model": "m", "data": {"wikitext": "a", "mt_bench": "b", "humaneval": "c"}}
+    fewer = setup | {"data": {"wikitext": "a"}}
     assert [key_of(setup, cell) == key_of(fewer, cell) for cell in cells] == [True, False, False]
-    assert key_of(setup, cells[1]) != key_of(setup | {"categories": ["coding"]}, cells[1])
-    assert key_of(setup, cells[2]) == key_of(setup | {"categories": ["coding"]}, cells[2])
+    assert key_of(setup, cells[1]) == key_of(setup | {"categories": [], "judge": "j"}, cells[1]), "of older records"
 
 
 def test_a_fingerprint_sees_every_tensor(lm):
@@ -255,12 +249,3 @@ def test_both_judges_files(chatty, tmp_path):
     assert answers[0]["choices"] == [{"index": 0, "turns": ["A fox ran.\ndef g(): pass"]}]
     (samples,) = (tmp_path / "humaneval").iterdir()
     assert json.loads(samples.read_text()) == {"task_id": "HumanEval/0", "completion": " A fox ran."}
-
-
-def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
-    cells = ["\n=cmd()", "\uff1d1+1", "-2", "plain"]
-    write_csv(tmp_path / "table.csv", pd.DataFrame({"@name": cells, "value": [-1.5, 0.1, 2.0, math.nan]}))
-    read = pd.read_csv(tmp_path / "table.csv")
-    assert list(read.columns) == ["'@name", "value"]
-    assert read["'@name"].tolist() == [*(f"'{cell}" for cell in cells[:3]), "plain"]
-    assert read["value"].tolist()[:3] == [-1.5, 0.1, 2.0]

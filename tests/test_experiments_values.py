@@ -57,12 +57,12 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
     )
 
 
-def test_a_lab_gives_its_files_and_categories_to_its_prompts(
+def test_a_lab_gives_its_files_to_its_prompts(
     lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr(lab, "load_prompts", lambda *given: given)
-    own = Lab(lm, {"mt_bench": tmp_path}, ["math"])
-    assert own.prompts(DEFAULTS) == (lm, DEFAULTS, {"mt_bench": tmp_path}, ["math"])
+    own = Lab(lm, {"mt_bench": tmp_path})
+    assert own.prompts(DEFAULTS) == (lm, DEFAULTS, {"mt_bench": tmp_path})
 
 
 def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:

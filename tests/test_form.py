@@ -70,6 +70,8 @@ def test_what_does_not_fit_is_shortened_to_what_is_offered() -> None:
 
 def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
     assert walked(form, [32, 28, 16, 64]) == [(32, 32, 32), (28, 28, 28), (16, 16, 16), (64, 64, 32)]
+    steps = [form.refit("gen_length", "stories", "Once", True, Wants(64), n, n, n)[1] for n in (1, 2, 3)]
+    assert [each["maximum"] for each in steps] == [2, 2, 3], "a slider has two places"
 
 
 def test_what_is_no_number_changes_nothing(form: Form) -> None:
@@ -137,6 +139,10 @@ def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> 
         ({"model": "gpt-9"}, "the model “gpt-9” is not on this server (stories taken instead)"),
         ({"temperature": "hot"}, "Temperature cannot be “hot” (0.5 taken instead)"),
         ({"gen_length": "9" * 5000}, "Generated length cannot be “9999"),
+        ({"cfg_scale": "x"}, "Guidance cannot be “x” (0 taken instead)"),
+        ({"suppress_eos": "yes"}, "Never choose end of text cannot be “yes” (False taken instead)"),
+        ({"x" * 40: "1"}, f"“{'x' * 40}” is no setting (left out)"),
+        ({"x" * 41: "1"}, f"“{'x' * 40}…” is no setting (left out)"),
         ({"nonsense": "1"}, "“nonsense” is no setting (left out)"),
         ({"contestants": "[{"}, "its lanes cannot be read (the first pair taken instead)"),
         ({"contestants": "[" * 100_000}, "its lanes cannot be read"),

@@ -34,8 +34,9 @@ from surelock.trace.replay import TEMPLATE
 from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
+from surelock.ui.limits import within
 from surelock.ui.models import EMBEDDED
-from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, during, following
+from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, following
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -201,12 +202,15 @@ def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -
 def test_bodies_hold_so_many_values_and_so_much_at_once(small: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     tokens = list(range(8192))
     assert small.post("/gradio_api/queue/join", json={"data": [{"prompt_tokens": tokens}]}).status_code == 200
-    for data in ([[]] * 200_000, {str(number): [] for number in range(50_000)}):
-        assert "values" in refused(small.post("/gradio_api/queue/join", json={"data": data}), 413)
-    monkeypatch.setattr(gate, "MOST_BODIES_OF_ONE", 10_000)
-    for _ in range(3):
-        assert small.post("/gradio_api/queue/join", json={"data": "x" * 9000}).status_code == 200
-        assert "at once" in refused(small.post("/gradio_api/queue/join", json={"data": "x" * 20_000}), 503)
+    assert small.post("/gradio_api/queue/join", json=[0] * (gate.MOST_VALUES - 1)).status_code == 200
+    for data in ([0] * gate.MOST_VALUES, [[]] * 200_000, {str(number): [] for number in range(50_000)}):
+        assert "values" in refused(small.post("/gradio_api/queue/join", json=data), 413)
+    for bound in ("MOST_BODIES_OF_ONE", "MOST_BODIES"):
+        with monkeypatch.context() as patch:
+            patch.setattr(gate, bound, 10_000)
+            for _ in range(3):
+                assert small.post("/gradio_api/queue/join", json="x" * 9998).status_code == 200
+                assert "at once" in refused(small.post("/gradio_api/queue/join", json="x" * 9999), 503)
 
 
 def test_a_body_counts_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +261,8 @@ def test_a_long_answer_is_handed_over_in_pieces() -> None:
     sent: list[Any] = []
     parts = [bytes(range(256)) * 1024, b"", b"x" * gate.PIECE, b"y" * (gate.PIECE + 1)]
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
-    finished(Gate(page)(scope, None, send))  # type: ignore[arg-type]
+    finished((door := Gate(page))(scope, None, send))  # type: ignore[arg-type]
+    assert not door._bodies, "what was asked for without a body holds none"
     bodies = sent[1:]
     assert b"".join(each["body"] for each in bodies) == b"".join(parts)
     assert max(len(each["body"]) for each in bodies) == gate.PIECE
@@ -415,6 +420,14 @@ def test_a_queue_that_has_died_is_told_and_started_again(
     assert {*caplog.messages} == {"The queue had stopped and was started again (KeyError: 'a session')."}
 
 
+def test_the_queue_is_looked_at_fifty_times_a_second() -> None:
+    with gr.Blocks() as page:
+        pass
+    gradio_patches.poll_calmly(page)
+    queue = page._queue
+    assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (0.02, 0.2)
+
+
 def test_no_value_of_a_field_is_kept_for_links_that_do_not_exist() -> None:
     gradio_patches.keep_no_values()
     with gr.Blocks() as page:
@@ -510,7 +523,7 @@ def test_a_session_that_waits_or_reads_is_busy(waiting: tuple[Any, list[Ask]]) -
     stream = {"method": "GET", "path": "/gradio_api/queue/data", "query_string": b"session_hash=reads"}
     done = shares.admit({**asked(False, "b").request.scope, **stream}, None)
     assert shares._busy() == {"waits", "reads"}
-    done()
+    done.close()
     assert shares._busy() == {"waits"}
 
 
@@ -541,7 +554,7 @@ def test_a_clients_share_of_the_queue_counts_who_waits_and_who_enters(waiting: t
     with pytest.raises(gate.Refused, match="full: 8 runs"):
         enter("d")
     for done in (*entered, *scripts, *others):
-        done()
+        done.close()
     enter("a")
 
 
@@ -590,7 +603,7 @@ def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number
     with pytest.raises(gate.Refused, match="for you: 60 of"):
         enter("a", "known")
     for done in entered[:10]:
-        done()
+        done.close()
     enter("a", "known")
     queue += [asked(False, str(number), key="known") for number in range(24)]
     with pytest.raises(gate.Refused, match="full: 80 runs"):
@@ -608,10 +621,10 @@ def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> 
             time.sleep(0.01)
             yield number
 
-    assert len(list(during(slow(), readers.watched("a")))) < 20
-    assert len(list(during(slow(), readers.watched(None)))) == 20
+    assert len(list(within(slow(), 60.0, readers.watched("a")))) < 20
+    assert len(list(within(slow(), 60.0, readers.watched(None)))) == 20
     readers.open("a", readers_module.Link())
-    assert len(list(during(slow(), readers.watched("a")))) == 20
+    assert len(list(within(slow(), 60.0, readers.watched("a")))) == 20
 
 
 def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -624,7 +637,7 @@ def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.
             yield number
 
     async def follow() -> list[int]:
-        return [each async for each in following(items(), taken=lambda: bool(looks.append(time.monotonic())))]
+        return [each async for each in following(items(), lambda: True, lambda: bool(looks.append(time.monotonic())))]
 
     assert finished(follow()) == [0]
     assert 5 <= len(looks) <= 9, "a hundred looks a second would be seventy"
@@ -641,7 +654,7 @@ def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypa
             yield number
 
     async def go(reads: Iterator[bool]) -> list[int]:
-        return [piece async for piece in following(pieces(), lambda: True, taken=lambda: next(reads))]
+        return [piece async for piece in following(pieces(), lambda: True, lambda: next(reads))]
 
     assert finished(go(cycle([False, True]))) == begun == [0, 1, 2, 3, 4], "who reads slowly gets all"
     begun.clear()

@@ -6,6 +6,7 @@ too: SURELOCK_JUDGE=SmolLM2-135M-Instruct.Q4_1.gguf python tests/run.py -k judge
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -98,9 +99,12 @@ def test_every_token_is_what_a_hand_computes(judge):
 def test_padding_on_the_left_and_other_texts_change_nothing(judge, monkeypatch):
     together, alone = judge.scores(PAIRS), [judge.scores([pair])[0] for pair in PAIRS]
     monkeypatch.setattr("surelock.quality.judge._BATCH_TOKENS", {"cpu": 40})
+    shapes, logits = [], Judge._logits
+    monkeypatch.setattr(Judge, "_logits", lambda self, ids, seen: shapes.append(ids.shape) or logits(self, ids, seen))
     for scores in (together, judge.scores(PAIRS), judge.scores(PAIRS[::-1])[::-1]):
         for one, other in zip(alone, scores, strict=True):
             assert one.nats == pytest.approx(other.nats, rel=1e-4) and one.tokens == other.tokens
+    assert [tuple(each) for each in shapes] == 2 * [(3, 10), (2, 19)], "as many as fit, of similar lengths"
 
 
 def test_padding_changes_nothing_where_positions_are_learnt():
@@ -148,6 +152,9 @@ def test_a_long_prompt_loses_its_beginning_and_a_long_text_is_refused(judge):
 
 def test_a_judge_is_named_as_its_place_is(judge, path, monkeypatch):
     assert judge.name == "random-1.5B" and judge.setup()["dtype"] == "float32"
+    parts = b"".join(each.flatten()[:256].numpy(force=True).tobytes() for each in judge.model.parameters())
+    assert judge.setup()["weights"] == hashlib.sha256(parts).hexdigest()[:16]
+    assert Judge.load(str(path), torch.device("cpu")) is Judge.load(str(path), torch.device("cpu"))
     assert surelock.score(str(path), *PAIRS[0]).nats == pytest.approx(surelock.score(judge, *PAIRS[0]).nats)
     other = Judge("random-1.5B", GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2)), judge.tokenizer)
     assert other.setup()["weights"] != judge.setup()["weights"]
@@ -162,7 +169,8 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
             Judge.load(str(name), torch.device("cpu"))
         assert "\n" not in str(caught.value)
 
-    refused(tmp_path / "nowhere.gguf", "there is no such file")
+    for name in ("nowhere.gguf", f"{'x' * 300}.gguf"):
+        refused(tmp_path / name, "there is no such file")
     refused(tmp_path / "nowhere", ".")
     refused(tmp_path, ".")
     refused(ROOT / "assets" / "stories", ".")

@@ -39,7 +39,7 @@ FIELDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     ],
 }
 RUNS = 5
-OPENINGS = (ROOT / "surelock" / "research" / "openings.txt").read_text("utf-8").splitlines()
+OPENINGS = (ROOT / "assets" / "results" / "openings.txt").read_text("utf-8").splitlines()
 
 
 def field(lm: LanguageModel, lanes: list[tuple[str, dict[str, Any]]], seed: int) -> list[Lane]:

@@ -26,6 +26,7 @@ from surelock import CheckpointError
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.model.checkpoint import TensorFiles
+from surelock.model.loading import find_device
 from surelock.model.tokenizer import check_patterns
 from surelock.quality.judge import Judge
 from surelock.research.training.checkpoint import save_checkpoint
@@ -496,6 +497,16 @@ def test_bad_arguments_are_named(llada: Path, options: dict) -> None:
         load(llada, **options)
 
 
+def test_a_gpu_is_one_of_those_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [str(find_device(each)) for each in ("cuda", "cuda:1", "cpu")] == ["cuda", "cuda:1", "cpu"]
+    with pytest.raises(ValueError, match="'cuda:2' is not there: this machine has 2 CUDA devices"):
+        find_device("cuda:2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    with pytest.raises(ValueError, match="'cuda' is not there"):
+        find_device("cuda")
+
+
 def test_a_misspelt_device_map_is_refused(llada: Path) -> None:
     with pytest.raises(ValueError, match=r"block\.0"):
         load(llada, device=None, device_map={"": "cpu", "block.0": "cpu"})
@@ -560,7 +571,7 @@ def test_offline_without_a_cached_model(monkeypatch: pytest.MonkeyPatch, tmp_pat
     refuses("some-owner/some-model", "some-owner/some-model", "reached")
 
 
-@pytest.mark.parametrize("name", ["no-such-directory", "./no/such", "/no/such", "a/b/c", ""])
+@pytest.mark.parametrize("name", ["no-such-directory", "./no", "/no", "~/no", "a/b/c", "", "x" * 1000])
 def test_names_that_are_neither_directory_nor_hub_id(name: str) -> None:
     refuses(name, "no directory", repr(name))
 

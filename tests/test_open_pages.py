@@ -215,5 +215,5 @@ def test_streams_leave_connections_for_pages_to_others(monkeypatch: pytest.Monke
     with pytest.raises(Refused, match="Too many streams are open") as refused:
         come("3.3.3.3", 1)
     assert refused.value.status == 503
-    ended[0]()
+    ended[0].close()
     come("3.3.3.3", 1)

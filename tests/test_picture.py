@@ -20,7 +20,7 @@ from surelock.trace.format import FORMAT, VERSION, TraceError, encode_bytes, to_
 from surelock.trace.lanes import Lane, alone
 from surelock.trace.lettering import cut, ems, shown, wrap
 from surelock.trace.outcomes import STATES, outcomes_of
-from surelock.trace.picture import LEGEND
+from surelock.trace.picture import LEGEND, _seconds
 from surelock.trace.record import main as record
 from surelock.trace.timing import speed_of
 
@@ -110,6 +110,17 @@ def test_everything_has_its_place() -> None:
     assert two[7:12] == [(28, 166, 20), (28, 189, 15), (54, 505, 13), (694, 505, 13), (0, 0, 13)]
     assert two[12:22] == [(0, 15 + 21 * line, 15) for line in range(10)]
     assert two[22:25] == [(28, 570, 20), (28, 593, 15), (54, 909, 13)]
+    root = read(surelock.picture(saved("stories")))
+    sizes = [tuple(float(each.get(k, 0)) for k in ("x", "y", "width", "height")) for each in root.iter(f"{SVG}rect")]
+    swatches = [(28 + 306 * i, 95, 24, 17) for i in (0, 0, 1, 1, 2, 2)]
+    assert sizes[:8] == [(0, 0, 1280, 942), *swatches, (956, 95, 5, 17)]
+    for top, (bar, prompt, cells, frame) in zip((134, 538), (sizes[8:12], sizes[12:]), strict=True):
+        assert (bar, prompt) == ((28, top, 1224, 4), (44, top + 70, 5, 28))
+        assert (cells, frame) == ((0, 0, 128, 142), (53.5, top + 69.5, 641, 285))
+    columns = [tuple(each.get(k) for k in ("x", "y", "width", "height")) for each in root.iter(f"{SVG}svg")][1:]
+    assert columns == [("726", y, "554", "216") for y in ("204", "608")]
+    turned = [each.get("transform") for each in root.iter() if "translate" in each.get("transform", "")]
+    assert turned[0] == "translate(54 204) scale(5 2)" and "translate(37 346) rotate(-90)" in turned
     height, four = placed("rules")
     assert height == "1718" and four[3:9] == [*legend, (61, 132, 14), (367, 132, 14)]
     weights = {
@@ -216,6 +227,11 @@ def test_lines_hold_all_of_a_text_and_no_more_than_fits(text: str) -> None:
     assert wrap(text, 20, 2)[-1].endswith("…") == (len(lines) > 2)
     short = cut(text, 20)
     assert ems(short) <= 20 and short.endswith("…") == (ems(" ".join(text.split())) > 20)
+
+
+def test_widths_and_times_as_they_are_told() -> None:
+    assert [ems(each) for each in ("i", "—", "漢", "\u0301", "A", "a", "")] == [0.4, 1.0, 1.1, 0, 0.73, 0.63, 0]
+    assert [_seconds(x) for x in (9.94, 9.96, 99.4, 99.6)] == ["9.94 s", "10.0 s", "99.4 s", "100 s"]
 
 
 def test_what_xml_cannot_hold_is_told() -> None:

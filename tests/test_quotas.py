@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 import json
 import socket
+import struct
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
+from weakref import WeakValueDictionary
 
 import pytest
 from gradio.exceptions import Error
@@ -20,23 +23,28 @@ from starlette.testclient import TestClient
 from surelock.ui import (
     attended,
     connections,
+    form,
     gate,
     gradio_patches,
     heartbeats,
     kept_answers,
     launch,
+    layout,
+    limits,
     log,
     readers,
     request,
     run,
+    serving,
     session,
     shares,
+    site,
     zero_gpu,
 )
-from surelock.ui.exports import Exports
 from surelock.ui.layout import build
+from surelock.ui.limits import within
 from surelock.ui.models import Models
-from surelock.ui.serving import routes
+from surelock.ui.serving import Export, routes
 from tests.loops import finished
 
 ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), "stories", "\ud800")
@@ -44,25 +52,35 @@ ODD = (None, {}, [], "x" * 10**5, 10**30, True, 1, {"a": [None]}, float("nan"), 
 #: What visitors and operators are told of, in the README or in a refusal, by module.
 LIMITS: dict[Any, dict[str, float]] = {
     attended: {"SMALL": 50_000_000, "MOST": 6},
-    connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400},
+    connections: {"HEAD_SECONDS": 10, "UNREAD_SECONDS": 30, "MOST": 2000, "MOST_OF_ONE": 400}
+    | {"SEND_BUFFER": 2**18, "SLICE": 2**12},
+    form: {"CHAT_TOKENS": 64},
     gate: {"MOST_BODY": 2**20, "MOST_BODIES": 2**26, "MOST_BODIES_OF_ONE": 2**24, "MOST_VALUES": 2**15, "PIECE": 2**16}
     | {"BODY_SECONDS": 30},
     gradio_patches: {"THREADS": 8, "AT_ONCE": 4, "AT_THE_DOOR": 100, "POLL_SECONDS": 0.02, "AGAIN_SECONDS": 1},
     heartbeats: {"BEAT_SECONDS": 15},
     kept_answers: {"MOST": 8},
-    log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200},
+    layout: {"STATUS_SECONDS": 2},
+    limits: {"FLOAT": 4, "HELD_BYTES": 2**26, "CELL_BYTES": 64, "MOST_SIDE": 8192, "MOST_CELLS": 2**22}
+    | {"HELD_BESIDE": 1.15},
+    log: {"SECONDS": 1, "TRACE_SECONDS": 600, "MOST_LINES": 5, "MOST_KINDS": 200, "LONGEST": 300}
+    | {"LONGEST_TRACE": 4000},
     readers: {"UNREAD_SECONDS": 10, "KEPT_SECONDS": 30, "TAKEN_SECONDS": 0.01, "RARELY_SECONDS": 0.3},
     run: {"SEND_SECONDS": 0.08, "EACH_SECONDS": 0.03, "MOST_SECONDS": 2, "PIECE": 2**16},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
-    session: {"IDLE_SECONDS": 600, "MOST_RUNS": 2000, "KEPT_RUNS": 4, "REMEMBERED": 9, "TOLD_IDS": 1000},
-    zero_gpu: {"MOST_SECONDS": 120, "ROOM": 1.5},
+    serving: {"_SLICE": 2**16},
+    site: {"MOST": 512},
+    session: {"IDLE_SECONDS": 600, "TIDY_SECONDS": 2, "MOST_RUNS": 2000, "KEPT_RUNS": 4, "REMEMBERED": 9}
+    | {"TOLD_IDS": 1000},
+    zero_gpu: {"MOST_SECONDS": 120, "ROOM": 1.5, "START": 10, "STEP": 0.005, "LAYER": 0.0005, "BYTES": 2e9}
+    | {"FLOPS": 1e14},
 }
 
 
 def test_the_limits_are_what_they_are_said_to_be() -> None:
-    for module, limits in LIMITS.items():
-        assert {name: getattr(module, name) for name in limits} == limits, module.__name__
+    for module, told in LIMITS.items():
+        assert {name: getattr(module, name) for name in told} == told, module.__name__
 
 
 class Slow:
@@ -81,7 +99,7 @@ class Slow:
 
 
 def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> None:
-    recorder, exports = Slow(), Exports()
+    recorder, turns = Slow(), WeakValueDictionary[str, asyncio.Lock]()
 
     async def ask(client: str, leaves: bool = False) -> bytes:
         parts: list[bytes] = []
@@ -96,7 +114,7 @@ def test_exports_are_made_in_a_thread_and_one_at_a_time_for_each_client() -> Non
             parts.append(message.get("body", b""))
             await asyncio.sleep(0)
 
-        await exports.of(recorder, None)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
+        await Export(recorder, None, turns)({"type": "http", "client": (client, 1), "headers": []}, receive, send)  # type: ignore[arg-type]
         return b"".join(parts)
 
     async def both(*clients: str) -> list[bytes]:
@@ -172,10 +190,10 @@ def test_a_stream_that_is_opened_and_not_read_has_no_reader(monkeypatch: pytest.
             yield number
 
     done = kept.open("a", readers.Link(sender))
-    assert len(list(readers.during(steps(), kept.watched("a")))) < 100
+    assert len(list(within(steps(), 60.0, kept.watched("a")))) < 100
     reading = threading.Thread(target=lambda: [None for _ in iter(lambda: client.recv(1000), b"")])
     reading.start()  # slowly, but without end
-    assert len(list(readers.during(steps(), kept.watched("a")))) == 100
+    assert len(list(within(steps(), 60.0, kept.watched("a")))) == 100
     sender.close()
     client.close()
     reading.join()
@@ -212,3 +230,50 @@ def test_every_flag_is_read_from_the_environment(
     assert "SURELOCK_MAX_LENGTH must be at least 32" in refused("SURELOCK_MAX_LENGTH", "3")
     assert "SURELOCK_KEEP_MB must be a number above 0" in refused("SURELOCK_KEEP_MB", "-1")
     assert " --max-length must be at least 32" in refused("SURELOCK_MAX_LENGTH", "64", "--max-length", "3")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--max-length 31", "--max-length must"),
+        ("--max-length 32 --queue-size 0", "--queue-size must be at least 1"),
+        ("--queue-size 1 --port -1", "--port must be from 0 to 65535"),
+        ("--port 65536", "--port must"),
+        ("--port 0 --keep-mb 0", "--keep-mb must be a number above 0, not 0"),
+        ("--port 65535 --run-seconds inf", "--run-seconds must be a number above 0, not inf"),
+    ],
+)
+def test_a_flag_has_its_bounds(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The flag before the one that is refused is taken."""
+    with pytest.raises(SystemExit):
+        launch.main(words.split())
+    assert said in capsys.readouterr().err
+
+
+def test_a_page_is_launched_as_the_documents_say() -> None:
+    given = launch.parser().parse_args([])
+    assert (given.host, given.port, given.share, given.mcp, given.device_map) == (None, None, False, False, None)
+    assert (given.max_length, given.queue_size, given.keep_mb, given.run_seconds) == (512, 32, 2048, 900)
+    told = {"run_history": False, "ssr_mode": False, "footer_links": ["api"], "max_file_size": "1mb"}
+    told |= {"state_session_capacity": 200, "show_error": True}
+    assert launch.look(Mock(), Mock(), api=True).items() >= told.items()
+    assert launch.look(Mock(), Mock(), api=False)["footer_links"] == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was taken")
+def test_what_linux_tells_of_a_connection_is_read_from_its_places() -> None:
+    """tcp_info: segments on their way at byte 24, bytes taken at 120, bytes not sent at 144. All others are ones."""
+
+    def told(on_their_way: int, taken: int, not_sent: int, size: int = 148) -> bytes:
+        info = bytearray(b"\xff" * 148)
+        for kind, at, value in (("I", 24, on_their_way), ("Q", 120, taken), ("I", 144, not_sent)):
+            struct.pack_into(kind, info, at, value)
+        return bytes(info[:size])
+
+    answers = [told(0, 5, 0), told(0, 5, 0), told(1, 5, 0), told(0, 6, 1), told(0, 6, 1), told(9, 6, 9, 147)]
+    asked, link = [], Mock(getsockopt=lambda *of: asked.append(of) or answers.pop(0))
+    own = readers.Link(link)
+    assert [own.takes() for _ in range(6)] == [True, True, False, True, False, True]
+    assert {*asked} == {(socket.IPPROTO_TCP, socket.TCP_INFO, 148)}
+    link.getsockopt = Mock(side_effect=OSError)
+    assert not own.takes()

@@ -393,6 +393,7 @@ def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
 def test_the_runs_of_all_visitors_have_an_end_and_those_that_rest_longest_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many sessions somebody makes up: each run that is kept is looked at whenever the queue moves."""
     monkeypatch.setattr(sessions_module, "MOST_RUNS", 5)
+    monkeypatch.setattr(sessions_module, "TOLD_IDS", 3)
     sessions = Sessions(FakeDecoder())  # type: ignore[arg-type]
     (first,) = followed(sessions, "first")
     streamed = drawn(first.stream(-1))
@@ -400,7 +401,8 @@ def test_the_runs_of_all_visitors_have_an_end_and_those_that_rest_longest_go(mon
     runs = followed(sessions, *(f"visitor {number}" for number in range(8)))
     assert len(sessions) == 5 and first.streams and sessions.find(first.id) is first
     assert [sessions.find(run.id) is not None for run in runs] == [False] * 4 + [True] * 4
-    assert "to make room for newer ones" in sessions.why_gone(runs[0].id)
+    told = ["to make room for newer ones" in sessions.why_gone(run.id) for run in runs[:4]]
+    assert told == [False, True, True, True], "of the latest it is known why they have gone"
     assert sessions.follows("another", JOB.key)
     for owner in ("first", *(f"visitor {number}" for number in range(8))):
         sessions.leave(owner)

@@ -54,7 +54,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
 from surelock.ui.endpoint import read_decoder
-from surelock.ui.parameters import parameters, told
+from surelock.ui.parameters import descriptions, parameters
 
 NAN, INF = math.nan, math.inf
 WORDS = [1.5, "8", True, [8], NAN]
@@ -301,7 +301,7 @@ def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: py
         flags.parse_args(["decode", "--help"])
     helped = " ".join(capsys.readouterr().out.split())
     for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
-        assert CHOICES[name] in helped and CHOICES[name] == told()[name]
+        assert CHOICES[name] in helped and CHOICES[name] == descriptions()[name]
         assert CHOICES[name].endswith(f" (default: {kind}).")
         sentence = CHOICES[name].partition(":")[0].lower()
         for function in (decode, generate, custom_generate):

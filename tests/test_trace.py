@@ -104,8 +104,8 @@ def lm() -> LanguageModel:
 def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
     made = Recorder(make_header(lm, "a <b>prompt</b>", PROMPT, field), lm.tokenizer)
     for told in race(lm, PROMPT, field):
-        for facts in told:
-            made.record(facts)
+        for each in told:
+            made.record(each.lane, each.step)
     return made
 
 
@@ -344,7 +344,7 @@ def test_the_stream_names_every_piece_once(lm: LanguageModel) -> None:
     recorder = Recorder(make_header(lm, None, PROMPT, FIELD), lm.tokenizer)
     sent: list[str] = list(recorder.start()["pieces"])
     for told in race(lm, PROMPT, FIELD):
-        records = [recorder.record(facts) for facts in told]
+        records = [recorder.record(each.lane, each.step) for each in told]
         recorder.top("locks", records[0]["step"], 5)  # asking for likely tokens must not swallow a piece
         sent += recorder.fresh_pieces(records)
     assert len(sent) == len(set(sent))
@@ -477,6 +477,14 @@ def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
         Lane.from_plain(plain)
 
 
+def test_a_contestants_texts_have_eighty_characters() -> None:
+    for name in ("id", "name", "parent"):
+        plain = {"id": "a", "name": "b", name: "x" * 80}
+        assert getattr(Lane.from_plain(plain), name) == "x" * 80
+        with pytest.raises(ValueError, match="at most 80 characters"):
+            Lane.from_plain(plain | {name: "x" * 81})
+
+
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
     own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
     first, second = beside_every_position("SureLock", own)
@@ -532,7 +540,7 @@ def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: p
     told = list(race(lm, PROMPT, field))
     names = ["Everything", "LockRule", "LockByAge"]
     assert asked[:9] == names + names[1:] + names[:1] + names[2:] + names[:2]
-    assert [[facts.lane for facts in step] for step in told] == [["all", "locks", "age"]] * 12
+    assert [[each.lane for each in steps] for steps in told] == [["all", "locks", "age"]] * 12
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:

@@ -47,7 +47,8 @@ from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
-from surelock.ui.gradio_patches import CalmFrames, compress_no_files
+from surelock.ui.gradio_patches import compress_no_files
+from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
@@ -74,7 +75,9 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
         compute=surelock.LockRule(),
         unmask=surelock.Random(),
     )
-    for name, value in (("gen_length", "many"), ("block_length", 7), ("seed", None), ("nonsense", 1)):
+    assert read_shared(DEFAULTS | {"seed": "9" * 9}).seed == 999_999_999
+    wrong = {"gen_length": "many", "block_length": 7, "seed": None, "nonsense": 1}
+    for name, value in (*wrong.items(), ("seed", "1" * 10)):
         with pytest.raises(ValueError, match=rf"^{name}[^\n]*$"):
             read_shared(DEFAULTS | {name: value})
 
@@ -86,7 +89,10 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
         ([LANE] * 5, "one to four can race, not 5"),
         ([LANE | {"name": 5}], "needs name"),
         ([LANE | {"unmask": {"kind": "replay"}}], "replay"),
-        ([LANE | {"compute": {"kind": "own"}}], "'.+' has a rule of its own, which only a visitor's browser runs"),
+        (
+            [LANE | {"compute": {"kind": "own", "code": "x" * 4000}}],
+            "'.+' has a rule of its own, which only a visitor's browser runs",
+        ),
         ([LANE | {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "own"}}]}], "only a visitor's browser"),
         ([LANE | {"compute": {"kind": "own", "code": "x" * 4001}}], "code must be a text of at most 4,000 characters"),
         ([LANE | {"compute": {"kind": "own", "code": 5}}], "code must be a text of at most 4,000 characters, not 5"),
@@ -104,14 +110,17 @@ def test_lanes_that_cannot_race_are_refused_in_one_sentence(lanes: Any, said: st
 
 def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
     lane = LANE | {"settings": {"gen_length": 8}, "events": [{"step": 3, "kind": "lock", "position": 1}]}
-    job = read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "prompt": None, "lanes": [lane]}, 64)
-    assert (job.tokens, job.prompt) == ([3, 4], None)
+    job = read_branch(lm, "tiny", {"prompt_tokens": [0, 40], "prompt": None, "lanes": [lane]}, 64)
+    assert (job.tokens, job.prompt) == ([0, 40], None)
     assert job.lanes[0].decoder.events == (surelock.Event(3, "lock", 1),)
+    most = {"prompt_tokens": [3] * 56, "prompt": "a" * 20_000, "lanes": [lane | {"events": lane["events"] * 100}]}
+    assert len(read_branch(lm, "tiny", most, 64).tokens) == 56
     for change, said in (
         ({"prompt_tokens": []}, "prompt_tokens must be"),
         ({"prompt_tokens": [3, "4"]}, "prompt_tokens must be"),
-        ({"prompt_tokens": [3, 400]}, "do not belong to the model tiny"),
-        ({"prompt_tokens": [3] * 60}, "prompt is too long"),
+        ({"prompt_tokens": [3, -1]}, "prompt_tokens must be"),
+        ({"prompt_tokens": [3, 41]}, "do not belong to the model tiny"),
+        ({"prompt_tokens": [3] * 57}, "prompt is too long"),
         ({"prompt": "a" * 20_001}, "prompt is too long: 20,001 characters"),
         ({"lanes": [lane | {"parent": "a" * 81}]}, "parent must be"),
         ({"lanes": None}, "one to four"),
@@ -127,7 +136,8 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
         ("  \n", "empty"),
         (None, "empty"),
         (7, "empty"),
-        ("x" * 100_000, "100,000"),
+        ("x" * 20_001, "20,001 characters"),
+        ("x" * 20_000, "positions"),
         ("word " * 600, "positions"),
     ],
 )
@@ -137,7 +147,9 @@ def test_prompts_that_cannot_be_taken(stories: surelock.LanguageModel, prompt: A
 
 
 def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel) -> None:
-    assert read_job(lm, "tiny", "3, 4 5", True, [OWN], 32).tokens == [3, 4, 5]
+    assert read_job(lm, "tiny", "3, 4 5", True, [OWN], 9).tokens == [3, 4, 5]
+    with pytest.raises(ValueError, match=r"3 tokens and 6 to generate make 9; at most 8 positions"):
+        read_job(lm, "tiny", "3, 4 5", True, [OWN], 8)
     with pytest.raises(ValueError, match=r"^prompt must be token ids"):
         read_job(lm, "tiny", "once upon", True, [OWN], 32)
 
@@ -145,11 +157,11 @@ def test_a_model_without_a_tokenizer_takes_token_ids(lm: surelock.LanguageModel)
 def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.LanguageModel, lm: Any) -> None:
     found = one_token(stories, "dog")
     assert found["piece"] == " dog" and stories.encode(" dog") == [found["id"]]
-    assert one_token(lm, "17") == {"id": 17, "piece": None}
+    assert one_token(lm, "40") == {"id": 40, "piece": None}
     for text in ("", None, "a long sentence of words", "\n\n\x00", "x" * 50_000):
         with pytest.raises(ValueError, match=r"^[^\n]+$"):
             one_token(stories, text)
-    for text in ("99", "dog", "1"):
+    for text in ("41", "dog", "1"):
         with pytest.raises(ValueError, match="not one token"):
             one_token(lm, text)
 
@@ -298,7 +310,7 @@ def test_models_never_show_a_path(tmp_path: Path) -> None:
     assert models.labels == ["my-model", "stories"]
     with pytest.raises(NotReady, match="one of those this page offers"):
         models.get(str(tmp_path))
-    with pytest.raises(NotReady, match="still loading"):
+    with pytest.raises(NotReady, match=r"still loading \([01] s so far\)"):
         models.get("my-model")
     for _ in range(200):
         if models.state("my-model") != "loading":
@@ -340,10 +352,10 @@ def test_the_endpoint_tells_of_a_device_that_is_full(models: Models, error: Exce
 def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(100))
     monkeypatch.setattr(limits.time, "monotonic", lambda: next(now))
-    assert list(limits.within(iter("abc"), 2.5)) == ["a", "b", "c"]
+    assert list(limits.within(iter("abc"), 2.5, lambda: True)) == ["a", "b", "c"]
     now = iter(range(100))
     with pytest.raises(ValueError, match="stopped after 2 seconds"):
-        list(limits.within(iter("abcd"), 2.5))
+        list(limits.within(iter("abcd"), 2.5, lambda: True))
 
 
 def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None:
@@ -627,6 +639,12 @@ def test_only_decode_is_public() -> None:
     assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 
 
+def test_the_settings_are_folded_away_at_first() -> None:
+    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
+    folds = [each for each in page.config["components"] if each["type"] in ("sidebar", "accordion")]
+    assert [(each["props"]["open"], each["props"].get("width")) for each in folds] == [(False, 340), (False, None)]
+
+
 def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
     """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
     client, head = TestClient(Starlette(routes=routes())), page_head()
@@ -688,7 +706,7 @@ def test_two_scripts_come_before_all_others_of_the_page() -> None:
     page, other = "<html><head><script>1</script></head><head></html>", "<head></head>"
     given = {"/": page, "/x": other}
     routes = [Route(at, lambda request: Response(given[request.url.path])) for at in given]
-    client = TestClient(CalmFrames(Starlette(routes=routes)))
+    client = TestClient(KeptAnswers(Starlette(routes=routes)))
     served = client.get("/").text
     assert re.sub(r"(<head>)<script>.+?</script><script>.+?</script>", r"\1", served, count=1, flags=re.S) == page
     assert "requestAnimationFrame" in served and client.get("/x").text == other

@@ -1,14 +1,40 @@
 // Small DOM helpers. Text always goes in as text nodes: nothing in this folder builds markup from strings.
 
-/** h("button", {class: "sl-x", onclick: f, "aria-label": "y"}, "text", node) */
-export function h(tag, attributes = {}, ...children) {
+/** h("button.sl-x.sl-y", {onclick: f, "aria-label": "y"}, "text", node): a tag and its classes; attributes may be left out. */
+export function h(what, ...parts) {
+  const [tag, ...classes] = what.split(".");
   const node = document.createElement(tag);
+  if (classes.length) node.className = classes.join(" ");
+  if (tag === "button") node.type = "button";
+  const attributes = parts[0]?.constructor === Object ? parts.shift() : {};
   for (const [name, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? "" : String(value));
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  node.append(...parts.flat().filter((part) => part !== null && part !== undefined));
+  return node;
+}
+
+/** A list to choose from: [[value, text], ...]. */
+export function select(what, attributes, options, chosen = options[0]?.[0]) {
+  const list = options.map(([value, text]) => h("option", { value, selected: value === chosen }, text));
+  return h(what, attributes, list);
+}
+
+/** A dialog over the page, which keeps still behind it. A press beside it closes it. */
+export function dialog(what, attributes, ...children) {
+  const node = h(what, attributes, ...children);
+  node.addEventListener("keydown", (event) => event.stopPropagation());
+  node.addEventListener("click", (event) => event.target === node && node.close());
+  return node;
+}
+
+/** `h` of a picture. */
+export function svg(tag, attributes = {}, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
   return node;
 }
 
@@ -83,6 +109,9 @@ export function beforeSeen(node, f, ms) {
 /** How many pixels of the window one of a node's own is: more than 1 in presenter mode. */
 export const zoomOf = (node) => node.getBoundingClientRect().width / node.offsetWidth || 1;
 
+/** Whether the screen is narrow: there the drawer is a sheet from below. */
+export const isNarrow = () => matchMedia("(max-width: 760px)").matches;
+
 export const reducedMotion = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 /** Offers text, or a list of texts one after the other, as a file. */
@@ -102,9 +131,8 @@ export function sameText({ words, whole, open }) {
   if (words) return `the same text for the first ${words === 1 ? "word" : count(words, "word")}`;
   return open ? "nothing to compare yet" : "another text from the first word";
 }
-/** A number in so many digits, not as a power of ten where it need not be: 0.0123. */
-export const short = (x, digits = 2) =>
-  x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(digits))) : x.toExponential(digits - 1);
+/** A number in two digits, not as a power of ten where it need not be: 0.012. */
+export const short = (x) => (x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(2))) : x.toExponential(1));
 /** The mean commit error of a lane's damage, in nats. */
 export const commitError = ({ mean }) => short(mean);
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");

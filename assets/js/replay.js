@@ -3,8 +3,8 @@
 import { reducedMotion } from "./dom.js";
 import { readAddress } from "./run/address.js";
 import { asking } from "./run/asking.js";
-import { BrowserSource } from "./run/browser_source.js";
-import { decoderHere, partsOf, workerAddress } from "./run/decoder_files.js";
+import { decoderOf } from "./run/browser_source.js";
+import { decoderHere } from "./run/decoder_files.js";
 import { embed, embeddedLanes } from "./run/embed.js";
 import { Running } from "./run/running.js";
 import { Starting } from "./run/starting.js";
@@ -20,11 +20,11 @@ async function begin(root) {
   if (!told) return { stage: new Stage(root) };
   const { model, presets } = told;
   page.set({ sources: ["browser"], source: "browser", presets });
-  const source = new BrowserSource({ worker: await workerAddress(), where: () => partsOf(model), name: model });
+  const source = await decoderOf(model);
   const parts = { source };
   const race = (trace, lanes) => parts.starting.raceLike(trace, lanes);
   const document = (run) => source.document(run);
-  parts.stage = new Stage(root, { ...asking({ source, parts: () => parts }), source: { document }, lessons: { race } });
+  parts.stage = new Stage(root, { ...asking(parts), source: { document }, lessons: { race } });
   parts.live = new Running({ stage: parts.stage, source, seconds: async () => null });
   parts.starting = new Starting(parts);
   return parts;

@@ -178,15 +178,13 @@ def read_event(plain: Any) -> Event:
 class FlatSetting:
     """A setting in the flat form.
 
-    owner: the class that declares it.
-    name: the name of its field there.
+    name: the name of its field.
     setting: its description.
     default: the default of the field.
     kind: the kind of the rule or policy that it belongs to; "" for DecodeSettings.
     group: the field that holds its group; "" for none.
     """
 
-    owner: type
     name: str
     setting: Setting
     default: Any
@@ -202,8 +200,7 @@ def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tup
     """Yield (flat name, setting) of each setting of a class; a nested group comes before its own settings."""
     defaults = kind()
     for name, description in described(kind):
-        each = FlatSetting(kind, name, description, getattr(defaults, name), kind_name, group)
-        yield description.flat or name, each
+        yield description.flat or name, FlatSetting(name, description, getattr(defaults, name), kind_name, group)
         if description.group is not None:
             yield from flat_names(description.group, kind_name, name)
 
@@ -223,9 +220,9 @@ def from_flat(values: Mapping[str, Any]) -> Decoder:
     Unknown names, and settings of kinds that are not chosen, are ignored. Raises ValueError, which names the setting.
     """
     rules, policy = chosen_kinds(values)
-    own = {name: values[flat] for flat, name in _own(DecodeSettings) if flat in values}
+    shared = {name: values[name] for name, _ in described(DecodeSettings) if name in values}
     return Decoder(
-        settings=from_plain(DecodeSettings, own),
+        settings=from_plain(DecodeSettings, shared),
         compute=rule_of([_gather(kind, COMPUTE, values) for kind in rules]),
         unmask=read_unmask(_gather(policy, UNMASK, values)),
     )
@@ -257,9 +254,7 @@ def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) ->
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the whole plain form of a chosen kind: its settings are taken from the flat form and checked by their flat
-    names.
-    """
+    """Return the whole plain form of a chosen kind, with settings of the flat form. Errors have their flat names."""
     plain: dict[str, Any] = {"kind": kind} | (to_plain(table[kind]()) if kind in table else {})
     for flat, each in flat_names(table[kind]) if kind in table else ():
         if flat not in values:
@@ -273,7 +268,3 @@ def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> 
         elif plain.get(each.group) is not None or value != each.default:  # a setting of a group asks for the group
             plain[each.group] = (plain.get(each.group) or {}) | {each.name: value}
     return plain
-
-
-def _own(kind: type) -> Iterator[tuple[str, str]]:
-    return ((description.flat or name, name) for name, description in described(kind))

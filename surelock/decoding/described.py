@@ -1,7 +1,5 @@
 """All settings, rules, policies and presets as JSON, for the page, the replay and agents."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -55,7 +53,7 @@ def _settings(kind: type) -> dict[str, Any]:
 
 
 def _setting(setting: Setting, default: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    plain: dict[str, Any] = {
         "kind": setting.kind,
         "label": setting.label,
         "help": setting.help,
@@ -64,7 +62,7 @@ def _setting(setting: Setting, default: Any) -> dict[str, Any]:
         "flat": setting.flat,
         "advanced": setting.advanced,
     }
-    told |= {} if setting.unsaid is DEFAULT else {"unsaid": setting.unsaid}
-    told |= {name: getattr(setting, name) for name in ("low", "high") if math.isfinite(getattr(setting, name))}
-    told |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
-    return told if setting.group is None else told | {"settings": _settings(setting.group)}
+    plain |= {} if setting.unsaid is DEFAULT else {"unsaid": setting.unsaid}
+    plain |= {name: getattr(setting, name) for name in ("low", "high") if math.isfinite(getattr(setting, name))}
+    plain |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
+    return plain if setting.group is None else plain | {"settings": _settings(setting.group)}

@@ -4,21 +4,17 @@ A running generator takes no messages. To intervene at step t, start a run with 
 first t steps equal those of the first run, bit for bit on one kind of machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import Setting
+from surelock.decoding.state import Canvas, State
+from surelock.decoding.unmasking import UnmaskPolicy
 from surelock.model.errors import shown
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Canvas, State
-    from surelock.decoding.unmasking import UnmaskPolicy
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Setting(kind="whole", label="", help="", low=0)

@@ -3,21 +3,15 @@
 Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.compute import Changes, ComputeRule
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import NONE
-
-if TYPE_CHECKING:
-    from surelock.decoding.state import Slots, State
-    from surelock.decoding.step import Flags, Reading
+from surelock.decoding.state import NONE, Slots, State
+from surelock.decoding.step import Flags, Reading
 
 
 def percentile(values: NDArray, m: float) -> float:
@@ -53,7 +47,7 @@ class UnlockRule(Described):
         "number",
         5e-2,
         "ε to unlock",
-        "KL (nats) from its posterior at the lock above which a position unlocks.",
+        "KL (nats) by which a posterior may move after the lock; beyond it the position unlocks.",
         low=0,
     )
     min_interval: int = setting(
@@ -76,7 +70,7 @@ class LockingRule(ComputeRule):
     """A rule that computes every row that is not locked, and locks some of the candidates in every step."""
 
     __slots__ = ()
-    locks: ClassVar[bool] = True
+    locks = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
         """Return the slots that lock: the candidates Z (line 20) that have converged.
@@ -120,9 +114,9 @@ class LockRule(LockingRule):
     Prompt positions lock like all others: without that the active ratios of the paper cannot be reached.
     """
 
-    kind: ClassVar[str] = "lock"
-    label: ClassVar[str] = "Lock what has converged"
-    sentence: ClassVar[str] = "Stops computing positions that have converged."
+    kind = "lock"
+    label = "Lock what has converged"
+    sentence = "Stops computing positions that have converged."
 
     epsilon: float = setting(
         "number",
@@ -268,9 +262,9 @@ class LockByAge(LockingRule):
     steps: forward passes that must have had the position's real token as input. Ours.
     """
 
-    kind: ClassVar[str] = "age"
-    label: ClassVar[str] = "Lock by age"
-    sentence: ClassVar[str] = "Stops computing a position a fixed number of steps after it was written."
+    kind = "age"
+    label = "Lock by age"
+    sentence = "Stops computing a position a fixed number of steps after it was written."
 
     steps: int = setting(
         "whole",

@@ -5,17 +5,13 @@ it. Positions before the block, which only an event can mask again, have a secon
 is numpy's PCG64, which can skip numbers, so that only the numbers of candidates are drawn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from surelock.decoding.settings import DecodeSettings
-    from surelock.decoding.state import Canvas, Schedule
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.state import Canvas, Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

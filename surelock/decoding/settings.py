@@ -4,8 +4,6 @@ The flags of the command line, the form of the page, the parameters of `/decode`
 derived from these descriptions. So is the check of a value when the dataclass is made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -198,7 +196,7 @@ class DecodeSettings:
         "whole",
         None,
         "Block length",
-        "Semi-autoregressive blocks from left to right.",
+        "The text is written in blocks of this length, from left to right.",
         low=1,
         none="one block",
         advanced=True,

@@ -2,8 +2,6 @@
 MODEL``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from base64 import b64encode
@@ -49,13 +47,13 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
         "shape": asdict(lm.shape),
         "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in graphs.items()},
         "weights": weights,
-        "files": {name: _told(directory / name) for name in (*weights, *TOKENIZER)},
-        "runtime": _told(RUNTIME),
-        "interpreter": _told(INTERPRETER),
+        "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},
+        "runtime": _fingerprint(RUNTIME),
+        "interpreter": _fingerprint(INTERPRETER),
     }
 
 
-def _told(file: Path) -> dict[str, Any]:
+def _fingerprint(file: Path) -> dict[str, Any]:
     content = file.read_bytes()
     return {"bytes": len(content), "sha256": sha256(content).hexdigest()}
 
@@ -67,8 +65,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     directory = STORIES if options.model == "stories" else Path(options.model)
     try:
-        told = browser_parts(load(options.model, device="cpu", engine="onnx"), directory)
-        (directory / FILE).write_text(json.dumps(told, separators=(",", ":")), encoding="utf-8")
+        parts = browser_parts(load(options.model, device="cpu", engine="onnx"), directory)
+        (directory / FILE).write_text(json.dumps(parts, separators=(",", ":")), encoding="utf-8")
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

@@ -1,7 +1,5 @@
 """Reads lm-eval's `--model_args` and a task's generation_kwargs into the flat form of a decoder."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +9,7 @@ from surelock.decoding.choices import CHOICES, flat_settings
 #: The names of the length in tasks; the first that is given counts, as in lm-eval.
 _LENGTHS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
 _HARNESS = {"do_sample", "until", "temperature", *_LENGTHS}
-_told: set[str] = set()
+_logged: set[str] = set()
 
 
 def read_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,8 +33,8 @@ def read_request(asked: Mapping[str, Any]) -> dict[str, Any]:
         found["temperature"] = 0.0 if samples is False else float(temperature or 0.0)
     if length is not None:
         found.setdefault("gen_length", int(length))
-    for name in sorted(asked.keys() - found.keys() - _HARNESS - _told):
-        _told.add(name)
+    for name in sorted(asked.keys() - found.keys() - _HARNESS - _logged):
+        _logged.add(name)
         logging.getLogger(__name__).warning("%s is nothing that this sampler knows: it is left out", name)
     return found
 

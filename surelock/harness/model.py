@@ -1,11 +1,9 @@
 """lm-evaluation-harness's model `surelock`: any decoder's texts, and likelihoods by the Monte Carlo bound."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import lm_eval.models  # noqa: F401  # pyright: ignore[reportMissingImports]  # it looks for its own before it knows one
@@ -20,9 +18,9 @@ from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.step import Step
 from surelock.harness.asked import read_arguments, read_request
 from surelock.harness.text import TextLM, before_stops
-from surelock.harness.work import Work
 from surelock.model.bound import conditional_bound
 from surelock.model.flags import DTYPES
 from surelock.model.language_model import LanguageModel
@@ -30,6 +28,30 @@ from surelock.model.loading import load
 
 Pair = tuple[tuple[str, str], list[int], list[int]]
 _log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Work:
+    """The cost of generated texts.
+
+    texts: the number of texts.
+    steps: the number of steps of batches.
+    seconds: the sum of the steps' times.
+    flops, baseline_flops: algorithmic FLOPs, and those of computing every row.
+    """
+
+    texts: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    flops: float = 0.0
+    baseline_flops: float = 0.0
+
+    def add(self, step: Step) -> None:
+        """Count one step of a batch."""
+        self.steps += 1
+        self.seconds += step.seconds
+        self.flops += float(step.flops.sum())
+        self.baseline_flops += float(step.baseline_flops.sum())
 
 
 @register_model("surelock")
@@ -113,14 +135,15 @@ class SureLockLM(TextLM):
 
     def get_model_info(self) -> dict[str, Any]:
         """Return the cost of the texts so far, for the `config` of lm-eval's results."""
-        return {"surelock": asdict(self._work) | {"flops_ratio": self._work.flops_ratio}}
+        work = self._work
+        return {"surelock": asdict(work) | {"flops_ratio": work.flops / work.baseline_flops if work.steps else None}}
 
     def _decode(self, prompts: list[list[int]], decoder: Decoder, again: Sequence[int]) -> list[str]:
         length = decoder.settings.gen_length
         seeds = tuple(decoder.settings.seed_of(0) + each for each in again)
-        told = replace(decoder, settings=replace(decoder.settings, seed=seeds))
+        seeded = replace(decoder, settings=replace(decoder.settings, seed=seeds))
         final = None
-        for final in decode(self.lm, prompts, **told.keywords()):
+        for final in decode(self.lm, prompts, **seeded.keywords()):
             self._work.add(final)
         assert final is not None
         self._work.texts += len(prompts)
@@ -144,8 +167,8 @@ class SureLockLM(TextLM):
         """
         pairs: list[Pair] = []
         for context, continuation in _arguments(requests):
-            given, told = self._encode_pair(context, continuation) if context else ([], self.tok_encode(continuation))
-            pairs.append(((context, continuation), given, told))
+            given, ids = self._encode_pair(context, continuation) if context else ([], self.tok_encode(continuation))
+            pairs.append(((context, continuation), given, ids))
         return self._loglikelihood_tokens(pairs, disable_tqdm=disable_tqdm)
 
     def _loglikelihood_tokens(

@@ -5,12 +5,11 @@ the model's, and a table from the network's parameters to the tensors of the che
 along the rows, in order.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,8 +52,7 @@ REFUSED = {
 class Family:
     """A checkpoint family.
 
-    name: its name in error messages.
-    model_types, architectures: its names in config.json.
+    model_type, architecture: its names in config.json.
     tensors: the tensor names of each parameter of the network.
     read_config: reads the shape from config.json.
     mask_id: the id of the mask, if its files do not name one.
@@ -62,9 +60,8 @@ class Family:
     named: for names of checkpoints that declare the architecture and are block-causal, the size of their blocks.
     """
 
-    name: str
-    model_types: frozenset[str]
-    architectures: frozenset[str]
+    model_type: str
+    architecture: str
     tensors: Mapping[str, tuple[str, ...]]
     read_config: Callable[[Mapping[str, Any]], NetworkConfig]
     mask_id: int | None = None
@@ -91,12 +88,12 @@ def family_of(config: Mapping[str, Any]) -> Family:
     if not all(isinstance(each, str) for each in texts):
         raise CheckpointError("config.json must name its architectures in a list of texts, its model_type in a text")
     for family in FAMILIES:
-        if family.architectures.intersection(named) or (not named and model_type in family.model_types):
+        if family.architecture in named or (not named and family.model_type == model_type):
             return family
     for name in named:
         if name in REFUSED:
             raise CheckpointError(f"{name} cannot be decoded here: {REFUSED[name]}")
-    known = ", ".join(sorted(name for family in FAMILIES for name in family.architectures))
+    known = ", ".join(sorted(family.architecture for family in FAMILIES))
     found = ", ".join(sorted(named)) or model_type or "none"
     raise CheckpointError(f"unknown architecture {found}: config.json must name one of {known}")
 
@@ -110,9 +107,9 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
     Raises CheckpointError.
     """
     shape = family.read_config(config)
-    told = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
-    if shape.block_size is None and told and told[-1] in family.named:
-        return replace(shape, block_size=family.named[told[-1]])
+    kinds = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
+    if shape.block_size is None and kinds and kinds[-1] in family.named:
+        return replace(shape, block_size=family.named[kinds[-1]])
     return shape
 
 
@@ -193,27 +190,19 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
     )
 
 
-def _read_qwen3(config: Mapping[str, Any]) -> NetworkConfig:
-    return _read_qwen(config, qk_norm=True)
-
-
-def _read_qwen2(config: Mapping[str, Any]) -> NetworkConfig:
-    return _read_qwen(config, qkv_bias=True)
-
-
 def _read_coda(config: Mapping[str, Any]) -> NetworkConfig:
-    """Qwen3, whose next-token logits it kept; its config.json leaves out that it is not tied."""
+    """The shape of Qwen3, whose next-token logits it kept; its config.json leaves out that it is not tied."""
     return _read_qwen({"tie_word_embeddings": False, **config}, qk_norm=True, shifted=True)
 
 
 def _read_sdar(config: Mapping[str, Any]) -> NetworkConfig:
-    """SDAR: Qwen3, block-causal."""
+    """The shape of Qwen3, block-causal."""
     _number(config, "block_size")
     return _read_qwen(config, qk_norm=True)
 
 
 def _read_dream(config: Mapping[str, Any]) -> NetworkConfig:
-    """Dream and DiffuCoder: the shape of Qwen2.5, whose next-token logits they kept."""
+    """The shape of Qwen2.5, whose next-token logits Dream and DiffuCoder kept."""
     _refuse_unless(config, {"use_mrope": (False, None)})
     return _read_qwen(config, qkv_bias=True, shifted=True)
 
@@ -260,114 +249,60 @@ def _block_tensors(prefix: str, names: Mapping[str, str]) -> dict[str, tuple[str
     }
 
 
-LLADA = Family(
-    name="llada",
-    model_types=frozenset({"llada"}),
-    architectures=frozenset({"LLaDAModelLM"}),
-    read_config=_read_llada,
-    tensors={
-        "embed.weight": ("model.transformer.wte.weight",),
-        "norm.weight": ("model.transformer.ln_f.weight",),
-        "head.weight": ("model.transformer.ff_out.weight",),
-        **_block_tensors(
-            "model.transformer.blocks.{i}",
-            {
-                "attn_norm.weight": "attn_norm",
-                "qkv.weight": "q_proj k_proj v_proj",
-                "qkv.bias": "q_proj k_proj v_proj",
-                "attn_out.weight": "attn_out",
-                "ff_norm.weight": "ff_norm",
-                "gate_up.weight": "ff_proj up_proj",
-                "ff_out.weight": "ff_out",
-            },
-        ),
-    },
-)
+_OWN_NAMES = {
+    "embed.weight": ("model.transformer.wte.weight",),
+    "norm.weight": ("model.transformer.ln_f.weight",),
+    "head.weight": ("model.transformer.ff_out.weight",),
+    **_block_tensors(
+        "model.transformer.blocks.{i}",
+        {
+            "attn_norm.weight": "attn_norm",
+            "qkv.weight": "q_proj k_proj v_proj",
+            "qkv.bias": "q_proj k_proj v_proj",
+            "attn_out.weight": "attn_out",
+            "ff_norm.weight": "ff_norm",
+            "gate_up.weight": "ff_proj up_proj",
+            "ff_out.weight": "ff_out",
+        },
+    ),
+}
+_QKV = "self_attn.q_proj self_attn.k_proj self_attn.v_proj"
+_LLAMA = {
+    "embed.weight": ("model.embed_tokens.weight",),
+    "norm.weight": ("model.norm.weight",),
+    "head.weight": ("lm_head.weight",),
+    **_block_tensors(
+        "model.layers.{i}",
+        {
+            "attn_norm.weight": "input_layernorm",
+            "qkv.weight": _QKV,
+            "attn_out.weight": "self_attn.o_proj",
+            "ff_norm.weight": "post_attention_layernorm",
+            "gate_up.weight": "mlp.gate_proj mlp.up_proj",
+            "ff_out.weight": "mlp.down_proj",
+        },
+    ),
+}
+_NORMS = {"q_norm.weight": "self_attn.q_norm", "k_norm.weight": "self_attn.k_norm"}
+_QWEN3 = _LLAMA | _block_tensors("model.layers.{i}", _NORMS)
+_QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": _QKV})
+_read_qwen3 = partial(_read_qwen, qk_norm=True)
+_read_qwen2 = partial(_read_qwen, qkv_bias=True)
 
-QWEN3 = Family(
-    name="qwen3",
-    model_types=frozenset({"qwen3"}),
-    architectures=frozenset({"Qwen3ForCausalLM"}),
-    read_config=_read_qwen3,
-    tensors={
-        "embed.weight": ("model.embed_tokens.weight",),
-        "norm.weight": ("model.norm.weight",),
-        "head.weight": ("lm_head.weight",),
-        **_block_tensors(
-            "model.layers.{i}",
-            {
-                "attn_norm.weight": "input_layernorm",
-                "qkv.weight": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
-                "q_norm.weight": "self_attn.q_norm",
-                "k_norm.weight": "self_attn.k_norm",
-                "attn_out.weight": "self_attn.o_proj",
-                "ff_norm.weight": "post_attention_layernorm",
-                "gate_up.weight": "mlp.gate_proj mlp.up_proj",
-                "ff_out.weight": "mlp.down_proj",
-            },
-        ),
-    },
-)
-
-_LLAMA = {name: tensors for name, tensors in QWEN3.tensors.items() if "q_norm" not in name and "k_norm" not in name}
-_QWEN2 = _LLAMA | _block_tensors("model.layers.{i}", {"qkv.bias": "self_attn.q_proj self_attn.k_proj self_attn.v_proj"})
-
-#: As its authors sample: in blocks, without which the padding behind a short answer is committed first.
+#: In blocks, as its authors sample: without them the padding behind a short answer is committed first.
 _TINY_A2D = {"gen_length": 128, "steps": 128, "block_length": 32}
 #: The block-causal siblings, by their names alone: dllm's bd3lm checkpoints and OPDLM.
 _SIBLINGS = {"bd3lm": 32, "opdlm": 4}
 
-A2D_QWEN3 = replace(
-    QWEN3,
-    name="a2d-qwen3",
-    model_types=frozenset({"a2d-qwen3"}),
-    architectures=frozenset({"A2DQwen3LMHeadModel"}),
-    generation=_TINY_A2D,
-    named=_SIBLINGS,
+LLADA = Family("llada", "LLaDAModelLM", _OWN_NAMES, _read_llada)
+A2D_QWEN3 = Family("a2d-qwen3", "A2DQwen3LMHeadModel", _QWEN3, _read_qwen3, generation=_TINY_A2D, named=_SIBLINGS)
+FAMILIES = (
+    LLADA,
+    Family("qwen3", "Qwen3ForCausalLM", _QWEN3, _read_qwen3),
+    A2D_QWEN3,
+    Family("a2d-qwen2", "A2DQwen2LMHeadModel", _QWEN2, _read_qwen2, generation=_TINY_A2D, named=_SIBLINGS),
+    Family("sdar", "SDARForCausalLM", _QWEN3, _read_sdar, generation={"gen_length": 128, "steps": 128}),
+    Family("Dream", "DreamModel", _QWEN2, _read_dream),
+    Family("CoDA", "CoDALanguageModel", _QWEN3, _read_coda),
+    Family("illada", "ILLaDAForCausalLM", _LLAMA, _read_qwen, mask_id=5),
 )
-
-SDAR = replace(
-    QWEN3,
-    name="sdar",
-    model_types=frozenset({"sdar"}),
-    architectures=frozenset({"SDARForCausalLM"}),
-    read_config=_read_sdar,
-    generation={"gen_length": 128, "steps": 128},
-)
-
-A2D_QWEN2 = Family(
-    name="a2d-qwen2",
-    model_types=frozenset({"a2d-qwen2"}),
-    architectures=frozenset({"A2DQwen2LMHeadModel"}),
-    read_config=_read_qwen2,
-    tensors=_QWEN2,
-    generation=_TINY_A2D,
-    named=_SIBLINGS,
-)
-
-DREAM = Family(
-    name="dream",
-    model_types=frozenset({"Dream"}),
-    architectures=frozenset({"DreamModel"}),
-    read_config=_read_dream,
-    tensors=_QWEN2,
-)
-
-CODA = Family(
-    name="coda",
-    model_types=frozenset({"CoDA"}),
-    architectures=frozenset({"CoDALanguageModel"}),
-    read_config=_read_coda,
-    tensors=QWEN3.tensors,
-)
-
-ILLADA = Family(
-    name="illada",
-    model_types=frozenset({"illada"}),
-    architectures=frozenset({"ILLaDAForCausalLM"}),
-    read_config=_read_qwen,
-    tensors=_LLAMA,
-    mask_id=5,
-)
-
-FAMILIES = (LLADA, QWEN3, A2D_QWEN3, A2D_QWEN2, SDAR, DREAM, CODA, ILLADA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -158,7 +159,7 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
 def _find(name: str) -> Path:
     """The directory of a model: the name itself, or a snapshot from the hub."""
     check_name(name)
-    if name and Path(name).is_dir():
+    if os.path.isdir(name):  # of a name too long for a file Path's own would raise OSError
         return Path(name)
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -217,7 +218,7 @@ def _special_ids(
     masks = {
         "config.json's mask_token_id": config.get("mask_token_id"),
         "the tokenizer's mask_token_id": getattr(tokenizer, "mask_token_id", None),
-        f"the architecture of {family.name}": family.mask_id,
+        f"the architecture of {family.model_type}": family.mask_id,
         **{f"the token {token}": added.get(token) for token in _MASKS},
     }
     named = {source: checked(source, value) for source, value in masks.items() if value is not None}
@@ -226,8 +227,8 @@ def _special_ids(
             f"{directory} has no mask token: neither config.json nor the tokenizer gives a mask_token_id"
         )
     if len(set(named.values())) > 1:
-        told = ", ".join(f"{value} by {source}" for source, value in named.items())
-        raise CheckpointError(f"{directory} names more than one mask token: {told}")
+        sources = ", ".join(f"{value} by {source}" for source, value in named.items())
+        raise CheckpointError(f"{directory} names more than one mask token: {sources}")
     mask_id, eos_id, pad_id = next(iter(named.values())), find("eos"), find("pad")
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     eot_id = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)

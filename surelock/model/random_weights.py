@@ -1,7 +1,5 @@
 """Checkpoints of random weights: the size and the speed of a model without its files."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -32,9 +30,9 @@ def write_random(config: NetworkConfig, directory: Path) -> None:
         for source, count in zip(sources, row_counts(config, sources, rows), strict=True):
             start, stop = stop, stop + 2 * count * math.prod(columns)
             header[source] = {"dtype": "BF16", "shape": [count, *columns], "data_offsets": [start, stop]}
-    told, generator = json.dumps(header).encode(), np.random.default_rng(0)
+    described, generator = json.dumps(header).encode(), np.random.default_rng(0)
     with (directory / SINGLE).open("wb") as file:
-        file.write(len(told).to_bytes(8, "little") + told)
+        file.write(len(described).to_bytes(8, "little") + described)
         for entry in header.values():
             size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
             for at in range(0, size, _AT_ONCE):
@@ -47,7 +45,7 @@ def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
     """The family of a shape, and its config.json."""
     if config.qk_norm:
         return A2D_QWEN3, {
-            "architectures": sorted(A2D_QWEN3.architectures),
+            "architectures": [A2D_QWEN3.architecture],
             "vocab_size": config.vocab_size,
             "hidden_size": config.d_model,
             "num_hidden_layers": config.n_layers,
@@ -66,7 +64,7 @@ def _described(config: NetworkConfig) -> tuple[Family, dict[str, Any]]:
 def llada_config(config: NetworkConfig) -> dict[str, Any]:
     """Return the config.json of a shape in the LLaDA layout, without the special tokens."""
     return {
-        "architectures": sorted(LLADA.architectures),
+        "architectures": [LLADA.architecture],
         "model_type": "llada",
         "d_model": config.d_model,
         "n_layers": config.n_layers,

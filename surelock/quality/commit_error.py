@@ -106,8 +106,8 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
             if step is None or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
-                told = f"step {record['step'] + 1} of {plain['name']!r}"
-                raise ValueError(f"{told} is another one with this model and engine on this machine")
+                place = f"step {record['step'] + 1} of {plain['name']!r}"
+                raise ValueError(f"{place} is another one with this model and engine on this machine")
             shadow.add(step)
         own = shadow.result()
         own.sequence[:] = number
@@ -144,7 +144,7 @@ class Shadow:
         self, lm: LanguageModel, settings: DecodeSettings, *, always: bool = False, regret: bool | None = None
     ) -> None:
         self._lm, self._settings, self._always = lm, settings, always
-        self._told = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
+        self._wants_regret = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
         self._scores: str | None = None
         self._present: NDArray[np.bool_] | None = None
         self._is_prompt = np.zeros(0, dtype=bool)
@@ -165,7 +165,7 @@ class Shadow:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
             self._present = step.computed | step.resting  # the first step computes every position but these
             self._is_prompt = self._present & ~(step.masked | step.newly_unmasked | step.written)
-            self._scores = step.scores if self._told else None
+            self._scores = step.scores if self._wants_regret else None
         unmasked, computed = step.newly_unmasked, step.computed
         before = np.where(unmasked, self._lm.mask_id, step.tokens)
         logits = np.split(step.commit_logits, np.cumsum(unmasked.sum(axis=1))[:-1])

@@ -1,15 +1,11 @@
 """Ours: all decoders on the same openings, in turn: what they compute, how long they take, what they write."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
-from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.ends import text_of
@@ -19,12 +15,12 @@ from surelock.decoding.totals import TotalsCounter
 from surelock.model.machine import device_name
 from surelock.quality.commit_error import Shadow
 from surelock.research import estimates, judged
-from surelock.research.experiment import Experiment
+from surelock.research.experiment import Experiment, drawn
 from surelock.research.frontier import SETTINGS, looked_at
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt
 from surelock.research.published import read_rule
-from surelock.research.runner import Cell, Record
+from surelock.research.runner import Cell, Record, in_parts
 from surelock.research.texts import clean, count_faults, shares
 
 _EVERY = "Every position"
@@ -85,18 +81,12 @@ def _parallel(shared: dict[str, Any]) -> dict[str, Any]:
     return {name: from_flat(shared | {"steps": shared["gen_length"]} | own).to_plain() for name, own in given.items()}
 
 
-def _cells(prompts: int, each: int, field: dict[str, Any], first: int = 0, **more: Any) -> list[Cell]:
-    """A cell for each few openings: an interruption costs minutes."""
-    return [
-        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "contestants": field, **more}
-        for skip in range(first, first + prompts, each)
-    ]
-
-
+_LONG = {"gen_length": 256, "block_length": 32}
+_FEW = contestants(PAGE | {"gen_length": 12, "block_length": 6}, [_EVERY, "SureLock", "KLASS"])
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(96, 8, contestants(PAGE)),
-    "paper": _cells(80, 4, contestants({"gen_length": 256, "block_length": 32}), source="mt_bench"),
-    "quick": _cells(2, 1, contestants(PAGE | {"gen_length": 12, "block_length": 6}, [_EVERY, "SureLock", "KLASS"])),
+    "stories": in_parts(96, 8, contestants=contestants(PAGE)),
+    "paper": in_parts(80, 4, contestants=contestants(_LONG), source="mt_bench"),
+    "quick": in_parts(2, 1, contestants=_FEW),
 }
 
 
@@ -180,11 +170,7 @@ def _joined(records: list[Record], name: str) -> dict[str, list[Any]]:
     return {key: [value for part in parts for value in part[key]] for key in parts[0]}
 
 
-def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    hover = [name for name in ("rows", "speed") if name in frame]
-    figure = px.scatter(frame, "flops", "clean", error_y="clean_se", text="contestant", hover_data=hover, log_x=True)
-    return figure.update_traces(textposition="top center", marker_size=9)
-
+_PICTURE = drawn("scatter", "flops", "clean", text="contestant", hover_data=["rows", "error"], log_x=True)
 
 ARENA = Experiment(
     title="The arena: any decoders on the same openings",
@@ -201,7 +187,7 @@ are chance.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=_picture,
+    picture=_PICTURE,
     texts=lambda lab, record: {name: record["result"][name]["texts"] for name in record["cell"]["contestants"]},
     judge_table=_judge_table,
     judge_note=f"{judged.NOTE}\nThe baseline is the first contestant.",
@@ -214,13 +200,13 @@ Columns are those of `arena`, without times. Policies write all tokens that are 
 have so many nats of entropy together, the largest left out (entropy bound); one at least. Commit error and regret know
 nothing of writing many tokens at once: faults and the judge do.""",
     grids={
-        "stories": _cells(16, 2, _parallel(PAGE), first=48),
-        "paper": _cells(80, 4, _parallel({"gen_length": 256, "block_length": 32}), source="mt_bench"),
-        "quick": _cells(2, 1, _parallel(PAGE | {"gen_length": 8, "block_length": 4})),
+        "stories": in_parts(16, 2, first=48, contestants=_parallel(PAGE)),
+        "paper": in_parts(80, 4, contestants=_parallel(_LONG), source="mt_bench"),
+        "quick": in_parts(2, 1, contestants=_parallel(PAGE | {"gen_length": 8, "block_length": 4})),
     },
     measure=_measure,
     table=lambda records: _table(records).drop(columns=_TIMES),
-    picture=_picture,
+    picture=_PICTURE,
     texts=ARENA.texts,
     judge_table=_judge_table,
     judge_note=ARENA.judge_note,

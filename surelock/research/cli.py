@@ -1,16 +1,12 @@
 """`python -m surelock experiment NAME`: one of the experiments, resumable, over any number of processes."""
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import sys
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
 
 from surelock.engines.flags import add_engine_flag
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
@@ -19,14 +15,14 @@ from surelock.quality.judge import Judge
 from surelock.research import paper, speed, theory
 from surelock.research.arena import ARENA, PARALLEL
 from surelock.research.drift import DRIFT
-from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_png, write_report
+from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
 from surelock.research.frontier import FRONTIER, NEARNESS
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
 from surelock.research.pace import PACE
-from surelock.research.prompts import DATA, data_file, parse_data
+from surelock.research.prompts import FILES, data_file, parse_data
 from surelock.research.reach import REACH
-from surelock.research.runner import Cell, Record, finished, key_of, merge, run_cells
+from surelock.research.runner import Cell, Record, finished, key_of, launched, merge, run_cells
 from surelock.research.sampler import SAMPLER
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -59,28 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_flag(parser, "torch")  # which the recorded results are of
     add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
     add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
-    add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(DATA)}; repeatable")
-    add("--category", action="append", default=[], help="of MT-Bench; repeatable (default: all)")
+    add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(FILES)}; repeatable")
     add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
     what = "results go to OUT/NAME, shared by all processes (default: %(default)s)"
     add("--out", type=Path, default=Path("runs/experiments"), help=what)
     add("--threads", type=int, help="CPU threads of each process (default: torch's)")
-    what = "a PNG too, where kaleido can make one (default: --png)"
-    add("--png", action=argparse.BooleanOptionalAction, default=True, help=what)
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Run what is not finished yet of an experiment; the first process writes its table and its picture."""
-    from accelerate import PartialState
-
-    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
-    on_cpu = arguments.device == "cpu" or not torch.cuda.is_available()
-    processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
-    try:
+    with launched(arguments.device) as processes:
         return _run(arguments, processes)
-    finally:
-        processes.destroy_process_group()
 
 
 def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None:
@@ -92,7 +78,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     cells = with_data(experiment.grids["quick" if arguments.quick else arguments.preset], data)
     device = arguments.device or processes.device
     lm = load(arguments.model, device=device, dtype=told_dtype(arguments), engine=arguments.engine)
-    lab = Lab(lm, data, arguments.category)
+    lab = Lab(lm, data)
     for cell in {(cell["source"], cell.get("skip", 0)): cell for cell in cells}.values():
         lab.prompts(cell)  # wrong data or a wrong judge is refused before the work, not hours into it
     judge = None if arguments.judge is None else Judge.load(arguments.judge, lm.device)
@@ -107,29 +93,22 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
         processes.wait_for_everyone()
         if processes.is_main_process:
             merge_scores(judge, pairs, directory)
-    return _report(arguments, experiment, lab, cells, directory) if processes.is_main_process else None
-
-
-def _report(
-    arguments: argparse.Namespace, experiment: Experiment, lab: Lab, cells: list[Cell], directory: Path
-) -> dict[str, Any]:
-    records = merge(cells, directory, lab.setup())
-    frame, figure = report(experiment, command(arguments), lab, records, directory)
-    if arguments.png and not arguments.quick:
-        write_png(figure, directory / "picture.png")
+    if not processes.is_main_process:
+        return None
+    records = merge(cells, directory, setup)
+    frame = report(experiment, command(arguments), lab, records, directory)
     if experiment.artifacts is not None:
         experiment.artifacts(lab, records, directory)
     print(markdown(frame), file=sys.stderr)
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
 
 
-def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], directory: Path) -> tuple[Any, Any]:
-    """Write the tables and the picture of finished cells, and return the first of both. told: the command."""
+def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
+    """Write the tables and the picture of finished cells, and return the first table. told: the command."""
     frame = table_of(experiment, records, directory)
     figure = experiment.picture(frame, records)
-    sections = _judges(experiment, lab, records, directory)
-    write_report(directory, experiment, told, lab.setup(), frame, figure, sections)
-    return frame, figure
+    write_report(directory, experiment, told, lab.setup(), frame, figure, _judges(experiment, lab, records, directory))
+    return frame
 
 
 def table_of(experiment: Experiment, records: list[Record], directory: Path) -> pd.DataFrame:
@@ -180,7 +159,6 @@ def command(arguments: argparse.Namespace) -> str:
     for flag in ("judge", "device", "dtype", "threads", "out"):
         if (value := getattr(arguments, flag)) is not None:
             words += [f"--{flag}", str(value)]
-    for flag in ("data", "category"):
-        for value in getattr(arguments, flag):
-            words += [f"--{flag}", value]
+    for value in arguments.data:
+        words += ["--data", value]
     return shlex.join(words)

@@ -1,7 +1,5 @@
 """Locked runs beside the baseline with the same prompts, sampler and seeds: what was saved, and what it changed."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

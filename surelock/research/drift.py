@@ -1,13 +1,10 @@
 """Ours: what moves after a position has locked. The keys and values that were kept, beside those it would have now."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
 from numpy.typing import NDArray
 
@@ -18,7 +15,7 @@ from surelock.engines.cache import Rows
 from surelock.engines.torch import PackedForward
 from surelock.model.language_model import LanguageModel
 from surelock.research import estimates
-from surelock.research.experiment import Experiment
+from surelock.research.experiment import Experiment, drawn
 from surelock.research.frontier import SETTINGS, frontier_decoder
 from surelock.research.lab import Lab
 from surelock.research.runner import Cell, Record, in_parts
@@ -62,10 +59,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
 
 
 def _locks(lm: LanguageModel, steps: list[Step], prompt: int) -> dict[str, list[float]]:
-    kept = {
-        t: keys_and_values(lm, torch.from_numpy(np.where(steps[t].masked, lm.mask_id, steps[t].tokens)))
-        for t in range(0, len(steps), _EACH)
-    }
+    kept = {t: keys_and_values(lm, torch.from_numpy(steps[t].tokens)) for t in range(0, len(steps), _EACH)}
     told: dict[str, list[float]] = {name: [] for name in _LOCK}
     unmasked_at = np.zeros(steps[0].tokens.shape[1], dtype=int)
     for t, step in enumerate(steps):
@@ -124,7 +118,5 @@ rest, its drift would be the smallest.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=lambda frame, records: px.bar(
-        frame, "rule", "drift", error_y="drift_se", hover_data=["rows", "confidence", "kl", "age"]
-    ),
+    picture=drawn("bar", "rule", "drift", hover_data=["rows", "confidence", "kl", "age"]),
 )

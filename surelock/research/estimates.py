@@ -1,7 +1,5 @@
 """Means and ratios over prompts, with standard errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import NamedTuple

@@ -1,22 +1,16 @@
 """What an experiment is: its question, its grid, its table; and what it leaves behind: CSV, Markdown, a picture."""
 
-from __future__ import annotations
-
-import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import plotly.express as px
 from plotly.graph_objects import Figure
 
-from surelock.model.errors import first_line
 from surelock.research.lab import Lab
 from surelock.research.runner import Cell, Record, write_text
-
-_FORMULA = re.compile(r"[\s\x00-\x1f\u200b-\u200f\ufeff]*[=+\-@＝＋－＠]|[\t\r\n]")  # noqa: RUF001
 
 #: Continuations of a cell's prompts, by the name of the decoder; "" where one wrote all of them.
 Texts = dict[str, list[str]]
@@ -46,14 +40,39 @@ def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) ->
     return {name: record["cell"][name] for name in cell} | {name: record["result"][name] for name in result}
 
 
-def rows(records: Sequence[Record], cell: Iterable[str], result: Iterable[str]) -> pd.DataFrame:
-    """One such row for each record."""
-    return pd.DataFrame([row(record, cell, result) for record in records])
-
-
 def points(records: Sequence[Record], cell: Iterable[str], make: Callable[[Record], Iterable[Record]]) -> pd.DataFrame:
     """Several rows for each record: what `make` says of its result, behind named values of its cell."""
     return pd.DataFrame([row(record, cell) | point for record in records for point in make(record["result"])])
+
+
+def course(
+    records: Sequence[Record], cell: Iterable[str], name: str, values: Callable[[Record], Sequence[float]]
+) -> pd.DataFrame:
+    """A row for each step of each record: how much of the run is over, and what `values` says of the step."""
+
+    def steps(result: Record) -> list[Record]:
+        told = values(result)
+        return [{"progress": number / len(told), name: value} for number, value in enumerate(told, start=1)]
+
+    return points(records, cell, steps)
+
+
+def drawn(
+    kind: str, x: str, y: str | list[str], of: Callable[[list[Record]], pd.DataFrame] | None = None, **how: Any
+) -> Callable[[pd.DataFrame, list[Record]], Figure]:
+    """What draws the table, or what `of` says of the records: y over x, with the standard errors of y if there are any.
+
+    kind, how: the function of plotly.express, and its arguments.
+    """
+
+    def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
+        found = (frame if of is None else of(records)).copy()
+        for name in {how.get("color"), how.get("symbol")} & {*found.select_dtypes("number")}:
+            found[name] = found[name].map("{:g}".format)  # a colour for each value, not a scale
+        figure = getattr(px, kind)(found, x, y, error_y=f"{y}_se" if f"{y}_se" in found else None, **how)
+        return figure.update_traces(textposition="top center") if "text" in how else figure
+
+    return picture
 
 
 # --- what is left behind ----------------------------------------------------------------------------------------------
@@ -84,21 +103,7 @@ def rounded(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_csv(file: Path, frame: pd.DataFrame) -> None:
-    """A table; text that a spreadsheet would run as a formula begins with an apostrophe."""
-    plain = frame.map(_harmless).rename(columns=_harmless)
-    write_text(file, plain.to_csv(index=False, lineterminator="\n"))
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
-
-
-def write_png(figure: Figure, file: Path) -> None:
-    """The picture as PNG, if kaleido and a browser are there; else a line that says why not."""
-    try:
-        figure.write_image(file, width=1000, height=600, scale=1)
-    except (ImportError, ValueError, RuntimeError) as error:
-        print(f"no {file.name}: {first_line(error)}", file=sys.stderr)
+    write_text(file, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def markdown(frame: pd.DataFrame) -> str:

@@ -1,7 +1,5 @@
 """Ours: what skipping rows costs, rule by rule, at the same share of rows."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.express as px
-from numpy.typing import ArrayLike, NDArray
 from plotly.graph_objects import Figure
 
 from surelock.decoding.choices import Decoder, from_flat
@@ -32,6 +29,7 @@ PAPER, AGE, _CHANCE, EVERY = "the paper's rule", "by age", "by chance", "every p
 TODAY, DUAL = "budget, near and steep", "dual cache"
 _OTHERS = {"paper": PAPER, "age": AGE, "chance": _CHANCE}  # what every rule is compared with
 _BATCH = 8
+_DAMAGE = ("error", "regret", "drawn")
 LEAST_OPENINGS = 30  # for a verdict: with fewer the tails that it depends on are not known
 
 
@@ -218,17 +216,6 @@ def _run(lab: Lab, ids: list[list[int]], decoder: Decoder, report: bool) -> dict
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A rule at one threshold, or at a mixture of two. rows: share in the reporting half. damage: by opening, the error
-    in nats and, where it was measured, the regret. openings: their numbers.
-    """
-
-    rows: estimates.Estimate
-    damage: dict[str, NDArray[np.float64]]
-    openings: list[int]
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """What a table sets beside each other. targets: shares of the rows. others: short names of the rules that all
     rules are compared with there.
@@ -248,9 +235,8 @@ class Comparison:
 
 def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
     rows, others = [], comparison.others
-    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
-        rules = {rule: _thresholds([r for r in records if _is(r, setting, rule)]) for rule in comparison.rules}
-        rows += [{"setting": setting, **row} for row in _setting(rules, comparison)]
+    for setting, own in _openings(records).groupby("setting", sort=False):
+        rows += [{"setting": setting, **row} for row in _setting(own, comparison)]
     frame = pd.DataFrame(rows, columns=list(dict.fromkeys(name for row in rows for name in row) | comparison.columns))
     tried = int(frame[[f"minus_{other}" for other in others]].notna().sum().sum())
     if len(set(frame["openings"])) == 1:
@@ -264,118 +250,83 @@ def _table(comparison: Comparison, records: list[Record]) -> pd.DataFrame:
     return frame
 
 
-def _is(record: Record, setting: str, rule: str) -> bool:
-    return (record["cell"]["setting"], record["cell"]["rule"]) == (setting, rule)
-
-
-def _thresholds(records: list[Record]) -> dict[str, dict[str, Record]]:
-    """Of each threshold both halves, their openings joined."""
-    found: dict[str, dict[str, Record]] = {}
+def _openings(records: Sequence[Record]) -> Any:
+    """A frame with a row for each opening of each cell: what the cell is of, and what was measured."""
+    parts = []
     for record in records:
-        halves = found.setdefault(threshold_of(record["cell"]["compute"]), {})
-        half = halves.setdefault(record["cell"]["half"], defaultdict(list))
-        for name, values in record["result"].items():
-            half[name] += values
-        first = record["cell"].get("skip", 0)
-        half["opening"] += range(first, first + len(record["result"]["rows"]))
-    return found
-
-
-def _at(own: Record, openings: Sequence[int]) -> Record:
-    """Of these openings what was measured of all."""
-    place = {opening: number for number, opening in enumerate(own["opening"])}
-    whole = {name: values for name, values in own.items() if len(values) == len(place)}
-    return {name: [values[place[opening]] for opening in openings] for name, values in whole.items()}
-
-
-def _both(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """The openings of both, in the order of the first."""
-    return [opening for opening in first if opening in set(second)]
+        cell, told = record["cell"], {name: own for name, own in record["result"].items() if name != "tokens"}
+        part = pd.DataFrame(told, dtype=float).assign(threshold=threshold_of(cell["compute"]))
+        part["opening"] = part.index + cell.get("skip", 0)
+        parts.append(part.assign(**{name: cell[name] for name in ("setting", "rule", "half")}))
+    return pd.concat(parts, ignore_index=True)
 
 
 def threshold_of(compute: Record) -> str:
     return "; ".join(f"{name} {value}" for name, value in compute.items() if name != "kind")
 
 
-def _setting(rules: dict[str, dict[str, dict[str, Record]]], comparison: Comparison) -> Iterator[Record]:
+def _setting(own: Any, comparison: Comparison) -> Iterator[Record]:
     """Every threshold as it is, then every rule at every target."""
-    every = next((own["report"] for own in rules[EVERY].values()), None)
-    for rule, thresholds in rules.items():
-        for threshold, halves in thresholds.items():
-            yield {"rule": rule, "threshold": threshold, **_figures(halves["report"], every)}
+    rules = {rule: own[own["rule"] == rule] for rule in comparison.rules}
+    every = _reported(rules[EVERY])
+    for rule, both in rules.items():
+        for threshold, reported in _reported(both).groupby("threshold", sort=False):
+            yield {"rule": rule, "threshold": threshold, **_figures(reported, every)}
     for target in comparison.targets:
-        points = {rule: _mixed(thresholds, target) for rule, thresholds in rules.items() if rule != EVERY}
+        points = {rule: _mixed(both, target) for rule, both in rules.items() if rule != EVERY}
         reached = {rule: point for rule, point in points.items() if point is not None}
         yield from _beside(reached, target, comparison.others)
 
 
-def _figures(own: Record, every: Record | None) -> Record:
+def _reported(own: Any) -> Any:
+    return own[own["half"] == "report"]
+
+
+def _figures(own: Any, every: Any) -> Record:
     """every: of the unlocked runs; the bits change on the openings that have both."""
-    rows, commits = estimates.ratio(own["rows"], own["positions"]), sum(own["commits"])
-    told = {
-        "openings": len(own["error"]),
-        "rows": rows.value,
-        **estimates.named({name: estimates.mean(values) for name, values in _damage(own).items()}),
-        "median": float(np.median(own["error"])),
-        "large": sum(own["large"]) / commits,
-        "changed": sum(own["changed"]) / commits,
-        "bits": bits_per_character(own).value,
-    }
-    if every is not None:
-        shared = _both(own["opening"], every["opening"])
-        bits = [bits_per_character(_at(each, shared)) for each in (own, every)]
+    commits = own["commits"].sum()
+    told = {"openings": len(own), **_damage(own)}
+    told |= {name: own[name].sum() / commits for name in ("large", "changed")} | {"bits": bits_per_character(own).value}
+    if len(every):
+        shared = own.set_index("opening").align(every.set_index("opening"), join="inner", axis=0)
+        bits = [bits_per_character(each) for each in shared]
         told |= estimates.named({"bits_change": estimates.difference(*bits)})
     return told | {"repeats": estimates.mean(own["repeats"]).value}
 
 
-def _damage(own: Record) -> dict[str, NDArray[np.float64]]:
-    """The error by opening, and the regret where all openings have one."""
-    told = [name for name in ("error", "regret", "drawn") if len(own.get(name, ())) == len(own["error"])]
-    return {name: np.asarray(own[name], dtype=float) for name in told}
+def _damage(own: Any) -> Record:
+    """The share of the rows, and by opening the error, and the regret where all openings have one."""
+    told = {name: estimates.mean(own[name]) for name in _DAMAGE if name in own and own[name].notna().all()}
+    rows = {"rows": estimates.ratio(own["rows"], own["positions"]).value}
+    return rows | estimates.named(told) | {"median": float(own["error"].median())}
 
 
-def _mixed(thresholds: dict[str, dict[str, Record]], target: float) -> Point | None:
+def _mixed(own: Any, target: float) -> Any:
     """The mixture of two neighbouring thresholds that has this share of rows in the choosing half; None outside it."""
-    shares = {}
-    for threshold, halves in thresholds.items():
-        if "choose" in halves:
-            shares[threshold] = sum(halves["choose"]["rows"]) / sum(halves["choose"]["positions"])
-    order = sorted(shares, key=lambda threshold: shares[threshold])
-    for low, high in pairwise(order):
-        if shares[low] <= target <= shares[high]:
-            weight = (target - shares[low]) / (shares[high] - shares[low] or 1)
-            ends = [thresholds[each]["report"] for each in (low, high)]
-            openings = _both(*(end["opening"] for end in ends))
-            cheap, dear = (_at(end, openings) for end in ends)
-            both = _damage(cheap), _damage(dear)
-            damage = {name: _mix(own, both[1][name], weight) for name, own in both[0].items() if name in both[1]}
-            rows = estimates.ratio(_mix(cheap["rows"], dear["rows"], weight), cheap["positions"])
-            return Point(rows, damage, openings)
+    sums = own[own["half"] == "choose"].groupby("threshold", sort=False)[["rows", "positions"]].sum()
+    shares = (sums["rows"] / sums["positions"]).sort_values(kind="stable")
+    for (low, least), (high, most) in pairwise(shares.items()):
+        if least <= target <= most:
+            weight = (target - least) / (most - least or 1)
+            measured = _reported(own).set_index("opening")
+            ends = (measured[measured["threshold"] == each] for each in (low, high))
+            cheap, dear = (end.reindex(columns=["rows", "positions", *_DAMAGE]) for end in ends)
+            cheap, dear = cheap.align(dear, join="inner", axis=0)
+            return (1 - weight) * cheap + weight * dear
     return None
 
 
-def _mix(cheap: ArrayLike, dear: ArrayLike, weight: float) -> NDArray[np.float64]:
-    return (1 - weight) * np.asarray(cheap, dtype=float) + weight * np.asarray(dear, dtype=float)
-
-
-def _beside(points: dict[str, Point], target: float, others: dict[str, str]) -> Iterator[Record]:
+def _beside(points: dict[str, Any], target: float, others: dict[str, str]) -> Iterator[Record]:
     first, *_ = others
     for rule, point in points.items():
-        errors = point.damage["error"]
-        told = {name: estimates.mean(values) for name, values in point.damage.items()}
-        row: Record = {"rule": rule, "target": target, "openings": len(errors), "rows": point.rows.value}
-        row |= estimates.named(told) | {"median": float(np.median(errors))}
+        row: Record = {"rule": rule, "target": target, "openings": len(point), **_damage(point)}
         for short, name in others.items():
             if name not in points or name == rule:
                 continue
-            shared = _both(point.openings, points[name].openings)
-            own, other = (
-                _at({"error": each.damage["error"], "opening": each.openings}, shared)["error"]
-                for each in (point, points[name])
-            )
+            own, other = point["error"].align(points[name]["error"], join="inner")
             difference = estimates.difference(estimates.mean(own), estimates.mean(other))
             row |= {f"minus_{short}": difference.value, f"minus_{short}_se": difference.error}
-            row |= {f"minus_{short}_openings": len(shared)}
+            row |= {f"minus_{short}_openings": len(own)}
             if short == first:
                 ratio = estimates.ratio(own, other)
                 row |= {f"over_{first}": ratio.value, f"over_{first}_se": ratio.error}
@@ -411,17 +362,18 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
 
 def _read_texts(
     read: list[tuple[Record, judged.Scores]], setting: str, rule: str
-) -> dict[str, tuple[list[int], Record, judged.Scores]]:
+) -> dict[str, tuple[list[int], Any, judged.Scores]]:
     """By threshold: the first openings of the cells that the judge has read, a rule's figures, and the judge's."""
-    own = [(record, scores) for record, scores in read if _is(record, setting, rule)]
-    found: dict[str, list[judged.Scores]] = defaultdict(list)
-    openings: dict[str, list[int]] = defaultdict(list)
-    for record, scores in own:
-        threshold = threshold_of(record["cell"]["compute"])
-        found[threshold].append(scores)
-        openings[threshold].append(record["cell"]["skip"])
-    halves = _thresholds([record for record, _ in own])
-    return {name: (openings[name], halves[name]["report"], judged.joined(parts)) for name, parts in found.items()}
+    found: dict[str, list[tuple[Record, judged.Scores]]] = defaultdict(list)
+    for record, scores in read:
+        if (record["cell"]["setting"], record["cell"]["rule"]) == (setting, rule):
+            found[threshold_of(record["cell"]["compute"])].append((record, scores))
+    told = {}
+    for threshold, pairs in found.items():
+        records, scores = zip(*pairs, strict=True)
+        openings = [record["cell"]["skip"] for record in records]
+        told[threshold] = openings, _openings(records), judged.joined(scores)
+    return told
 
 
 def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:

@@ -4,8 +4,6 @@ Scores lie beside the cells, in `judge-NAME/cells.jsonl`, as records of the same
 processes. Each is kept under its judge and a hash of what that read, prompts and texts: a text that changed has none.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

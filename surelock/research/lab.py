@@ -1,17 +1,19 @@
 """What an experiment measures with: the model and the data; and the decoding of a cell's prompts."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.flops import row_flops
 from surelock.decoding.loop import decode
+from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.research.prompts import OPENINGS, Prompt, load_prompts
@@ -20,14 +22,13 @@ from surelock.research.runner import Cell, in_batches
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """data: files by source. categories: of MT-Bench, none for all."""
+    """data: files by source."""
 
     lm: LanguageModel
     data: dict[str, Path] = field(default_factory=dict)
-    categories: Sequence[str] = ()
 
     def prompts(self, cell: Cell) -> list[Prompt]:
-        return load_prompts(self.lm, cell, self.data, self.categories)
+        return load_prompts(self.lm, cell, self.data)
 
     def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
         """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
@@ -43,7 +44,6 @@ class Lab:
             "model": Path(self.lm.name).name,
             **weights_of(self.lm),
             "data": hashes,
-            "categories": list(self.categories),
             **({} if engine.startswith("torch") else {"engine": engine}),  # recorded cells of torch do not name it
         }
 
@@ -59,6 +59,11 @@ def fingerprint(lm: LanguageModel) -> str:
     for parameter in lm.network.parameters():
         digest.update(parameter.flatten()[:4096].float().numpy(force=True).tobytes())
     return digest.hexdigest()[:16]
+
+
+def inputs(lm: LanguageModel, step: Step) -> NDArray[np.int64]:
+    """The tokens [N] that a step of one sequence read."""
+    return np.where(step.newly_unmasked[0], lm.mask_id, step.tokens[0])
 
 
 def decoder_of(cell: Cell, first: int = 0) -> Decoder:

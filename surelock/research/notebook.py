@@ -4,8 +4,6 @@ A repository's page shows a notebook without running it. The stage needs scripts
 of the same run.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import json

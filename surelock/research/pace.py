@@ -1,24 +1,20 @@
 """Ours: seconds of small budgets beside every position, the dual cache and locks, each text by itself, in turn."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
 
 from surelock.decoding.choices import read_compute
 from surelock.decoding.loop import decode
 from surelock.model.machine import processor
 from surelock.research import estimates
-from surelock.research.experiment import Experiment
+from surelock.research.experiment import Experiment, drawn
 from surelock.research.frontier import EVERY, NEAR, PAPER, RESTING, SETTINGS, frontier_decoder, threshold_of
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record
+from surelock.research.runner import Cell, Record, in_parts
 
 #: What is timed: rules of `near`, and SureLock as the page has it.
 TIMED: dict[str, list[Record]] = {
@@ -37,20 +33,15 @@ _LONGER["budget, near and steep"] = TIMED["budget, near and steep"][1:2]
 _WARM_UP = 3  # steps
 
 
-def _cells(lengths: Sequence[int], prompts: int, each: int, lanes: dict[str, list[Record]], **more: Any) -> list[Cell]:
-    """A cell for each few openings: an interruption costs minutes."""
-    return [
-        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, "lanes": lanes, **more}
-        | {"sampler": more.get("sampler", SETTINGS["page"]) | {"gen_length": length}}
-        for length in lengths
-        for skip in range(0, prompts, each)
-    ]
+def _cells(length: int, lanes: dict[str, list[Record]], prompts: int = 5, **more: Any) -> list[Cell]:
+    sampler = more.pop("sampler", SETTINGS["page"]) | {"gen_length": length}
+    return in_parts(prompts, 1, lanes=lanes, sampler=sampler, **more)
 
 
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": [*_cells([128], 5, 1, TIMED), *_cells([256, 512], 5, 1, _LONGER)],
-    "paper": _cells([256], 8, 1, TIMED, source="mt_bench", sampler={"block_length": 32}),
-    "quick": _cells([12], 2, 1, {name: TIMED[name][:1] for name in (EVERY, "dual cache")}, sampler={}),
+    "stories": [*_cells(128, TIMED), *_cells(256, _LONGER), *_cells(512, _LONGER)],
+    "paper": _cells(256, TIMED, 8, source="mt_bench", sampler={"block_length": 32}),
+    "quick": _cells(12, {name: TIMED[name][:1] for name in (EVERY, "dual cache")}, 2, sampler={}),
 }
 
 
@@ -109,7 +100,5 @@ go in turn on each opening, beginning with another one each time.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=lambda frame, records: px.scatter(
-        frame, "rows", "seconds", color="rule", facet_col="gen_length", hover_data=["threshold"]
-    ),
+    picture=drawn("scatter", "rows", "seconds", color="rule", facet_col="gen_length", hover_data=["threshold"]),
 )

@@ -1,21 +1,20 @@
 """The paper's experiments on cost and quality (1, 2, 3, 6, the appendix's unlocking), and `seen`, of the same make."""
 
-from __future__ import annotations
-
 from itertools import pairwise
+from operator import itemgetter
 
 import pandas as pd
-import plotly.express as px
-from plotly.graph_objects import Figure
 
 from surelock.research import compare
 from surelock.research.compare import comparison
-from surelock.research.experiment import Experiment, points, row, rows
+from surelock.research.experiment import Experiment, course, drawn, row
 from surelock.research.lab import Lab, decode_cell
 from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
 from surelock.research.texts import write_judge_files
 
 EPSILONS = [5e-4, 5e-3, 5e-2]
+_FIGURES = ("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked")
+_FIGURES += ("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos")
 
 FLOPS = Experiment(
     title="Algorithmic FLOPs (Experiment 1, Table 1)",
@@ -30,17 +29,8 @@ early and flatter the ratio.""",
         "quick": grid(gen_length=[8, 16], epsilon=[5e-4, 5e-2], prompts=3, batch=2),
     },
     measure=lambda lab, cell: decode_cell(lab, cell).figures,
-    table=lambda records: rows(
-        records,
-        ("gen_length", "epsilon"),
-        (
-            *("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked"),
-            *("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos"),
-        ),
-    ),
-    picture=lambda frame, records: px.line(
-        frame, "epsilon", "flops_ratio", color="gen_length", markers=True, log_x=True
-    ),
+    table=lambda records: pd.DataFrame([row(record, ("gen_length", "epsilon"), _FIGURES) for record in records]),
+    picture=drawn("line", "epsilon", "flops_ratio", color="gen_length", markers=True, log_x=True),
 )
 
 
@@ -68,19 +58,6 @@ def _progress(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def _progress_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    long = points(
-        records,
-        _VARIED,
-        lambda result: (
-            {"progress": (t + 1) / len(result["flops_ratio"]), "flops_ratio": value}
-            for t, value in enumerate(result["flops_ratio"])
-        ),
-    )
-    long["epsilon"] = long["epsilon"].map("{:g}".format)
-    return px.line(long, "progress", "flops_ratio", color="epsilon", facet_col="percentile", facet_row="gen_length")
-
-
 DYNAMICS = Experiment(
     title="Step-wise FLOPs ratio (Experiment 2)",
     note="""\
@@ -95,14 +72,21 @@ steps in which the ratio was above the step before it (permanent locks allow non
     },
     measure=_curves,
     table=_progress,
-    picture=_progress_drawn,
+    picture=drawn(
+        *("line", "progress", "flops_ratio"),
+        lambda records: course(records, _VARIED, "flops_ratio", itemgetter("flops_ratio")),
+        **{"color": "epsilon", "facet_col": "percentile", "facet_row": "gen_length"},
+    ),
 )
 
 
 # --- Experiment 3: over length, steps and epsilon; answers and completions in the judges' own formats -----------------
 
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
-_SAMPLER = ("block_length", "remasking", "temperature", "no_repeat_ngram_size")
+_QUALITY = (
+    *("source", "gen_length", "steps", "block_length", "remasking", "temperature", "no_repeat_ngram_size"),
+    "epsilon",
+)
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
@@ -110,14 +94,8 @@ def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
     return [cell for length, steps in sizes for cell in grid(gen_length=length, steps=steps, **axes)]
 
 
-def _sizes_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    size = frame["gen_length"].astype(str) + " in " + frame["steps"].astype(str) + " steps, " + frame["remasking"]
-    frame = frame.assign(size=size, epsilon=frame["epsilon"].map("{:g}".format))
-    return px.scatter(frame, "flops_ratio", "bits_change", error_y="bits_change_se", color="size", symbol="epsilon")
-
-
 QUALITY = comparison(
-    ("source", "gen_length", "steps", *_SAMPLER, "epsilon"),
+    _QUALITY,
     title="Quality and cost (Experiment 3)",
     note=f"""\
 {compare.NOTE}
@@ -130,7 +108,7 @@ MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the fi
         + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
         "quick": _sized([(12, 6), (12, 12)], prompts=2),
     },
-    picture=_sizes_drawn,
+    picture=drawn("scatter", "flops_ratio", "bits_change", color="gen_length", symbol="epsilon", hover_data=_QUALITY),
     artifacts=write_judge_files,
 )
 
@@ -147,9 +125,7 @@ EPSILON = comparison(
         "paper": grid(source="wikitext", prompts=120, gen_length=64, **_MANY, **PAPER),
         "quick": grid(gen_length=12, epsilon=[None, 5e-4, 5e-2], prompts=2),
     },
-    picture=lambda frame, records: px.line(
-        frame, "flops_ratio", "bits", error_y="bits_se", text="epsilon", markers=True
-    ).add_hline(y=frame["bits_base"].iloc[0], line_dash="dot", annotation_text="baseline"),
+    picture=drawn("line", "flops_ratio", "bits_change", text="epsilon", markers=True),
 )
 
 
@@ -171,14 +147,7 @@ unlock_period: steps between probes of 8 locked positions per sequence; empty: l
         "paper": _probed([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
         "quick": _probed([5e-2], [None, 2], gen_length=12, prompts=2),
     },
-    picture=lambda frame, records: px.scatter(
-        frame.assign(epsilon=frame["epsilon"].map("{:g}".format)),
-        "flops_ratio",
-        "bits_change",
-        error_y="bits_change_se",
-        color="epsilon",
-        text="unlock_period",
-    ),
+    picture=drawn("scatter", "flops_ratio", "bits_change", color="epsilon", text="unlock_period"),
 )
 
 
@@ -203,14 +172,5 @@ already carries that token; once tokens are sampled it does not.
         "paper": _waits(EPSILONS, **PAPER, source="wikitext", prompts=120, temperature=[0.0, 0.6, 1.0], gen_length=128),
         "quick": _waits([5e-2], temperature=[1.0], gen_length=12, prompts=2),
     },
-    picture=lambda frame, records: px.line(
-        frame.assign(visible_steps=frame["visible_steps"].astype(str)),
-        "active_ratio",
-        "bits_change",
-        error_y="bits_change_se",
-        color="visible_steps",
-        facet_col="temperature",
-        hover_data="epsilon",
-        markers=True,
-    ),
+    picture=drawn("line", "active_ratio", "bits_change", color="visible_steps", facet_col="temperature", markers=True),
 )

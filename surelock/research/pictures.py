@@ -3,8 +3,6 @@
 SVG files without scripts, light or dark as the viewer prefers.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +14,7 @@ from xml.etree import ElementTree as ET
 import pandas as pd
 
 from surelock.places import ASSETS
+from surelock.research.frontier import AGE, ALIKE, DUAL, EVERY, PAPER, RESTING, TODAY
 from surelock.research.runner import write_text
 from surelock.trace.lettering import FONT
 from surelock.trace.palette import palette
@@ -166,38 +165,28 @@ def nearness(results: Path) -> str:
     )  # fmt: skip
 
 
-_ALIKE = "budget, all alike"
 _DRAWN = {
-    "budget, near and steep": ("fixed budget", "lane-2"),
-    _ALIKE: ("budget, all alike", "lane-3"),
-    "the paper's rule, later blocks rest": ("paper's rule, later blocks rest", "lane-4"),
-    "the paper's rule": ("paper's rule", "differs"),
-    "by age": ("by age", "lane-1"),
-    "dual cache": ("dual cache", "ink"),
+    TODAY: ("fixed budget", "lane-2"),
+    ALIKE: ("budget, all alike", "lane-3"),
+    RESTING: ("paper's rule, later blocks rest", "lane-4"),
+    PAPER: ("paper's rule", "differs"),
+    AGE: ("by age", "lane-1"),
+    DUAL: ("dual cache", "ink"),
 }
 
 
 def seconds(results: Path) -> str:
     """Commit error (`near`) against seconds (`pace`) of the same rules."""
     near, pace = (pd.read_csv(results / name / "table.csv") for name in ("near", "pace"))
-    found = {
-        (row["rule"], row["threshold"]): row["seconds"] for row in pace.query("gen_length == 128").to_dict("records")
-    }
-    points: dict[str, list[tuple[float, float, float]]] = {rule: [] for rule in _DRAWN}
-    shares: dict[str, list[tuple[float, str]]] = {rule: [] for rule in _DRAWN}
-    for row in near.query("target.isna() and setting == 'page'").to_dict("records"):
-        own = found.get((row["rule"], row["threshold"]))
-        if own is not None and row["rule"] in points:
-            points[row["rule"]].append((own, row["error"], row["error_se"]))
-            shares[row["rule"]].append((own, f"{row['rows']:.0%}"))
-    lines = [
-        Line(
-            name, colour, sorted(points[rule]), labels=[share for _, share in sorted(shares[rule])], left=rule == _ALIKE
-        )
-        for rule, (name, colour) in _DRAWN.items()
-        if points[rule]
-    ]
-    every = next(own for (rule, _), own in found.items() if rule == "every position")
+    near, pace = near.query("target.isna() and setting == 'page'"), pace.query("gen_length == 128")
+    every = float(pace.loc[pace["rule"] == EVERY, "seconds"].iloc[0])
+    timed = near.merge(pace[["rule", "threshold", "seconds"]]).sort_values("seconds")
+    lines = []
+    for rule, (name, colour) in _DRAWN.items():
+        own = timed.query("rule == @rule")
+        if len(own):
+            points = own[["seconds", "error", "error_se"]].to_numpy().tolist()
+            lines.append(Line(name, colour, points, labels=[*own["rows"].map("{:.0%}".format)], left=rule == ALIKE))
     taken = [point[0] for line in lines for point in line.points]
     ticks = [digit * 10.0**step for step in range(-2, 3) for digit in (1, 1.5, 2, 3, 5, 7)]
     first = max(i for i, tick in enumerate(ticks) if tick < min(taken))

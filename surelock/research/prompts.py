@@ -1,33 +1,27 @@
 """What the experiments decode from: openings of stories; WikiText, MT-Bench, HumanEval as the paper prepares them."""
 
-from __future__ import annotations
-
 import gzip
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from surelock.model.language_model import LanguageModel
+from surelock.places import ASSETS
 from surelock.research.runner import Cell, file_of
 
-OPENINGS = Path(__file__).with_name("openings.txt")
-_STORY_END = "<|endoftext|>"
-_OPENING_TOKENS = 16
+OPENINGS = ASSETS / "results" / "openings.txt"
 _WIKITEXT_RECORDS, _WIKITEXT_TOKENS = 120, 64
 _PER_CATEGORY = 4
 
-#: Sources that need a file, and what that file is.
+#: The file of a source that needs one; both MT-Bench sources read the same.
 FILES = {
     "wikitext": "WikiText as text, one record per line",
     "mt_bench": "MT-Bench's question.jsonl",
-    "mt_bench_subset": "MT-Bench's question.jsonl",
     "humaneval": "HumanEval.jsonl or HumanEval.jsonl.gz",
 }
-
-
-DATA = ("openings", "wikitext", "mt_bench", "humaneval")
 
 
 class Prompt(NamedTuple):
@@ -38,26 +32,24 @@ class Prompt(NamedTuple):
     ids: list[int]
 
 
-def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path], categories: Sequence[str] = ()) -> list[Prompt]:
+def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path]) -> list[Prompt]:
     """The first cell["prompts"] prompts of cell["source"], after cell["skip"] others.
 
-    With categories there may be fewer. Raises ValueError when the source's file is not given, cannot be read, or holds
-    too few, or none.
+    Raises ValueError when the source's file is not given, cannot be read, or holds too few.
     """
     source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
-    prompts = _SOURCES[source](lm, data_file(source, data), categories)[skip : skip + count]
-    if not prompts or (len(prompts) < count and not categories):
-        chosen = f" of {', '.join(categories)}" if categories else ""
-        raise ValueError(f"{source} has only {len(prompts)} prompts{chosen} after the first {skip}, {count} are needed")
+    prompts = _SOURCES[source](lm, data_file(source, data))[skip : skip + count]
+    if len(prompts) < count:
+        raise ValueError(f"{source} has only {len(prompts)} prompts after the first {skip}, {count} are needed")
     return prompts
 
 
-def data_file(source: str, data: dict[str, Path]) -> Path | None:
+def data_file(source: str, data: dict[str, Path]) -> Path:
     """The file given for a source."""
     name = file_of(source)
-    if name not in data and source in FILES:
-        raise ValueError(f"--data {name}=FILE is needed: {FILES[source]}")
-    return data.get(name)
+    if name not in data | {"openings": OPENINGS}:
+        raise ValueError(f"--data {name}=FILE is needed: {FILES[name]}")
+    return data.get(name, OPENINGS)
 
 
 def parse_data(given: list[str]) -> dict[str, Path]:
@@ -65,8 +57,8 @@ def parse_data(given: list[str]) -> dict[str, Path]:
     data = {}
     for text in given:
         source, _, file = text.partition("=")
-        if source not in DATA or not file:
-            raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(DATA)}, not {text!r}")
+        if source not in FILES or not file:
+            raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(FILES)}, not {text!r}")
         if not Path(file).is_file():
             raise ValueError(f"--data {source}: there is no file {file}")
         data[source] = Path(file)
@@ -104,59 +96,43 @@ def wikitext_records(path: Path) -> list[str]:
     return [line for line in read_lines(path) if line.strip()][1::2][:_WIKITEXT_RECORDS]
 
 
-def mt_bench_questions(
-    path: Path, categories: Sequence[str] = (), per_category: int | None = None
-) -> list[dict[str, Any]]:
+def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict[str, Any]]:
     """MT-Bench's questions in the file's order, at most `per_category` of each category (Experiment 1: the first four).
 
-    categories: only those. Raises ValueError for one that the file does not have.
+    Raises ValueError.
     """
-    questions = read_records(path, ("question_id", "category", "turns"))
-    known = list(dict.fromkeys(question["category"] for question in questions))
-    if unknown := [name for name in categories if name not in known]:
-        raise ValueError(f"category {unknown[0]!r} is not in {path}: it has {', '.join(known)}")
-    kept, seen = [], dict.fromkeys(known, 0)
-    for question in questions:
-        name = question["category"]
-        seen[name] += 1
-        if (not categories or name in categories) and (per_category is None or seen[name] <= per_category):
+    kept, seen = [], Counter[str]()
+    for question in read_records(path, ("question_id", "category", "turns")):
+        seen[question["category"]] += 1
+        if per_category is None or seen[question["category"]] <= per_category:
             kept.append(question)
     return kept
 
 
-def _openings(lm: LanguageModel, path: Path | None, _: Sequence[str]) -> list[Prompt]:
-    """Openings of held-out stories: those that ship, or the first 16 tokens of each story in a file."""
-    if path is None:
-        return _texts(lm, enumerate(OPENINGS.read_text(encoding="utf-8").splitlines()))
-    stories = [story.strip() for story in "".join(read_lines(path)).split(_STORY_END)]
-    return _beginnings(lm, [story for story in stories if story], _OPENING_TOKENS)
+def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
+    """Openings of held-out stories."""
+    return _texts(lm, enumerate(path.read_text(encoding="utf-8").splitlines()))
 
 
-def _wikitext(lm: LanguageModel, path: Path, _: Sequence[str]) -> list[Prompt]:
+def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Experiment 3: the first 64 tokens of each record; shorter ones are kept (decoding pads them on the left)."""
-    return _beginnings(lm, wikitext_records(path), _WIKITEXT_TOKENS)
+    cut = [lm.encode(text)[:_WIKITEXT_TOKENS] for text in wikitext_records(path)]
+    return [Prompt(i, lm.decode(ids), ids) for i, ids in enumerate(cut)]
 
 
-def _mt_bench(
-    lm: LanguageModel, path: Path, categories: Sequence[str], per_category: int | None = None
-) -> list[Prompt]:
+def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
     """First turns in the model's chat template, no system message."""
-    questions = mt_bench_questions(path, categories, per_category)
+    questions = mt_bench_questions(path, per_category)
     return _texts(lm, ((question["question_id"], question["turns"][0]) for question in questions), chat=True)
 
 
-def _human_eval(lm: LanguageModel, path: Path, _: Sequence[str]) -> list[Prompt]:
+def _human_eval(lm: LanguageModel, path: Path) -> list[Prompt]:
     """The prompts as they are, to be completed: the harness runs prompt + completion."""
     return _texts(lm, ((each["task_id"], each["prompt"]) for each in read_records(path, ("task_id", "prompt"))))
 
 
 def _texts(lm: LanguageModel, texts: Iterable[tuple[Any, str]], chat: bool = False) -> list[Prompt]:
     return [Prompt(key, text, lm.encode(text, chat=chat)) for key, text in texts]
-
-
-def _beginnings(lm: LanguageModel, texts: Sequence[str], tokens: int) -> list[Prompt]:
-    cut = [lm.encode(text)[:tokens] for text in texts]
-    return [Prompt(i, lm.decode(ids), ids) for i, ids in enumerate(cut)]
 
 
 #: The subset is Experiment 1's: the first four questions of each category, 32 in all.

@@ -1,7 +1,5 @@
 """Choices of rows of other papers, as far as they are choices: rules of the experiments, not of the package."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any, ClassVar

@@ -1,34 +1,30 @@
 """Ours: how far a written token reaches, and how far a late row does. What a budget that counts nearness assumes."""
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
 from numpy.typing import NDArray
-from plotly.graph_objects import Figure
 
 from surelock.decoding.compute import BudgetRule, Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Layout, Plan, Step
+from surelock.decoding.step import Layout, Plan
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import dense_plan, kl_of_logits
 from surelock.research import estimates
 from surelock.research.drift import keys_and_values
-from surelock.research.experiment import Experiment
+from surelock.research.experiment import Experiment, drawn
 from surelock.research.frontier import SETTINGS, frontier_decoder
-from surelock.research.lab import Lab
+from surelock.research.lab import Lab, inputs
 from surelock.research.runner import Cell, Record, in_parts
 
 LATE = 16
 DISTANCES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _EACH = 8  # of every eighth step
+_KERNELS = ("moved", "misled")
 
 
 _GRIDS: dict[str, list[Cell]] = {
@@ -44,7 +40,7 @@ def _measure(lab: Lab, cell: Cell) -> Record:
     for number, prompt in enumerate(lab.prompts(cell), start=cell["seed"] + cell["skip"]):
         decoder = frontier_decoder(cell["sampler"], Everything(), [number])
         steps = list(decode(lab.lm, [prompt.ids], **decoder.keywords()))
-        told: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in ("moved", "misled")}
+        told: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in _KERNELS}
         for t in range(LATE, len(steps) - 1, _EACH):
             before, after = (inputs(lab.lm, steps[s]) for s in (t, t + 1))
             written = np.flatnonzero(steps[t].newly_unmasked[0])
@@ -59,11 +55,6 @@ def _measure(lab: Lab, cell: Cell) -> Record:
         for name, by in told.items():
             found[name].append([float(np.mean(by[d])) if by[d] else None for d in DISTANCES])
     return dict(found)
-
-
-def inputs(lm: LanguageModel, step: Step) -> NDArray[np.int64]:
-    """The tokens [N] that a step of one sequence read."""
-    return np.where(step.newly_unmasked[0], lm.mask_id, step.tokens[0])
 
 
 def _moved(lm: LanguageModel, before: NDArray, after: NDArray, written: int) -> list[tuple[int, float]]:
@@ -123,19 +114,6 @@ def _table(records: list[Record]) -> pd.DataFrame:
     return frame
 
 
-def _picture(frame: pd.DataFrame, records: Sequence[Record]) -> Figure:
-    long = pd.concat(
-        [
-            frame[["distance"]].assign(of=name, told=told, value=frame[column], se=frame.get(f"{column}_se", np.nan))
-            for name in ("moved", "misled")
-            for told, column in (("measured", name), ("assumed", f"{name}_assumed"))
-        ]
-    )
-    return px.line(
-        long, "distance", "value", error_y="se", color="told", facet_col="of", markers=True, log_x=True, log_y=True
-    ).update_yaxes(matches=None)
-
-
 REACH = Experiment(
     title="Reach: why a budget counts what is near",
     note=f"""\
@@ -148,5 +126,5 @@ fits best: its debt, and the square of its weight, since a small KL grows with t
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=_picture,
+    picture=drawn("line", "distance", [*_KERNELS, *(f"{name}_assumed" for name in _KERNELS)], log_x=True, log_y=True),
 )

@@ -6,17 +6,18 @@ processes, goes on where it stopped.
 A finished cells.jsonl may be packed with xz: it is read, and merged into, as it is.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import torch
 from tqdm import tqdm
 
 Cell = dict[str, Any]
@@ -42,11 +43,10 @@ def grid(**axes: Any) -> list[Cell]:
     return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
 
 
-def in_parts(prompts: int, each: int, **values: Any) -> list[Cell]:
+def in_parts(prompts: int, each: int, first: int = 0, **values: Any) -> list[Cell]:
     """A cell for each few of the prompts, with these values: an interruption costs minutes."""
-    return [
-        {"source": "openings", "prompts": each, "skip": skip, "seed": 0, **values} for skip in range(0, prompts, each)
-    ]
+    skips = range(first, first + prompts, each)
+    return [{"source": "openings", "prompts": each, "skip": skip, "seed": 0, **values} for skip in skips]
 
 
 def file_of(source: str) -> str:
@@ -57,13 +57,12 @@ def file_of(source: str) -> str:
 def key_of(setup: Record, cell: Cell) -> str:
     """What makes two cells the same: their settings, and what of the setup (model, data) they depend on.
 
-    That is the data of their own source. The setup of older records names a judge, on which no decoding ever depended.
+    That is the data of their own source. Older records name more: a judge, on which no decoding ever depended, and the
+    categories of MT-Bench, which were all of them.
     """
-    own = {name: value for name, value in setup.items() if name != "judge"}
+    own = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
     if "source" in cell and "data" in own:
-        file = file_of(cell["source"])
-        own["data"] = own["data"].get(file)
-        own["categories"] = own.get("categories") if file == "mt_bench" else []
+        own["data"] = own["data"].get(file_of(cell["source"]))
     return json.dumps([own, cell], sort_keys=True)
 
 
@@ -106,6 +105,20 @@ def _whole_lines(file: Path) -> list[bytes]:
     return [line for line in data.splitlines(keepends=True) if line.endswith(b"\n") and line.strip()]
 
 
+@contextmanager
+def launched(device: str | None) -> Iterator[Any]:
+    """accelerate's state of this process among those that `accelerate launch` started."""
+    from accelerate import PartialState
+
+    on_cpu = device == "cpu" or not torch.cuda.is_available()
+    # Between the first and the last process to finish lie hours, not the minutes that collectives are given.
+    processes = PartialState(cpu=on_cpu, timeout=timedelta(days=30))
+    try:
+        yield processes
+    finally:
+        processes.destroy_process_group()
+
+
 def run_cells(
     cells: Sequence[Cell],
     measure: Callable[[Cell], Record],
@@ -131,19 +144,15 @@ def run_cells(
 def append(file: Path, record: Record) -> None:
     """Add one line to `file` and see it on the disk; a torn line at its end, of an interrupted run, is cut off first.
 
-    Raises OSError, with the file as it was before and the line printed on standard error, when it cannot be written.
+    Raises OSError, with the line printed on standard error, when it cannot be written.
     """
     line = json.dumps(record).encode() + b"\n"
     try:
-        with file.open("ab+", buffering=0) as stream:
-            size = file.read_bytes().rfind(b"\n") + 1
-            try:
-                stream.truncate(size)
-                _write(stream.fileno(), line)
-                os.fsync(stream.fileno())
-            except OSError:
-                stream.truncate(size)
-                raise
+        with file.open("ab+") as stream:
+            stream.truncate(file.read_bytes().rfind(b"\n") + 1)
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
     except OSError as error:
         sys.stderr.write(line.decode())
         kept = len(_whole_lines(file)) if file.exists() else 0
@@ -152,11 +161,6 @@ def append(file: Path, record: Record) -> None:
             f"{error.strerror}: the line above could not be added to {file}; the {kept} finished cells in it are kept, "
             "the same command goes on from there",
         ) from error
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]:

@@ -1,18 +1,14 @@
 """Ours: which sampler suits the model (temperature, policy, blocks, n-grams): faults counted in its continuations."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
-from plotly.graph_objects import Figure
 
 from surelock.decoding.ends import text_of
 from surelock.research import estimates, judged
-from surelock.research.experiment import Experiment, row
+from surelock.research.experiment import Experiment, drawn, row
 from surelock.research.lab import Lab, decode_cell
 from surelock.research.runner import PAPER, Cell, Record, grid
 from surelock.research.texts import count_faults, repeated, shares
@@ -106,15 +102,6 @@ def _new_trigrams(text: str) -> float | None:
     return None if old is None else 1 - old
 
 
-def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    frame = frame[frame["seed"] != _BOTH].assign(block_length=lambda rows: rows["block_length"].astype(str))
-    hover = ["no_repeat_ngram_size", "clean"]
-    figure = px.scatter(
-        frame, "again", "strangers", color="remasking", symbol="block_length", text="temperature", hover_data=hover
-    )
-    return figure.update_traces(textposition="top right", marker_size=9)
-
-
 SAMPLER = Experiment(
     title="Which sampler suits the model",
     note="""\
@@ -128,7 +115,10 @@ stories only.""",
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=_picture,
+    picture=drawn(
+        *("scatter", "again", "strangers"),
+        **{"color": "remasking", "symbol": "block_length", "text": "temperature", "hover_data": [*_SETTINGS, "seed"]},
+    ),
     texts=lambda lab, record: {"": record["result"]["texts"]},
     judge_table=_judge_table,
     judge_note=judged.NOTE,

@@ -1,22 +1,18 @@
 """Experiments 4 and 5: throughput as the paper's appendix on runtime metrics defines it, E2E-TPS and Step-TPS."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
-from plotly.graph_objects import Figure
 
 from surelock.bench import load_of_cores, told
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
-from surelock.research.experiment import Experiment, points, row
+from surelock.research.experiment import Experiment, course, drawn, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
 
@@ -92,11 +88,15 @@ def _timed(lab: Lab, batches: Batches, steps: int) -> dict[str, Any]:
 # --- Experiment 4 and its appendix: over batch size and generated length ----------------------------------------------
 
 
+def _step_ratios(result: Record) -> list[float]:
+    return [own / base for own, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+
+
 def _speeds(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
         result = record["result"]
-        steps = [a / b for a, b in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+        steps = _step_ratios(result)
         eighth, ratio = max(1, len(steps) // 8), result["tps_ratio"]
         told = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
         told |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
@@ -104,16 +104,6 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
         told |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
         found.append(told | row(record, result=("device", "threads")))
     return pd.DataFrame(found)
-
-
-def _speeds_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    def ratios(result: Record) -> list[Record]:
-        pairs = zip(result["step_tps"], result["step_tps_base"], strict=True)
-        length = len(result["step_tps"])
-        return [{"progress": (t + 1) / length, "step_tps_ratio": own / base} for t, (own, base) in enumerate(pairs)]
-
-    long = points(records, ("batch", "gen_length"), ratios).astype({"batch": str, "gen_length": str})
-    return px.line(long, "progress", "step_tps_ratio", color="batch", facet_col="gen_length")
 
 
 RUNTIME = Experiment(
@@ -135,7 +125,11 @@ efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run 
     },
     measure=compare_speed,
     table=_speeds,
-    picture=_speeds_drawn,
+    picture=drawn(
+        *("line", "progress", "step_tps_ratio"),
+        lambda records: course(records, ("batch", "gen_length"), "step_tps_ratio", _step_ratios),
+        **{"color": "batch", "facet_col": "gen_length"},
+    ),
 )
 
 
@@ -177,12 +171,5 @@ where the quartiles of the repeats' own lie further apart than it lies from 1.""
             for r in records
         ]
     ),
-    picture=lambda frame, records: px.bar(
-        frame.melt(["gen_length", "method"], ["tps_ratio", "flops_ratio"]),
-        "method",
-        "value",
-        color="variable",
-        barmode="group",
-        facet_col="gen_length",
-    ),
+    picture=drawn("bar", "method", ["tps_ratio", "flops_ratio"], barmode="group", facet_col="gen_length"),
 )

@@ -4,14 +4,12 @@ A table stands between the lines `<!-- table NAME -->` and `<!-- end of table --
 assets/results: the tables that the experiments left there (table.csv), and the cells for what pools several of them.
 """
 
-from __future__ import annotations
-
 import json
 import lzma
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import product
@@ -75,6 +73,11 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def listed(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
+    """A table with a format for each heading."""
+    return markdown(list(columns), [[written(form, row) for form in columns.values()] for row in rows])
+
+
 # --- what is made of cells --------------------------------------------------------------------------------------------
 
 Values = NDArray[np.float64]  # [prompts]: their mean is the figure, their scatter its error
@@ -100,10 +103,6 @@ def changes(experiment: str) -> list[tuple[dict[str, Any], Values]]:
     return [(r["cell"], bits(r["result"]) - bases[sampler_of(r["cell"])]) for r in locked]
 
 
-def error(values: Values) -> float:
-    return float(np.std(values, ddof=1) / math.sqrt(len(values)))
-
-
 def pooled() -> dict[str, Values]:
     """Changes that several cells share the prompts of, each the mean over its cells."""
     quality, seen = changes("quality"), changes("seen")
@@ -119,11 +118,10 @@ def pooled() -> dict[str, Values]:
 
 
 def together() -> str:
-    rows = [
-        [name, f"{own.mean():+.4f} ({error(own):.4f})", f"{own.mean() / error(own):.1f}"]
-        for name, own in pooled().items()
-    ]
-    return markdown(["cells", "bits per character", "z"], rows)
+    columns = {"cells": "{name}", "bits per character": change("bits", 4), "z": "{z:.1f}"}
+    told = {name: estimates.mean(own) for name, own in pooled().items()}
+    named = ({"name": name, "z": own.value / own.error} | estimates.named({"bits": own}) for name, own in told.items())
+    return listed(columns, named)
 
 
 # --- what is made of tables -------------------------------------------------------------------------------------------
@@ -149,11 +147,11 @@ def sampler() -> str:
     frame = read("sampler")
     own = frame[frame["seed"].isin(CHOSEN_BY)].sort_values("seed", ascending=False, kind="stable")
     own = own.drop_duplicates(SAMPLER).sort_values("clean", ascending=False, kind="stable")
-    forms = ["{temperature:g}", "`{remasking}`", "{block_length}", "{no_repeat_ngram_size}", "{prompts}"]
-    forms += [f"{{{kind}:.0%}} ({{{kind}_se:.0%}})" for kind in ("again", "strangers", "stuck", "clean")]
-    rows = [[written(form, row) for form in (*forms, "{trigrams:.2f}")] for row in own.to_dict("records")]
-    told = ["continuations", "a sentence again", "a stranger", "stuck", "clean", "new trigrams"]
-    return markdown(["temperature", "policy", "blocks", "ngram", *told], rows)
+    columns = {"temperature": "{temperature:g}", "policy": "`{remasking}`", "blocks": "{block_length}"}
+    columns |= {"ngram": "{no_repeat_ngram_size}", "continuations": "{prompts}"}
+    told = {"again": "a sentence again", "strangers": "a stranger", "stuck": "stuck", "clean": "clean"}
+    columns |= {head: f"{{{kind}:.0%}} ({{{kind}_se:.0%}})" for kind, head in told.items()}
+    return listed(columns | {"new trigrams": "{trigrams:.2f}"}, own.to_dict("records"))
 
 
 BOTH = ("page", "whole canvas")
@@ -245,18 +243,11 @@ def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
 
 def speed_parts() -> str:
     """Beside the table of speeds: what the forward alone gains, and the share of a step that is beside it."""
-    rows = [
-        [
-            "{gen_length}, {batch}".format(**record["cell"]),
-            record["setup"]["processor"],
-            "{forward_speedup:.2f}x".format(**record["result"]),
-            "{baseline_other_share:.0%} and {locked_other_share:.0%}".format(**record["result"]),
-        ]
-        for record in sorted(cells("bench"), key=lambda r: (r["setup"]["processor"], r["cell"]["batch"]), reverse=True)
-    ]
-    return markdown(
-        ["gen_length, batch", "processor", "the forward's speed-up", "beside it, unlocked and locked"], rows
-    )
+    every = sorted(cells("bench"), key=lambda r: (r["setup"]["processor"], r["cell"]["batch"]), reverse=True)
+    columns = {"gen_length, batch": "{gen_length}, {batch}", "processor": "{processor}"}
+    columns |= {"the forward's speed-up": "{forward_speedup:.2f}x"}
+    columns |= {"beside it, unlocked and locked": "{baseline_other_share:.0%} and {locked_other_share:.0%}"}
+    return listed(columns, (record["setup"] | record["cell"] | record["result"] for record in every))
 
 
 def printed(name: str) -> list[dict[str, Any]]:
@@ -269,19 +260,16 @@ def laptop() -> str:
     lines = printed("laptop")
     again = {told["engine"]: told["loading_seconds"] for told in lines if told["benchmark"] == "loading"}
     rows = [
-        [
-            told["engine"],
-            ", again ".join(f"{seconds:.1f} s" for seconds in again.get(told["engine"], [told["loading_seconds"]])),
-            f"{told['peak_memory'] / 1e9:.2f} GB",
-            f"{told['baseline_step_ms'] / 1e3:.2f} s",
-            f"{told['locked_step_ms'] / 1e3:.2f} s",
-            "{processor}, {threads} threads".format(**told),
-        ]
+        told
+        | {"seconds": ", again ".join(f"{own:.1f} s" for own in again.get(told["engine"], [told["loading_seconds"]]))}
+        | {"gigabytes": told["peak_memory"] / 1e9}
+        | {name: told[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
         for told in lines
         if told["benchmark"] == "decode"
     ]
-    names = ["engine", "loading", "memory at most", "a step", "of SureLock, nothing locked", "processor"]
-    return markdown(names, rows)
+    columns = {"engine": "{engine}", "loading": "{seconds}", "memory at most": "{gigabytes:.2f} GB"}
+    columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
+    return listed(columns | {"processor": "{processor}, {threads} threads"}, rows)
 
 
 def in_browser(benchmark: str) -> list[dict[str, Any]]:
@@ -378,43 +366,39 @@ def paired() -> str:
 def parallel() -> str:
     """Of each contestant of `parallel` what it computes and writes, and what the judge makes of that."""
     judged = read(f"parallel/{JUDGE}")[["contestant", "bits_change", "bits_change_se"]]
-    forms = {"decoder": "{contestant}", "steps": "{steps:.0f}", "rows": "{rows:.2f}", "commit error": plain("error", 4)}
-    forms |= {"regret": plain("regret", 4), "without a fault": "{clean:.0%} ({clean_se:.0%})"}
-    forms |= {"change": change("clean_change", 2), "bits per character, by the judge": change("bits_change")}
-    both = read("parallel").merge(judged).to_dict("records")
-    return markdown(list(forms), [[written(form, row) for form in forms.values()] for row in both])
+    columns = {"decoder": "{contestant}", "steps": "{steps:.0f}", "rows": "{rows:.2f}"}
+    columns |= {"commit error": plain("error", 4), "regret": plain("regret", 4)}
+    columns |= {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": change("clean_change", 2)}
+    columns |= {"bits per character, by the judge": change("bits_change")}
+    return listed(columns, read("parallel").merge(judged).to_dict("records"))
 
 
 def browser() -> str:
     """Of each decoder alone in a browser, beside the one that computes every position."""
     rows = [
-        [
-            length,
-            PRESETS[preset].name,
-            "{seconds:.1f} s, {time_ratio:.2f}".format(**found),
-            f"{found['flops'] / found['baseline_flops']:.2f}",
-            "{efficiency:.2f}".format(**found),
-        ]
+        found | {"length": length, "decoder": PRESETS[preset].name, "ratio": found["flops"] / found["baseline_flops"]}
         for told in in_browser("browser")
         for length, lanes in told["alone"].items()
         for preset, found in lanes.items()
     ]
-    return markdown(["tokens", "decoder", "time, of every word's", "of its FLOPs", "efficiency"], rows)
+    columns = {
+        "tokens": "{length}",
+        "decoder": "{decoder}",
+        "time, of every word's": "{seconds:.1f} s, {time_ratio:.2f}",
+    }
+    return listed(columns | {"of its FLOPs": "{ratio:.2f}", "efficiency": "{efficiency:.2f}"}, rows)
 
 
 def browser_page() -> str:
     """What a visitor whose browser decodes waits for, and what the tab takes."""
     rows = [
-        [
-            "{browser}, {processor}".format(**told),
-            "{first_visit:.1f} s".format(**told["first_step_s"]),
-            "{second_visit:.1f} s".format(**told["first_step_s"]),
-            ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in told["tab_mb"].items()),
-            "{per_second:.0f} a second, {p95_ms:.0f} ms".format(**told["frames"]),
-        ]
+        {"by": "{browser}, {processor}".format(**told), **told["first_step_s"], **told["frames"]}
+        | {"memory": ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in told["tab_mb"].items())}
         for told in in_browser("browser")
     ]
-    return markdown(["browser", "first step, first visit", "second visit", "memory", "frames, 95 % within"], rows)
+    columns = {"browser": "{by}", "first step, first visit": "{first_visit:.1f} s"}
+    columns |= {"second visit": "{second_visit:.1f} s", "memory": "{memory}"}
+    return listed(columns | {"frames, 95 % within": "{per_second:.0f} a second, {p95_ms:.0f} ms"}, rows)
 
 
 def browser_engines() -> str:

@@ -6,8 +6,6 @@ Repeated 4-grams show one way of being bad only. Faults (sentences said twice, n
 what is plainly wrong and not what is dull; they are for comparing samplers and models, not for praise.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -168,8 +166,7 @@ def write_judge_files(lab: Lab, records: Sequence[Record], directory: Path) -> N
             _write_lines(directory / "humaneval" / f"{name}.samples.jsonl", samples)
         else:
             bench, file = directory / "mt_bench_single", data_file("mt_bench", lab.data)
-            assert file is not None
-            questions = mt_bench_questions(file, lab.categories)
+            questions = mt_bench_questions(file)
             _write_lines(bench / "model_answer" / f"{name}.jsonl", _answers(prompts, texts, name))
             _write_lines(bench / "question.jsonl", [each | {"turns": each["turns"][:1]} for each in questions])
 

@@ -1,25 +1,22 @@
 """Theorem 1: the step-wise KL, the contraction rho of A2, the smoothness L of A3; does the bound hold, how loosely?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
 from numpy.typing import NDArray
-from plotly.graph_objects import Figure
 from torch import Tensor
 
 from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
-from surelock.research.experiment import Experiment, points, row
-from surelock.research.lab import Lab, decoder_of
+from surelock.research.experiment import Experiment, course, drawn, points, row
+from surelock.research.lab import Lab, decoder_of, inputs
 from surelock.research.prompts import Prompt
 from surelock.research.runner import PAPER, Cell, Record, grid
 
@@ -60,26 +57,18 @@ def prompt_seed(cell: Cell, key: object) -> int:
     return key if isinstance(key, int) else 0
 
 
-def inputs(lab: Lab, steps: list[Step]) -> Iterator[Tensor]:
-    """[1, N] tokens that the network saw in each step: those after the step before."""
-    first = steps[0]
-    yield torch.from_numpy(np.where(first.masked | first.newly_unmasked, lab.lm.mask_id, first.tokens))
-    for step in steps[:-1]:
-        yield torch.from_numpy(step.tokens)
-
-
 @torch.inference_mode()
-def dense_logits(lab: Lab, tokens: Tensor) -> Tensor:
-    """[N, V] logits of the unlocked sampler in a step with this input: it keeps no state, so that is all it takes."""
-    logits = lab.lm.network(tokens.to(lab.lm.device))[0]
+def dense_logits(lab: Lab, step: Step) -> Tensor:
+    """[N, V] logits of the unlocked sampler on what a step read: it keeps no state, so that is all it takes."""
+    logits = lab.lm.network(torch.from_numpy(inputs(lab.lm, step))[None].to(lab.lm.device))[0]
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def logit_jumps(lab: Lab, steps: list[Step]) -> Array:
     """[T, N] 2-norm of z_s - z_{s-1}; NaN at s = 0."""
     before, rows = None, []
-    for tokens in inputs(lab, steps):
-        logits = dense_logits(lab, tokens)
+    for step in steps:
+        logits = dense_logits(lab, step)
         rows.append(torch.full_like(logits[:, 0], torch.nan) if before is None else (logits - before).norm(dim=-1))
         before = logits
     return torch.stack(rows).double().numpy(force=True)
@@ -160,16 +149,6 @@ def _contraction_table(records: list[Record]) -> pd.DataFrame:
     return pd.DataFrame([row(r, named) | {k: v for k, v in r["result"].items() if k != "mean_kl"} for r in records])
 
 
-def _contraction_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    long = points(
-        records,
-        ("gen_length", "temperature"),
-        lambda result: ({"step": s, "kl": kl} for s, kl in enumerate(result["mean_kl"], start=1)),
-    )
-    long["temperature"] = long["temperature"].astype(str)
-    return px.line(long, "step", "kl", color="temperature", facet_col="gen_length", log_y=True)
-
-
 CONTRACTION = Experiment(
     title="Geometric tail contraction (Assumption A2)",
     note="""\
@@ -186,7 +165,11 @@ of the ratio; rho: median of the fits to single positions, rho_90 their 90 % qua
     },
     measure=_contraction,
     table=_contraction_table,
-    picture=_contraction_drawn,
+    picture=drawn(
+        *("line", "progress", "kl"),
+        lambda records: course(records, ("gen_length", "temperature"), "kl", itemgetter("mean_kl")),
+        **{"color": "temperature", "facet_col": "gen_length", "log_y": True},
+    ),
 )
 
 
@@ -219,16 +202,15 @@ def locked_positions(lab: Lab, cell: Cell, prompt: Prompt) -> dict[str, Array]:
         for i in step.newly_locked[0].nonzero()[0].tolist():
             at_lock[i] = (step.index, float(step.kl[0, i]), _log_posterior(step, i))
         steps.append(replace(step, top_ids=None, top_probs=None))  # two tables of the whole vocabulary
-    fed = list(inputs(lab, steps))
-    final = dense_logits(lab, fed[-1]).log_softmax(dim=-1).double().cpu()
+    final = dense_logits(lab, steps[-1]).log_softmax(dim=-1).double().cpu()
     out: dict[str, list[float]] = {name: [] for name in _ERRORS}
     for t in sorted({t for t, _, _ in at_lock.values()}):
-        alone = dense_logits(lab, fed[t]).log_softmax(dim=-1).double().cpu()
+        alone = dense_logits(lab, steps[t]).log_softmax(dim=-1).double().cpu()
         for i, (locked_at, kl, log_p) in at_lock.items():
             if locked_at == t:
                 error, error_alone = ((final[i] - other).abs() for other in (log_p, alone[i]))
                 own = error[steps[-1].tokens[0, i]]
-                values = (kl, len(fed) - 1 - t, error.max(), error_alone.max(), own)
+                values = (kl, len(steps) - 1 - t, error.max(), error_alone.max(), own)
                 for name, value in zip(out, values, strict=True):
                     out[name].append(float(f"{float(value):.6g}"))
     return {name: np.array(values) for name, values in out.items()}
@@ -271,14 +253,11 @@ def _bounds(result: Record) -> list[dict[str, Any]]:
     return rows
 
 
-def _bound_drawn(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    found = points(
-        records,
-        ("epsilon",),
-        lambda result: pd.DataFrame({name: result[name] for name in ("kl", "error", "left")}).to_dict("records"),
+def _errors(records: list[Record]) -> pd.DataFrame:
+    """KL at the lock and error of every locked position."""
+    return points(
+        records, ("epsilon",), lambda result: pd.DataFrame(result, columns=["kl", "error"]).to_dict("records")
     )
-    found = found[found["kl"] > 0].assign(epsilon=lambda rows: rows["epsilon"].map("{:g}".format))
-    return px.scatter(found, "kl", "error", color="epsilon", log_x=True, log_y=True, opacity=0.5)
 
 
 _EPSILONS = [5e-4, 5e-3, 5e-2]
@@ -302,5 +281,5 @@ rank_correlation: of D at the lock and the error.""",
     },
     measure=_bound,
     table=lambda records: points(records, ("epsilon", "gen_length"), _bounds),
-    picture=_bound_drawn,
+    picture=drawn("scatter", "kl", "error", _errors, color="epsilon", log_x=True, log_y=True, opacity=0.5),
 )

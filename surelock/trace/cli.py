@@ -1,7 +1,5 @@
 """`python -m surelock decode`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence
@@ -21,11 +19,11 @@ from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.trace.lanes import alone
-from surelock.trace.race import facts
 from surelock.trace.recorder import Recorder, make_header
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `surelock decode`, and set the parser's `run`."""
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     add_model_flags(parser)
     add_engine_flag(parser)
@@ -40,6 +38,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """Decode and print the text. Returns the totals for --json. Raises ValueError for what cannot be decoded."""
     target = arguments.picture and target_file("--picture", arguments.picture, (".svg",))
     lm = load(
         arguments.model,
@@ -52,16 +51,16 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
     counter = TotalsCounter(lm.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
-    own, step, recorder = alone(decoder), None, None
+    lane, step, recorder = alone(decoder), None, None
     if target:
-        header = make_header(lm, arguments.prompt, prompt, [own], name=label_of(arguments.model))
+        header = make_header(lm, arguments.prompt, prompt, [lane], name=label_of(arguments.model))
         recorder = Recorder(header, lm.tokenizer)
     steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None)
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)
             if recorder:
-                recorder.record(facts(own.id, step))
+                recorder.record(lane.id, step)
             progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
     assert step is not None
     ids = step.tokens[0, len(prompt) :].tolist()
@@ -70,9 +69,9 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     if recorder and target:
         _draw(recorder, target)
     if arguments.json:
-        asked = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
-        told = {"model": lm.name, "prompt": arguments.prompt, "text": text}
-        return told | asked | asdict(settings) | asdict(totals)
+        kinds = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
+        texts = {"model": lm.name, "prompt": arguments.prompt, "text": text}
+        return texts | kinds | asdict(settings) | asdict(totals)
     print(
         f"{totals.steps} steps in {totals.seconds:.2f} s; {totals.flops_ratio:.0%} of the baseline's FLOPs, "
         f"active ratio {totals.active_ratio:.3f}, {totals.locked:.0%} of the positions locked",

@@ -1,7 +1,5 @@
 """A race as one picture: an SVG without scripts and without anything to load."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,7 +47,7 @@ def picture(source: str | Path | dict[str, Any]) -> str:
     root.set("font-family", FONT)
     verb = "continues" if len(lanes) == 1 else "continue"
     _add(root, "title", cut(f"SureLock: {_names(lanes)} {verb} “{prompt}”", 200))
-    _add(root, "desc", " ".join([_about(header, lanes), *map(_told, lanes)]))
+    _add(root, "desc", " ".join([_about(header, lanes), *map(_sentence, lanes)]))
     _add(root, "style", _style())
     ground = _box(root, "panel", 0, 0, WIDTH, 0)
     bottom = _head(root, header, prompt, lanes)
@@ -106,7 +104,7 @@ def _about(header: dict[str, Any], lanes: list[Outcome]) -> str:
     )
 
 
-def _told(lane: Outcome) -> str:
+def _sentence(lane: Outcome) -> str:
     """A lane's states in a sentence."""
     if not lane.locked:
         return f"“{lane.name}” has taken no step."
@@ -188,7 +186,7 @@ def _raster(root: ET.Element, lane: Outcome, header: dict[str, Any], y: int) -> 
     length, steps = header["length"], header["steps"]
     high = min(2 * RASTER, length * max(1, round(256 / length)))
     group = _add(root, "g", role="img")
-    _add(group, "title", _told(lane))
+    _add(group, "title", _sentence(lane))
     _box(group, "prompt", LEFT - 10, y, 5, high * len(header["prompt_tokens"]) / length)
     place = f"translate({LEFT} {y}) scale({RASTER / steps:g} {high / length:g})"
     cells = _add(group, "g", transform=place, shape_rendering="crispEdges")

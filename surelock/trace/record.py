@@ -2,8 +2,6 @@
 assets/runs/stories.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence
@@ -46,8 +44,8 @@ def record_run(
     """
     tokens = lm.encode(prompt)
     recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
-    for told in race(lm, tokens, lanes, errors=True):
-        recorder.take(told)
+    for items in race(lm, tokens, lanes, errors=True):
+        recorder.take(items)
     return recorder.document(exact=exact)
 
 

@@ -1,6 +1,4 @@
-"""Turns the facts of a race into the records of a trace."""
-
-from __future__ import annotations
+"""Turns the steps of a race into the records of a trace."""
 
 import math
 from collections.abc import Sequence
@@ -9,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import machine
 from surelock.quality.judge import Score
 from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
 from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
-from surelock.trace.race import Errors, Facts, Judged, Told
+from surelock.trace.race import Errors, Judged, LaneStep, Round
 
 _LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
 _TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
@@ -92,43 +91,46 @@ class Recorder:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
         return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
 
-    def take(self, told: list[Told]) -> dict[str, Any]:
-        """Add what a race yields, and return the message of the stream.
+    def take(self, items: Round) -> dict[str, Any]:
+        """Add a round of a race, and return the message of the stream.
 
         {"records", "pieces"} for a round of steps, {"errors"} for the commit errors of a lane, {"scores"} for a
         judge's.
         """
-        errors = [self._add_errors(each) for each in told if isinstance(each, Errors)]
-        if errors:
+        if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
-        judged = [each for each in told if isinstance(each, Judged)]
-        if judged:
+        if judged := [each for each in items if isinstance(each, Judged)]:
             self._scores = {judged[0].judge: {each.lane: _plain_score(each.score) for each in judged}}
             return {"scores": self._scores}
-        records = [self.record(each) for each in told if isinstance(each, Facts)]
+        records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
         return {"records": records, "pieces": self.fresh_pieces(records)}
 
-    def record(self, facts: Facts) -> dict[str, Any]:
-        """Add a step, and return its record for the stream: KLs and confidences as bytes, without likely tokens."""
+    def record(self, lane: str, step: Step) -> dict[str, Any]:
+        """Add a step of a lane, and return its record for the stream: KLs and confidences as bytes, without likely
+        tokens.
+        """
+        computed = step.computed[0]
+        kl, confidence = (values[0][computed].astype(np.float32) for values in (step.kl, step.confidence))
         record: dict[str, Any] = {
-            "lane": facts.lane,
-            "step": facts.step,
-            "unmasked": np.stack((facts.unmasked, facts.tokens), axis=1).tolist(),
-            "locked": facts.locked.tolist(),
-            "computed": to_runs(facts.computed),
-            "kl": encode_bytes(kl_to_bytes(facts.kl)),
-            "confidence": encode_bytes(unit_to_bytes(facts.confidence)),
-            "seconds": round(facts.seconds, 7),
-            "flops": facts.flops,
-            "baseline_flops": facts.baseline_flops,
+            "lane": lane,
+            "step": step.index,
+            "unmasked": _commits(step, step.newly_unmasked),
+            "locked": np.flatnonzero(step.newly_locked[0]).tolist(),
+            "computed": to_runs(computed),
+            "kl": encode_bytes(kl_to_bytes(kl)),
+            "confidence": encode_bytes(unit_to_bytes(confidence)),
+            "seconds": round(step.seconds, 7),
+            "flops": float(step.flops[0]),
+            "baseline_flops": float(step.baseline_flops[0]),
         }
-        for name in ("masked", "unlocked", "probed"):
-            if len(positions := getattr(facts, name)):
-                record[name] = positions.tolist()
-        if len(facts.written):
-            record["written"] = np.stack((facts.written, facts.written_tokens), axis=1).tolist()
-        self._keep_top(facts.lane, np.flatnonzero(facts.computed), facts.top_ids, facts.top_p)
-        self._exact.append({"kl": facts.kl, "confidence": facts.confidence})
+        rare = {"masked": step.newly_masked, "unlocked": step.newly_unlocked, "probed": step.probed}
+        record |= {name: np.flatnonzero(flags[0]).tolist() for name, flags in rare.items() if flags.any()}
+        if step.written.any():
+            record["written"] = _commits(step, step.written)
+        if step.top_ids is not None and step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
+            ids, probs = step.top_ids[0][computed].astype(np.int32), unit_to_bytes(step.top_probs[0][computed])
+            self._keep_top(lane, np.flatnonzero(computed), ids, probs)
+        self._exact.append({"kl": kl, "confidence": confidence})
         self._records.append(record)  # last: another thread may be making a document
         return record
 
@@ -154,9 +156,7 @@ class Recorder:
     def _opening(self) -> list[int]:
         return [*self.header["prompt_tokens"], self.header["mask_id"]]
 
-    def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray | None, probs: np.ndarray | None) -> None:
-        if ids is None or probs is None or ids.shape[1] < TOP_K:
-            return
+    def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
         now = np.concatenate([ids, probs], axis=1)
         last = self._last[lane][rows]
         changed = (now[:, :TOP_K] != last[:, :TOP_K]).any(axis=1) | (
@@ -213,6 +213,12 @@ class Recorder:
         mask = np.zeros(self.header["length"], dtype=bool)
         mask[rows] = True
         return {"at": to_runs(mask), "ids": ids.ravel().tolist(), "p": encode_bytes(probs)}
+
+
+def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
+    """[position, token] of each flagged position of a step's first sequence."""
+    positions = np.flatnonzero(flags[0])
+    return np.stack((positions, step.tokens[0, positions]), axis=1).tolist()
 
 
 def _plain_score(score: Score) -> dict[str, Any]:

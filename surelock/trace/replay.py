@@ -1,7 +1,5 @@
 """The standalone replay: one HTML file that holds the page's script and style, Plotly and one trace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache
@@ -29,14 +27,12 @@ def embedded_json(value: Any) -> str:
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def described_script() -> str:
-    """Return the script element with the descriptions of the settings, for assets/js/trace/described.js."""
-    return f'<script id="sl-settings" type="application/json">{embedded_json(describe())}</script>'
-
-
-def lessons_script() -> str:
-    """Return the script element with the lessons, for assets/js/lessons/lessons.js."""
-    return f'<script id="sl-lessons" type="application/json">{embedded_json(read_lessons())}</script>'
+def data_scripts() -> str:
+    """Return the script elements with the descriptions of the settings, for assets/js/trace/described.js, and with the
+    lessons, for assets/js/lessons/lessons.js.
+    """
+    data = {"sl-settings": describe(), "sl-lessons": read_lessons()}
+    return "".join(f'<script id="{at}" type="application/json">{embedded_json(it)}</script>' for at, it in data.items())
 
 
 @cache
@@ -48,7 +44,7 @@ def replay_shell() -> str:
     page = TEMPLATE.read_text("utf-8")
     parts = {
         "__SURELOCK_CSS__": (ASSETS / "scripts" / "stage.css").read_text("utf-8"),
-        "__SURELOCK_SETTINGS__": described_script() + lessons_script(),
+        "__SURELOCK_SETTINGS__": data_scripts(),
         "__SURELOCK_PLOTLY__": plotly_script().read_text("utf-8").replace("</script", "<\\/script"),
         "__SURELOCK_SCRIPT__": (ASSETS / "scripts" / "replay.js").read_text("utf-8"),  # has a hole's name in it, too
     }

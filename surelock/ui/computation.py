@@ -7,8 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from surelock.model.errors import reason_of
 from surelock.trace.lanes import StepsOver
@@ -16,24 +15,11 @@ from surelock.ui.limits import Limits, too_long, weigh
 from surelock.ui.request import Job
 
 if TYPE_CHECKING:
-    from surelock.trace.race import Told
+    from surelock.trace.race import Round
     from surelock.trace.recorder import Recorder
+    from surelock.ui.run import Run
 
 FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
-
-
-class Follower(Protocol):
-    """A follower of a race. streams: whether it is being streamed."""
-
-    @property
-    def streams(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class _NoMore:
-    """The end of a race. problem: a sentence if it failed."""
-
-    problem: str | None = None
 
 
 class Computation:
@@ -41,7 +27,7 @@ class Computation:
 
     job: the request.
     recorder: records the race.
-    told: the iterator of `race`.
+    rounds: the iterator of `race`.
     pausable: whether the page offers a pause.
     limits: of the server.
     took: called at the end with the seconds of computation.
@@ -54,10 +40,10 @@ class Computation:
         self,
         job: Job,
         recorder: Recorder,
-        told: Iterator[list[Told]],
+        rounds: Iterator[Round],
         pausable: bool,
         limits: Limits,
-        took: Callable[[float], None] = lambda _: None,
+        took: Callable[[float], None],
     ) -> None:
         self.key, self.recorder = job.key, recorder
         self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
@@ -67,9 +53,9 @@ class Computation:
         self.log: list[str] = []
         self.over: int | None = None  # the number of the first message behind the steps
         self.ended: str | None = None
-        self._told: Iterator[list[Told]] | None = told
-        self._followers: set[Follower] = set()
-        self._left = False  # nobody follows any more
+        self._rounds: Iterator[Round] | None = rounds
+        self._followers: set[Run] = set()
+        self._left = False  # the last follower has left
         self._lock = threading.Lock()
         self._turn = threading.Lock()  # whoever computes a step
         self._coming: asyncio.Future[None] | None = None
@@ -90,7 +76,7 @@ class Computation:
         """The number of followers that are being streamed."""
         return sum(each.streams for each in tuple(self._followers))
 
-    def join(self, follower: Follower) -> bool:
+    def join(self, follower: Run) -> bool:
         """Add a follower. Returns False if the race was stopped or has failed."""
         with self._lock:
             if self._left or self.ended not in (None, FINISHED):
@@ -98,7 +84,7 @@ class Computation:
             self._followers.add(follower)
             return True
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: Run) -> None:
         """Remove a follower. Without followers the race ends after the present step."""
         with self._lock:
             self._followers.discard(follower)
@@ -111,9 +97,8 @@ class Computation:
 
     async def more(self) -> None:
         """Wait for the next step, which is computed once for all followers. Returns at once if the race has ended."""
-        if self._coming is None or self._coming.done():  # or `_came` has yet to be called
+        if self._coming is None or self._coming.done():
             self._coming = asyncio.ensure_future(asyncio.to_thread(self._advance))
-            self._coming.add_done_callback(self._came)
         await asyncio.shield(self._coming)
 
     def left(self) -> float | None:
@@ -122,10 +107,6 @@ class Computation:
         """
         steps = self.steps
         return self._spent() / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
-
-    def _came(self, coming: asyncio.Future[None]) -> None:
-        if self._coming is coming:
-            self._coming = None
 
     def _spent(self) -> float:
         begun = self._begun
@@ -137,39 +118,36 @@ class Computation:
             if self.ended:
                 return
             self._begun = time.monotonic()
-            told = self._next()
+            items, problem = self._next()
             self.seconds, self._begun = self._spent(), None
-            if isinstance(told, _NoMore):
-                return self._end(FAILED if told.problem else FINISHED, told.problem)
-            if any(isinstance(each, StepsOver) for each in told):
+            if items is None:
+                return self._end(FAILED if problem else FINISHED, problem)
+            if any(isinstance(each, StepsOver) for each in items):
                 self.over = len(self.log)
                 return
-            self._append(self._message(told))
+            message = self.recorder.take(items)
+            if self.over is None:
+                self.steps += 1
+            self._append(message)
             if self.seconds > self._most_seconds:
                 self._end(FAILED, too_long(self._most_seconds))
 
-    def _message(self, told: list[Told]) -> dict[str, Any]:
-        message = self.recorder.take(told)
-        if self.over is None:
-            self.steps += 1
-        return message
-
-    def _next(self) -> list[Told] | _NoMore:
-        """The next item of the race."""
-        assert self._told is not None
+    def _next(self) -> tuple[Round | None, str | None]:
+        """The next item of the race, None at its end; and a sentence if the race has failed."""
+        assert self._rounds is not None
         try:
-            return next(self._told, _NoMore())
+            return next(self._rounds, None), None
         except MemoryError:
-            return _NoMore("This run needs more memory than the machine has; try a shorter one.")
+            return None, "This run needs more memory than the machine has; try a shorter one."
         except (ArithmeticError, ValueError) as error:
-            return _NoMore(f"The run stopped: {error}.")
+            return None, f"The run stopped: {error}."
         except RuntimeError as error:  # torch's, out of memory on a GPU among them
-            return _NoMore(f"The run stopped: {reason_of(error)}.")
+            return None, f"The run stopped: {reason_of(error)}."
 
     def _end(self, how: str, problem: str | None = None) -> None:
         """Free the decoders and close the log. In a stopped race each follower has its own last message."""
-        close = getattr(self._told, "close", None)
-        self._told = None
+        close = getattr(self._rounds, "close", None)
+        self._rounds = None
         if close is not None:
             close()
         if self.seconds:

@@ -1,7 +1,7 @@
 """Runs the lanes of a job: in this process, or in a ZeroGPU worker.
 
 A ZeroGPU worker is a forked process, and arguments and results are pickled. So the function takes settings and yields
-facts, which are plain data, in both cases.
+steps, which are plain data, in both cases.
 
 In this process one thread does all computation. OpenMP keeps a team of threads for every thread that has ever computed.
 With more threads than cores it stops spinning at barriers, and every step takes twice as long as soon as another
@@ -22,9 +22,10 @@ from surelock.ui.zero_gpu import on_gpu
 
 if TYPE_CHECKING:
     from surelock.quality.judge import Judge
-    from surelock.trace.race import Told
+    from surelock.trace.race import Round
 
-Decoder = Callable[[Job, bool, bool], Iterator[list["Told"]]]
+#: Runs a job; its arguments are job, likely tokens?, commit errors?
+Runner = Callable[[Job, bool, bool], Iterator["Round"]]
 Value = TypeVar("Value")
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 
@@ -34,18 +35,18 @@ def on_zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
-def make_decoder(models: Models, judge: Judge | None = None) -> Decoder:
-    """Return the function that runs a job, see `race`: its arguments are job, likely tokens?, commit errors?"""
+def make_decoder(models: Models, judge: Judge | None = None) -> Runner:
+    """Return the function that runs a job, see `race`. judge: scores its texts; None is no judge."""
 
-    def decode_facts(job: Job, top: bool, errors: bool) -> Generator[list[Told]]:
+    def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
         lm = models.get(job.label)
         from surelock.trace.race import race
 
         yield from race(lm, job.tokens, job.lanes, top=top, errors=errors, judge=judge if top else None)
 
     if on_zero_gpu():
-        return on_gpu(decode_facts, models)
-    return lambda job, top, errors: _advanced(decode_facts(job, top, errors))
+        return on_gpu(decode_lanes, models)
+    return lambda job, top, errors: _advanced(decode_lanes(job, top, errors))
 
 
 def computed(call: Callable[[], Value]) -> Value:
@@ -53,7 +54,7 @@ def computed(call: Callable[[], Value]) -> Value:
     return _THREAD.submit(call).result()
 
 
-def _advanced(items: Generator[list[Told]]) -> Iterator[list[Told]]:
+def _advanced(items: Generator[Round]) -> Iterator[Round]:
     """Yield the items, each computed in the computing thread."""
     try:
         while (item := computed(lambda: next(items, None))) is not None:

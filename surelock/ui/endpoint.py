@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+import numpy as np
 from gradio.context import LocalContext
 
 from surelock.decoding.choices import (
@@ -24,11 +25,11 @@ from surelock.decoding.choices import (
 from surelock.decoding.ends import text_of
 from surelock.model.errors import reason_of
 from surelock.trace.lanes import StepsOver, alone
-from surelock.ui.device import Decoder as RunsJobs
+from surelock.ui.device import Runner
 from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import docstring, parameters
-from surelock.ui.readers import Readers, during
+from surelock.ui.readers import Readers
 from surelock.ui.request import MOST_EVENTS, Job, read_job
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def make_endpoint(
-    models: Models, decoder: RunsJobs, most: int, readers: Readers | None = None, limits: Limits | None = None
+    models: Models, decoder: Runner, most: int, readers: Readers | None = None, limits: Limits | None = None
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """Return the function behind /decode. Its signature is derived from the descriptions of the settings.
 
@@ -55,15 +56,15 @@ def make_endpoint(
         given: dict[str, Any] = bound.arguments
         try:
             lm = models.get(label := models.labels[0] if given["model"] == "" else given["model"])
-            own, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
-            job = read_job(lm, label, given["prompt"], bool(given["chat"]), [own], longest)
-            beside = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
+            lane, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
+            job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
+            extras = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
             for name in ("trace", "picture"):
-                if beside[name]:
-                    check_size(name, len(job.tokens) + job.gen_length, own.decoder.settings.total_steps)
-            steps = _steps(lm, job, decoder, **beside)
+                if extras[name]:
+                    check_size(name, len(job.tokens) + job.gen_length, lane.decoder.settings.total_steps)
+            steps = _steps(lm, job, decoder, **extras)
             request = LocalContext.request.get(None)
-            yield from within(during(steps, readers.watched(getattr(request, "session_hash", None))), seconds)
+            yield from within(steps, seconds, readers.watched(getattr(request, "session_hash", None)))
         except (NotReady, ValueError, ArithmeticError) as error:
             raise gr.Error(str(error), print_exception=False) from error
         except (RuntimeError, MemoryError) as error:  # torch's, out of memory on a GPU among them
@@ -79,7 +80,7 @@ def make_endpoint(
 def read_decoder(given: Mapping[str, Any]) -> Decoder:
     """Return the decoder of a call's parameters.
 
-    Raises ValueError, one sentence that begins with the setting's name.
+    Raises ValueError, which begins with the setting's name.
     """
     known = CHOICES.keys() | flat_settings().keys()
     values = {name: value for name, value in given.items() if name in known}
@@ -95,10 +96,10 @@ def read_decoder(given: Mapping[str, Any]) -> Decoder:
 
 
 def _steps(
-    lm: Any, job: Job, decoder: RunsJobs, *, commit_error: bool, trace: bool, picture: bool
+    lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: bool, picture: bool
 ) -> Iterator[dict[str, Any]]:
     from surelock.trace.picture import picture as drawn
-    from surelock.trace.race import Errors, Facts  # torch: only once somebody decodes
+    from surelock.trace.race import Errors, LaneStep  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
     recorder = None
@@ -106,31 +107,27 @@ def _steps(
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
-    canvas = [*job.tokens, *[lm.mask_id] * job.gen_length]
-    locked, total = 0, {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
-    last = {}
-    for facts in chain.from_iterable(decoder(job, False, commit_error)):
-        if isinstance(facts, StepsOver):
+    total: dict[str, Any] = {"seconds": 0.0, "flops": 0.0, "baseline_flops": 0.0, "rows": 0, "steps": 0}
+    last, canvas = {}, []
+    for item in chain.from_iterable(decoder(job, False, commit_error)):
+        if isinstance(item, StepsOver):
             continue
         if recorder is not None:
-            recorder.take([facts])
-        if isinstance(facts, Errors):
-            last["commit_error"] = _plain_errors(facts.commits)
+            recorder.take([item])
+        if isinstance(item, Errors):
+            last["commit_error"] = _plain_errors(item.commits)
             continue
-        assert isinstance(facts, Facts)  # a page's judge reads what the page shows only
-        facts.write_to(canvas, lm.mask_id)
-        locked += len(facts.locked) - len(facts.unlocked)
-        rows = int(facts.computed.sum())
-        costs = {name: getattr(facts, name) for name in ("seconds", "flops", "baseline_flops")}
+        assert isinstance(item, LaneStep)  # a page's judge reads what the page shows only
+        step, canvas = item.step, item.step.tokens[0].tolist()
+        rows = int(step.computed.sum())
+        costs = {name: float(np.sum(getattr(step, name))) for name in ("seconds", "flops", "baseline_flops")}
         for name, value in (*costs.items(), ("rows", rows), ("steps", 1)):
             total[name] += value
         yield {
-            "step": facts.step,
-            "unmasked": [
-                {"position": p, "token": t} for p, t in zip(facts.unmasked.tolist(), facts.tokens.tolist(), strict=True)
-            ],
-            "newly_locked": facts.locked.tolist(),
-            "locked": locked,
+            "step": step.index,
+            "unmasked": [{"position": p, "token": canvas[p]} for p in np.flatnonzero(step.newly_unmasked[0]).tolist()],
+            "newly_locked": np.flatnonzero(step.newly_locked[0]).tolist(),
+            "locked": int(step.locked.sum()),
             "computed": rows,
             **costs,
         }

@@ -1,7 +1,5 @@
 """Flags from environment variables, for a Space without a command line: `--keep-mb` is SURELOCK_KEEP_MB."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
@@ -37,12 +35,12 @@ def read_environment(parser: argparse.ArgumentParser) -> dict[str, Any]:
     return taken
 
 
-def named(said: str, parser: argparse.ArgumentParser, given: argparse.Namespace, taken: dict[str, Any]) -> str:
+def named(message: str, parser: argparse.ArgumentParser, given: argparse.Namespace, taken: dict[str, Any]) -> str:
     """Return a message about flags with the names of variables instead, where the value came from the environment."""
     for action in parser._actions:
         if action.dest in taken and getattr(given, action.dest) is taken[action.dest]:
-            said = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), said)
-    return said
+            message = re.sub(rf"{action.option_strings[-1]}\b", variable_of(action), message)
+    return message
 
 
 def _value(action: argparse.Action, text: str) -> Any:

@@ -1,7 +1,5 @@
 """The sidebar: fields for the settings that all lanes share, the lanes, and notes beside the fields."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from surelock.model.errors import first_line
 from surelock.places import ASSETS
 from surelock.trace.lanes import MOST
 from surelock.ui.models import Models
-from surelock.ui.request import MOST_CHARACTERS, prompt_tokens, read_shared
+from surelock.ui.request import MOST_CHARACTERS, lanes_in, prompt_tokens, read_shared
 from surelock.ui.schedule import GRAIN, LEAST, NAMES, SHARED, Wants, fit
 from surelock.ui.wording import in_words
 
@@ -71,8 +69,8 @@ class Form:
             examples_for(first), value=None, label="Examples", info="Openings written for this model."
         )
         self.run = gr.Button("Run", variant="primary", elem_id="sl-run", size="lg")
-        self.controls = _own_component("controls")
-        self.lanes = _own_component("lanes", self.lanes_value(first, None))
+        self.controls = _component("controls")
+        self.lanes = _component("lanes", self.lanes_value(first, None))
         self.fields: dict[str, Any] = {name: self._field(name, start) for name in MAIN}
         with gr.Accordion("More settings", open=False):
             self.chat = gr.Checkbox(True, label="Chat template, if the model has one")
@@ -92,15 +90,15 @@ class Form:
     def _field(self, name: str, start: Mapping[str, Any]) -> Any:
         """The component of a shared setting, made from its description."""
         setting, value = SHARED[name], start[name]
-        told: dict[str, Any] = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
+        args: dict[str, Any] = {"label": setting.label, "info": setting.help, "elem_id": f"sl-{name.replace('_', '-')}"}
         if setting.kind == "flag":
-            return gr.Checkbox(value, **told)
+            return gr.Checkbox(value, **args)
         if setting.offered is not None:
             low, high, step = setting.offered
-            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **told)
+            return gr.Slider(low, self.most if name in MAIN else high, value, step=step, **args)
         if setting.none is not None:  # the block length: what fits is a short list
-            return gr.Dropdown([value], value=value, allow_custom_value=True, **told)
-        return gr.Number(value, **told)
+            return gr.Dropdown([value], value=value, allow_custom_value=True, **args)
+        return gr.Number(value, **args)
 
     @property
     def inputs(self) -> list[Any]:
@@ -179,17 +177,17 @@ class Form:
         """
         longest = self.longest(label, prompt, chat)
         fitted = fit(wants, longest)
-        beside = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
-        told: dict[str, dict[str, Any]] = {
-            "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or beside},
+        fits = f"{SHARED['gen_length'].help} At most {longest} beside this prompt."
+        updates: dict[str, dict[str, Any]] = {
+            "gen_length": {"maximum": longest, "info": fitted.said.get("gen_length", "") or fits},
             "steps": {"maximum": max(2, fitted.values["gen_length"])},  # a slider of one place cannot be made
             "block_length": {"choices": fitted.blocks},
         }
-        for name, more in told.items():
+        for name, more in updates.items():
             more.setdefault("info", fitted.said.get(name, SHARED[name].help))
             if given is None or given[name] != fitted.values[name]:
                 more["value"] = fitted.values[name]
-        return [gr.update(**told[name]) for name in NAMES]
+        return [gr.update(**updates[name]) for name in NAMES]
 
     def longest(self, label: str, prompt: str, chat: bool) -> int:
         """Return the longest text that fits beside a prompt. Before the model is loaded, a prompt counts one token for
@@ -226,7 +224,7 @@ class Form:
         """The updates after the model has changed: its examples and settings, and the same lanes with its presets."""
         self.models.start_loading(label) if label in self.models.labels else None
         examples = examples_for(label)
-        value = self.lanes_value(label, read_value(lanes))
+        value = self.lanes_value(label, lanes_in(lanes))
         settled = self.settle(self.suits(label), label, examples[0], chat)
         return [gr.update(choices=examples, value=None), examples[0], value, *settled]
 
@@ -247,7 +245,7 @@ class Form:
         return values | fit(wants, longest).values, wants
 
 
-def _own_component(name: str, value: str | None = None) -> Any:
+def _component(name: str, value: str | None = None) -> Any:
     """A component whose content is made by assets/js/load/NAME.js."""
     return gr.HTML(
         value,
@@ -272,15 +270,6 @@ def _lane(wanted: Any, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, An
     name = wanted.get("name")
     choices = {"compute": plain_choice(decoder.compute), "unmask": plain_choice(decoder.unmask)}
     return {"name": name if isinstance(name, str) and name.strip() else "Your own", "preset": None, **choices}
-
-
-def read_value(lanes: Any) -> Any:
-    """Return the lanes in the value of their component; None if it has none."""
-    try:
-        value = json.loads(lanes) if isinstance(lanes, str) else lanes
-    except (json.JSONDecodeError, RecursionError):
-        return None
-    return value.get("lanes") if isinstance(value, Mapping) else value
 
 
 def examples_for(label: str) -> list[str]:

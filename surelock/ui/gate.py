@@ -4,8 +4,6 @@ Gradio serves many routes that this page does not use. A route that is not liste
 Gradio adds it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -13,6 +11,7 @@ import re
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -63,8 +62,8 @@ _HEADERS = {
 class Refused(Exception):
     """A request is refused. status: of the answer. The message is one sentence."""
 
-    def __init__(self, status: int, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
     @property
@@ -78,8 +77,8 @@ class Gate:
 
     app: the application behind it.
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
-    admit: called with the scope and the JSON body of a request; it may raise Refused. The function that it returns is
-    called when the request has been answered.
+    admit: called with the scope and the JSON body of a request; it may raise Refused. It returns a context, which is
+    left when the request has been answered.
     agents: whether the routes of agents are accepted.
     """
 
@@ -87,13 +86,11 @@ class Gate:
         self,
         app: ASGIApp,
         allow_hosts: Collection[str] = (),
-        admit: Callable[[Scope, Any], Callable[[], None]] | None = None,
+        admit: Callable[[Scope, Any], AbstractContextManager[Any]] = lambda scope, body: nullcontext(),
         agents: bool = False,
     ) -> None:
-        self.app = app
-        self.own = own_names(allow_hosts)
-        self.agents = agents
-        self.admit = admit or (lambda scope, body: lambda: None)
+        self.app, self.admit, self.agents = app, admit, agents
+        self.names = own_names(allow_hosts)
         self._bodies: Counter[str] = Counter()  # bytes that arrive or are not answered yet, by client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,23 +99,20 @@ class Gate:
             return await self.app(scope, receive, send)
         if scope["type"] != "http":
             return None  # no socket is ever opened by the page
-        answer, client = _with_headers(_in_pieces(send)), client_of(scope)
-        body, size = None, 0
+        answer, content, body = _with_headers(_in_pieces(send)), bytearray(), None
         try:
             self._check(scope)
             if scope["method"] == "POST" and not UPLOAD.fullmatch(scope["path"]):
-                body, receive, size = await self._read(scope, receive)
+                body = await self._read(scope, receive, content)
+                receive = _again(bytes(content), receive)
             whole = [each for each in scope["headers"] if each[0] != b"range"]  # a thousand ranges are a thousand reads
             scope = {**scope, "headers": whole, SOCKET: socket_of(receive)}
-            done = self.admit(scope, body)
+            with self.admit(scope, body):
+                await self.app(scope, receive, answer)
         except Refused as refused:
-            self._held(client, -size)
-            return await refused.response(scope, receive, answer)
-        try:
-            return await self.app(scope, receive, answer)
+            await refused.response(scope, receive, answer)
         finally:
-            done()
-            self._held(client, -size)
+            self._bodies -= Counter({client_of(scope): len(content)})
 
     def _check(self, scope: Scope) -> None:
         headers, path = Headers(scope=scope), scope["path"]
@@ -137,10 +131,8 @@ class Gate:
                 raise Refused(405, "Agents call by POST; no stream is open for them.")
             raise Refused(404, "There is nothing here: this server has the page, its files and /decode.")
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[Any, Receive, int]:
-        """Read the JSON body. Returns it, a `receive` that yields its bytes again, and their number, which is held.
-        Raises Refused.
-        """
+    async def _read(self, scope: Scope, receive: Receive, content: bytearray) -> Any:
+        """Read the body into `content` and return its JSON. Raises Refused."""
         headers = Headers(scope=scope)
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise Refused(415, "The body must be JSON (content-type: application/json).")
@@ -149,44 +141,27 @@ class Gate:
             raise _too_long()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                content = await self._gather(receive, client_of(scope))
+                await self._gather(receive, client_of(scope), content)
         except TimeoutError:
             raise Refused(408, f"The body took longer than {BODY_SECONDS:.0f} seconds.") from None
-        try:
-            return _parsed(content), _again(content, receive), len(content)
-        except Refused:
-            self._held(client_of(scope), -len(content))
-            raise
+        return _parsed(content)
 
-    async def _gather(self, receive: Receive, client: str) -> bytes:
-        """Read a body, and hold its bytes."""
-        content = bytearray()
-        try:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Refused(400, "The connection ended within the body.")
-                piece = message.get("body", b"")
-                content += piece
-                self._held(client, len(piece))
-                if len(content) > MOST_BODY:
-                    raise _too_long()
-                if self._bodies[client] > MOST_BODIES_OF_ONE or self._bodies.total() > MOST_BODIES:
-                    raise Refused(503, "Too much is being sent at once. Try again in a moment.")
-                if not message.get("more_body"):
-                    return bytes(content)
-        except BaseException:  # a timeout cancels this
-            self._held(client, -len(content))
-            raise
-
-    def _held(self, client: str, size: int) -> None:
-        """Count the bytes of bodies that are held for a client until they are answered."""
-        self._bodies[client] += size
-        if not self._bodies[client]:
-            del self._bodies[client]
+    async def _gather(self, receive: Receive, client: str, content: bytearray) -> None:
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise Refused(400, "The connection ended within the body.")
+            piece, more = message.get("body", b""), message.get("more_body")
+            content += piece
+            self._bodies[client] += len(piece)
+            if len(content) > MOST_BODY:
+                raise _too_long()
+            if self._bodies[client] > MOST_BODIES_OF_ONE or self._bodies.total() > MOST_BODIES:
+                raise Refused(503, "Too much is being sent at once. Try again in a moment.")
 
     def _goes_by(self, name: str, others: Collection[str]) -> bool:
-        return "*" in self.own or any(_matches(name, own) for own in (*self.own, *others))
+        return "*" in self.names or any(_matches(name, each) for each in (*self.names, *others))
 
 
 def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
@@ -195,9 +170,9 @@ def own_names(allow_hosts: Collection[str]) -> frozenset[str]:
     Numeric addresses are always accepted, since DNS rebinding needs a name.
     """
     machine = socket.gethostname().lower()
-    told = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
-    named = [name for each in (*told, *allow_hosts) for name in each.lower().replace(",", " ").split()]
-    return frozenset({*LOOPBACK, machine, f"{machine}.local", *named})
+    settings = [os.environ.get(name, "") for name in ("SPACE_HOST", "GRADIO_SERVER_NAME")]
+    names = " ".join((*settings, *allow_hosts)).lower().replace(",", " ").split()
+    return frozenset({*LOOPBACK, machine, f"{machine}.local", *names})
 
 
 def socket_of(receive: Receive) -> Any:
@@ -245,7 +220,7 @@ def _too_long() -> Refused:
     return Refused(413, f"The body is too long: at most {MOST_BODY:,} bytes are taken.")
 
 
-def _parsed(content: bytes) -> Any:
+def _parsed(content: bytearray) -> Any:
     """The JSON of a body. Raises Refused."""
     try:
         body = json.loads(content)

@@ -3,8 +3,6 @@
 Review them when Gradio is updated, and remove those that are no longer needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -20,14 +18,11 @@ from gradio.brotli_middleware import BrotliMiddleware
 from gradio.components.api_component import Api
 from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from surelock.model.errors import cut, first_line, without_paths
-from surelock.places import ASSETS
 from surelock.ui.connections import Connection, Crowd, room
 
-_SCRIPTS = [ASSETS / "js" / "load" / name for name in ("frames.js", "hold.js")]
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
 THREADS = 8  # that answer at once what is not in the queue
@@ -56,7 +51,7 @@ def keep_queue(page: gr.Blocks) -> None:
             loop = asyncio.ensure_future(plain())
             await asyncio.wait({loop})
             error = None if loop.cancelled() else loop.exception()
-            if error is None:  # it was told to stop
+            if error is None:  # it was asked to stop
                 return
             queue.stopped = False
             _LOG.error("The queue had stopped and was started again (%s: %s).", type(error).__name__, first_line(error))
@@ -165,8 +160,8 @@ def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]
     """
     (made,) = (fn for fn in page.fns.values() if fn.api_name == endpoint)
     (given,) = made.outputs
-    told = [*schemas.values(), {"type": "object", "description": answer}]
-    for component, schema in zip([*made.inputs, given], told, strict=True):
+    every = [*schemas.values(), {"type": "object", "description": answer}]
+    for component, schema in zip([*made.inputs, given], every, strict=True):
         assert isinstance(component, Api)
         component._api_info = schema
 
@@ -179,7 +174,7 @@ def serve_agents() -> None:
     """
     from gradio.mcp import GradioMCPServer
 
-    plain, told = GradioMCPServer.postprocess_output_data, GradioMCPServer._execute_tool_with_progress
+    plain, progress = GradioMCPServer.postprocess_output_data, GradioMCPServer._execute_tool_with_progress
 
     def in_json(self: Any, data: Any, root_url: str) -> list[Any]:
         return plain(self, [json.dumps(each) if isinstance(each, dict) else each for each in data], root_url)
@@ -194,7 +189,7 @@ def serve_agents() -> None:
 
     async def followed(self: Any, job: Any, progress_token: Any) -> Any:
         try:
-            return await told(self, job, progress_token)
+            return await progress(self, job, progress_token)
         finally:
             _end(self.blocks, job)
 
@@ -204,20 +199,16 @@ def serve_agents() -> None:
 
 
 def _end(page: gr.Blocks, job: Any) -> None:
-    """End a job of the page's own client that is not finished."""
+    """End a job of the page's own client that is not finished: at once if it waits, else after its present step.
+
+    Call it in the queue's thread. A job's own `cancel` would end all calls of the session, and all agents share one.
+    """
+    queue, event_id = page._queue, job.communicator.event_id
     if job.done():
         return
-    if job.communicator.event_id is None:  # it is being asked for at this moment
+    if event_id is None:  # it is being asked for at this moment
         asyncio.get_running_loop().call_later(POLL_SECONDS, _end, page, job)
-    else:
-        _end_event(page._queue, job.communicator.event_id)
-
-
-def _end_event(queue: queueing.Queue, event_id: str) -> None:
-    """Remove an event from the queue, or stop it after its present step. Call it in the queue's thread.
-
-    A job's own `cancel` would end all calls of the session, and all agents share one session.
-    """
+        return
     event = queue.event_ids_to_events.get(event_id)
     if event is None:
         return
@@ -245,38 +236,3 @@ class FewAtOnce:
             async with self._room:
                 return await self.app(scope, receive, send)
         await self.app(scope, receive, send)
-
-
-class CalmFrames:
-    """ASGI middleware. Puts two scripts at the very beginning of the page's head, before Gradio's own scripts; Gradio
-    6.31 puts its argument `head` behind them.
-
-    `load/frames.js` ends a frame loop of Gradio's loading screen. `load/hold.js` keeps an early press of Run until the
-    page is ready.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        scripts = "".join(f"<script>{path.read_text('utf-8')}</script>" for path in _SCRIPTS)
-        self.head = f"<head>{scripts}".encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request, with the scripts in what answers ``/``."""
-        if scope["type"] != "http" or scope["path"] != "/":
-            return await self.app(scope, receive, send)
-        start: Message = {}
-
-        async def send_with_scripts(message: Message) -> None:
-            nonlocal start
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            if start:
-                if b"<head>" in message["body"]:
-                    message["body"] = message["body"].replace(b"<head>", self.head, 1)
-                    MutableHeaders(scope=start)["content-length"] = str(len(message["body"]))
-                await send(start)
-                start = {}
-            await send(message)
-
-        await self.app(scope, receive, send_with_scripts)

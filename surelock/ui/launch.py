@@ -1,14 +1,12 @@
 """From the command line to a running page."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
@@ -20,14 +18,7 @@ from surelock.model.errors import first_line
 from surelock.ui.device import on_zero_gpu
 from surelock.ui.environment import named, read_environment
 from surelock.ui.gate import LOOPBACK, Gate
-from surelock.ui.gradio_patches import (
-    CalmFrames,
-    FewAtOnce,
-    bound_connections,
-    compress_no_files,
-    log_failures,
-    serve_agents,
-)
+from surelock.ui.gradio_patches import FewAtOnce, bound_connections, compress_no_files, log_failures, serve_agents
 from surelock.ui.heartbeats import Heartbeats
 from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
@@ -37,81 +28,53 @@ from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
 from surelock.ui.session import keep_tidy
 
-if TYPE_CHECKING:
-    from surelock.quality.judge import Judge
-
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the argument parser of app.py."""
-    made = argparse.ArgumentParser(
-        prog="app.py", description="Watch a masked diffusion language model decode with and without SureLock."
-    )
+    about = "Watch a masked diffusion language model decode with and without SureLock."
+    made = argparse.ArgumentParser(prog="app.py", description=about)
     add_page_arguments(made)
     return made
 
 
-def add_page_arguments(made: argparse.ArgumentParser) -> None:
+def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of app.py and `surelock page`.
 
     Defaults come from the environment: the variables of `read_environment`, then Gradio's (GRADIO_SERVER_NAME,
     GRADIO_SERVER_PORT, ...).
     """
-    made.add_argument(
-        "--model",
-        nargs="+",
-        default=[EMBEDDED],
-        metavar="ID_OR_PATH",
-        help="models to offer; the first is loaded at once (default: the embedded one)",
-    )
-    made.add_argument(
+    limits, add = Limits(), parser.add_argument
+    offered = "models to offer; the first is loaded at once (default: the embedded one)"
+    add("--model", nargs="+", default=[EMBEDDED], metavar="ID_OR_PATH", help=offered)
+    add(
         "--decode-in",
         choices=("browser", "server", "both"),
         default="both",
         help="where runs are computed: in the visitor's browser (the embedded model alone), on this server, or where "
         "the visitor chooses (default: %(default)s)",
     )
-    made.add_argument("--device-map", choices=("auto",), help="spread each model over all GPUs")
-    add_engine_flag(made)
-    made.add_argument(
-        "--judge",
-        metavar="MODEL",
-        help="a causal model (hub id, directory, GGUF file) that scores each finished text (default: none)",
-    )
-    made.add_argument("--host", help="address to listen on (default: this machine only)")
-    made.add_argument("--port", type=int, help="port (default: the first free one from 7860)")
-    made.add_argument("--share", action="store_true", help="also open a public link through Gradio")
-    made.add_argument(
-        "--max-length", type=int, default=512, help="most positions of a run, prompt included (default: %(default)s)"
-    )
-    made.add_argument("--queue-size", type=int, default=32, help="most visitors waiting (default: %(default)s)")
-    made.add_argument(
-        "--keep-mb",
-        type=float,
-        default=Limits().keep_mb,
-        help="megabytes for all kept runs; the one idle longest is dropped first (default: %(default).0f)",
-    )
-    made.add_argument(
-        "--run-seconds",
-        type=float,
-        default=Limits().run_seconds,
-        help="longest computation of one run (default: %(default).0f)",
-    )
-    made.add_argument(
-        "--allow-host",
-        nargs="+",
-        default=[],
-        metavar="NAME",
-        help="further host names of the server ('*' for any)",
-    )
-    made.add_argument(
-        "--mcp",
-        action="store_true",
-        help="also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)",
-    )
-    taken = read_environment(made)
-    made.set_defaults(run=lambda given: serve(given, lambda said: made.error(named(said, made, given, taken))))
+    add("--device-map", choices=("auto",), help="spread each model over all GPUs")
+    add_engine_flag(parser)
+    judge = "a causal model (hub id, directory, GGUF file) that scores each finished text (default: none)"
+    add("--judge", metavar="MODEL", help=judge)
+    add("--host", help="address to listen on (default: this machine only)")
+    add("--port", type=int, help="port (default: the first free one from 7860)")
+    add("--share", action="store_true", help="also open a public link through Gradio")
+    longest = "most positions of a run, prompt included (default: %(default)s)"
+    add("--max-length", type=int, default=512, help=longest)
+    add("--queue-size", type=int, default=32, help="most visitors waiting (default: %(default)s)")
+    kept = "megabytes for all kept runs; the one idle longest is dropped first (default: %(default).0f)"
+    add("--keep-mb", type=float, default=limits.keep_mb, help=kept)
+    seconds = "longest computation of one run (default: %(default).0f)"
+    add("--run-seconds", type=float, default=limits.run_seconds, help=seconds)
+    names = "further host names of the server ('*' for any)"
+    add("--allow-host", nargs="+", default=[], metavar="NAME", help=names)
+    agents = "also serve /decode to agents as a tool (Model Context Protocol, at /gradio_api/mcp/)"
+    add("--mcp", action="store_true", help=agents)
+    taken = read_environment(parser)
+    parser.set_defaults(run=lambda given: serve(given, lambda text: parser.error(named(text, parser, given, taken))))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -138,9 +101,13 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
         models = Models(given.model, given.device_map, given.engine, decodes=not in_browsers)
+        judge = None
+        if given.judge:
+            from surelock.quality.judge import Judge  # brings in torch
+
+            judge = Judge.load(given.judge)
     except ValueError as error:
         refuse(str(error))
-    judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
         models,
         most=given.max_length,
@@ -167,7 +134,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             prevent_thread_lock=True,
             enable_monitoring=False,
             mcp_server=given.mcp,
-            **look(gate, own=[Heartbeats(page, sessions.leave).route], api=models.decodes),
+            **look(gate, Heartbeats(page, sessions.leave).route, api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
@@ -210,20 +177,11 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
-    from surelock.quality.judge import Judge
+def look(gate: Middleware, heartbeats: BaseRoute, api: bool) -> dict[str, Any]:
+    """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
-    try:
-        return Judge.load(name)
-    except ValueError as error:
-        refuse(str(error))
-
-
-def look(*gate: Middleware, own: Sequence[BaseRoute] = (), api: bool = True) -> dict[str, Any]:
-    """Return the arguments of `page.launch`: theme with system fonts, own files, no run history.
-
-    gate: middleware that comes first.
-    own: routes that come before those of `routes`.
+    gate: the middleware that comes first.
+    heartbeats: the route that comes first.
     api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
@@ -240,9 +198,9 @@ def look(*gate: Middleware, own: Sequence[BaseRoute] = (), api: bool = True) -> 
         "theme": theme,
         "head": page_head(),
         "app_kwargs": {
-            "routes": [*own, *routes()],
+            "routes": [heartbeats, *routes()],
             "exception_handlers": exception_handlers(),
-            "middleware": [*gate, *map(Middleware, (KeptAnswers, FewAtOnce, CalmFrames))],
+            "middleware": [gate, *map(Middleware, (KeptAnswers, FewAtOnce))],
         },
         "run_history": False,
         "ssr_mode": False,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
 import gradio as gr
 from gradio.events import api
 
-from surelock.ui.asking import Asking, key_of
 from surelock.ui.device import make_decoder, on_zero_gpu
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import Form, examples_for
@@ -27,6 +27,7 @@ from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.parameters import ANSWER, description, schemas
 from surelock.ui.readers import Inboxes, Readers, following
+from surelock.ui.request import key_of, read_request
 from surelock.ui.run import Run
 from surelock.ui.schedule import fit
 from surelock.ui.session import Sessions, refusal
@@ -74,7 +75,7 @@ def build(
         stage = make_stage(models, sessions, most, sources)
         slot = {"concurrency_id": DEVICE_SLOT, "concurrency_limit": 1}
         _connect(page, form, stage, models)
-        keys = _serve_runs(page, sessions, readers, Asking(models, form, most), slot)
+        keys = _serve_runs(page, sessions, readers, models, most, slot)
         api(
             make_endpoint(models, decoder, most, readers, limits),
             api_name=SCRIPTS,
@@ -92,7 +93,7 @@ def build(
 
 
 def _serve_runs(
-    page: gr.Blocks, sessions: Sessions, readers: Readers, asking: Asking, slot: Mapping[str, Any]
+    page: gr.Blocks, sessions: Sessions, readers: Readers, models: Models, most: int, slot: Mapping[str, Any]
 ) -> dict[int, Ask]:
     """Add the functions that start and continue runs, for assets/js/run/server_source.js.
 
@@ -100,7 +101,7 @@ def _serve_runs(
     """
 
     async def start(request: gr.Request, asked: dict) -> Batches:
-        """Stream a new run until it ends or is paused. asked: see `Asking.job`."""
+        """Stream a new run until it ends or is paused. asked: see `read_request`."""
         try:
             run = await asyncio.to_thread(begun, str(request.session_hash), asked)
         except (NotReady, ValueError) as error:
@@ -111,11 +112,11 @@ def _serve_runs(
 
     def read_by(request: gr.Request, batches: Batches) -> AsyncIterator[str]:
         session, inboxes = str(request.session_hash), cast(Inboxes, page._queue.pending_messages_per_session)
-        return following(batches, readers.watched(session), taken=lambda: inboxes.taken(session))
+        return following(batches, readers.watched(session), lambda: inboxes.taken(session))
 
     def begun(owner: str, asked: dict) -> Run:
-        job = asking.job(asked)
-        lm = asking.models.get(job.label)
+        job = read_request(models, asked, most)
+        lm = models.get(job.label)
         # Only now: two threads that bring in torch and accelerate at once, this and the one that loads, break both.
         from surelock.trace.recorder import Recorder, make_header
 
@@ -187,8 +188,9 @@ async def _continue(sessions: Sessions, run_id: Any, after: Any, most: Any) -> B
     elif not (_whole(after, -1) and (most is None or _whole(most, 1))):
         yield refusal("A run goes on after a message's number, from -1 on, by a whole number of steps or to its end.")
     else:
-        async for batch in following(run.stream(after, most)):
-            yield batch
+        async with aclosing(run.stream(after, most)) as batches:
+            async for batch in batches:
+                yield batch
 
 
 def _whole(value: Any, least: int) -> bool:

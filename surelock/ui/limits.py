@@ -1,9 +1,7 @@
 """Limits of a server: memory for kept runs, seconds for one run."""
 
-from __future__ import annotations
-
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -64,11 +62,13 @@ def check_size(what: str, positions: int, steps: int) -> None:
         raise ValueError(f"{what} is of at most {most}; this run has {positions:,} times {steps:,}: ask without it")
 
 
-def within(items: Iterator[Item], seconds: float) -> Iterator[Item]:
-    """Yield the items until `seconds` are over. Raises ValueError if more items would follow."""
+def within(items: Iterator[Item], seconds: float, wanted: Callable[[], bool]) -> Iterator[Item]:
+    """Yield the items while `wanted` is true. Raises ValueError if items would follow after `seconds`."""
     until = time.monotonic() + seconds
     late = False
     for item in items:
+        if not wanted():
+            return
         if late:
             raise ValueError(too_long(seconds))
         yield item

@@ -23,7 +23,7 @@ class Calm(logging.Filter):
     def __init__(self) -> None:
         super().__init__()
         self._seen: OrderedDict[tuple[str, ...], _Kind] = OrderedDict()
-        self._told: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # when, of all kinds
+        self._lines: deque[float] = deque([-SECONDS] * MOST_LINES, maxlen=MOST_LINES)  # the times of the last ones
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is written."""
@@ -32,10 +32,10 @@ class Calm(logging.Filter):
         self._seen[name] = kind
         if len(self._seen) > MOST_KINDS:
             self._seen.popitem(last=False)
-        if now - kind.line < SECONDS or now - self._told[0] < SECONDS:
+        if now - kind.line < SECONDS or now - self._lines[0] < SECONDS:
             kind.left_out += 1
             return False
-        self._told.append(now)
+        self._lines.append(now)
         whole = now - kind.trace >= TRACE_SECONDS
         _shorten(record, whole, kind.left_out)
         kind.line, kind.trace, kind.left_out = now, now if whole else kind.trace, 0

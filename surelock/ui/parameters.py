@@ -1,7 +1,5 @@
 """The parameters of /decode, derived from the descriptions of the settings, for scripts and agents."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Sequence
@@ -64,29 +62,26 @@ def parameters() -> list[inspect.Parameter]:
     return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
 
 
-def told() -> dict[str, str]:
+def descriptions() -> dict[str, str]:
     """Return the description of each parameter, one line each."""
-    settings = flat_settings()
-    return {
-        each.name: _told(each.name, settings[each.name]) if each.name in settings else _OTHERS[each.name][2]
-        for each in parameters()
-    }
+    settings = {name: _described(name, each) for name, each in flat_settings().items()}
+    return {each.name: settings.get(each.name) or _OTHERS[each.name][2] for each in parameters()}
 
 
 def description() -> str:
     """Return the description of the endpoint: the answer, and one line for each parameter."""
-    lines = [f"{name}{_owner(name)}: {line}" for name, line in told().items()]
+    lines = [f"{name}{_owner(name)}: {line}" for name, line in descriptions().items()]
     return "\n".join([f"{ABOUT} {ANSWER}", *lines])
 
 
 def docstring() -> str:
     """Return the description as a docstring, which Gradio's tools read."""
-    return "\n".join([f"{ABOUT} {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in told().items())])
+    return "\n".join([f"{ABOUT} {ANSWER}", "", "Args:", *(f"    {a}: {b}" for a, b in descriptions().items())])
 
 
 def schemas(models: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the JSON schema of each parameter. models: the labels that the server offers."""
-    lines = told()
+    lines = descriptions()
     found = {each.name: _schema(each) | {"description": lines[each.name]} for each in parameters()}
     found["prompt"]["minLength"] = 1
     found["model"]["enum"] = ["", *models]
@@ -122,7 +117,7 @@ def _parameter(name: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
-def _told(name: str, each: FlatSetting) -> str:
+def _described(name: str, each: FlatSetting) -> str:
     setting = each.setting
     if setting.kind == "group":
         return f"{setting.help} Its settings stand beside it."

@@ -1,7 +1,5 @@
 """Readers of streams: a run that nobody reads does not go on, and messages are kept for open sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct
@@ -9,7 +7,7 @@ import sys
 import time
 from asyncio import Queue
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -34,13 +32,13 @@ class Link:
         if self._link is None:
             return True
         try:
-            told = self._link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, self._ASKED)
+            info = self._link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, self._ASKED)
         except OSError:  # it has ended
             return False
-        if len(told) < self._ASKED:  # a kernel that does not say
+        if len(info) < self._ASKED:  # a kernel that does not say
             return True
-        left = struct.unpack_from("I", told, self._UNACKED_AT)[0] + struct.unpack_from("I", told, self._LEFT_AT)[0]
-        before, self._taken = self._taken, struct.unpack_from("Q", told, self._TAKEN_AT)[0]
+        left = struct.unpack_from("I", info, self._UNACKED_AT)[0] + struct.unpack_from("I", info, self._LEFT_AT)[0]
+        before, self._taken = self._taken, struct.unpack_from("Q", info, self._TAKEN_AT)[0]
         return not left or self._taken != before
 
 
@@ -86,32 +84,24 @@ class Readers:
         return read
 
 
-def during(items: Iterator[Item], *wanted: Callable[[], bool]) -> Iterator[Item]:
-    """Yield the items while all `wanted` are true."""
-    for item in items:
-        if not all(each() for each in wanted):
-            return
-        yield item
-
-
 async def following(
-    items: AsyncGenerator[Item], *wanted: Callable[[], bool], taken: Callable[[], bool] = lambda: True
+    items: AsyncGenerator[Item], wanted: Callable[[], bool], taken: Callable[[], bool]
 ) -> AsyncIterator[Item]:
-    """Yield the items while all `wanted` are true. No item is begun otherwise.
+    """Yield the items while `wanted` is true. No item is begun otherwise.
 
     taken: returns whether the item before has been taken. The next is begun then; if that takes UNREAD_SECONDS, the
     items end.
     """
     async with aclosing(items):
-        if not all(each() for each in wanted):
+        if not wanted():
             return
         async for item in items:
-            if not all(each() for each in wanted):
+            if not wanted():
                 return
             yield item
             until, pause = time.monotonic() + UNREAD_SECONDS, TAKEN_SECONDS
             while not taken():
-                if time.monotonic() > until or not all(each() for each in wanted):
+                if time.monotonic() > until or not wanted():
                     return
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RARELY_SECONDS)

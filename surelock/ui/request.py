@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.choices import TYPED
-from surelock.decoding.settings import DecodeSettings, from_plain, to_plain
+from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
 from surelock.model.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
 from surelock.trace.pieces import Pieces
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
+    from surelock.ui.models import Models
 
 MOST_CHARACTERS = 20_000
 MOST_EVENTS = 100
@@ -29,7 +31,7 @@ class Job:
     tokens: the token ids of the prompt.
     lanes: one to four decoders.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
-    asked: the key of the request that it was read from, see `surelock.ui.asking.key_of`; None if there was none.
+    asked: the key of the request that it was read from, see `key_of`; None if there was none.
     """
 
     label: str
@@ -47,6 +49,45 @@ class Job:
     def key(self) -> str:
         """The key of the request, or a hash of all fields: jobs with the same key have the same result."""
         return self.asked or sha256(repr(self).encode()).hexdigest()
+
+
+def read_request(models: Models, asked: Any, most: int) -> Job:
+    """Return the job of a request of Run or What if.
+
+    models: the models of the server.
+    asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch, see `read_branch`.
+    most: the largest number of positions of a run.
+
+    Raises ValueError, one sentence.
+    """
+    if not isinstance(asked, Mapping):
+        raise ValueError("A run is asked for by an object of the form's values.")
+    lm = models.get(label := asked.get("model", ""))
+    longest = min(most, lm.config.max_length)
+    if "prompt_tokens" in asked:
+        job = read_branch(lm, label, asked, longest)
+    else:
+        shared = read_shared({name: asked.get(name) for name, _ in described(DecodeSettings)})
+        lanes = read_lanes(lanes_in(asked.get("lanes")), shared)
+        job = read_job(lm, label, asked.get("prompt"), bool(asked.get("chat", True)), lanes, longest)
+    return replace(job, asked=key_of(asked))
+
+
+def key_of(asked: Any) -> str | None:
+    """Return the key of a request: equal requests are for the same job. None for what is no request.
+
+    The request is not read, since that would hold up the server: a long prompt has ten thousand tokens.
+    """
+    return sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest() if isinstance(asked, Mapping) else None
+
+
+def lanes_in(value: Any) -> Any:
+    """Return the lanes in the value of their component, or in its JSON text; None if it has none."""
+    try:
+        value = json.loads(value) if isinstance(value, str) else value
+    except (json.JSONDecodeError, RecursionError):
+        return None
+    return value.get("lanes") if isinstance(value, Mapping) else value
 
 
 def read_shared(values: Mapping[str, Any]) -> DecodeSettings:
@@ -161,8 +202,8 @@ def check_length(job: Job, most: int) -> None:
     """Raise ValueError if prompt and generated part together exceed `most` positions."""
     total = len(job.tokens) + job.gen_length
     if total > most:
-        told = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
-        raise ValueError(f"prompt is too long: {told}; at most {most} positions fit here.")
+        sizes = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
+        raise ValueError(f"prompt is too long: {sizes}; at most {most} positions fit here.")
 
 
 def has_chat(lm: LanguageModel) -> bool:

@@ -1,22 +1,23 @@
-"""Routes beside Gradio's: the files of the page, the refusal of uploads, and error responses.
+"""Answers beside Gradio's: the files of the page, exports, the refusal of uploads, and error responses.
 
-Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a third of a second of
-the cores that decode.
+Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
+every visit, which takes a third of a second of the cores that decode.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, MutableMapping
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gradio.route_utils import BUILD_PATH_LIB, FnIndexInferError
@@ -29,8 +30,12 @@ from starlette.types import Receive, Scope, Send
 
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
-from surelock.trace.replay import described_script, lessons_script, plotly_script, replay_shell
+from surelock.trace.replay import data_scripts, plotly_script, replay_shell
+from surelock.ui.addresses import client_of
 from surelock.ui.models import EMBEDDED
+
+if TYPE_CHECKING:
+    from surelock.trace.recorder import Recorder
 
 SERVED = ("scripts", "runs")  # folders of assets/; besides them only the files of the decoder in the browser
 PREFIX = "surelock"
@@ -40,7 +45,6 @@ ICON = (
 )
 PART = "part-"  # begins the names of the files that page.js is split into; the name holds the content's hash
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
-_SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
 _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
@@ -55,15 +59,30 @@ def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
     return gzip.compress(Path(path).read_bytes())
 
 
-class Shared(Response):
-    """A response whose body is shared by all requests: each connection gets a slice at a time."""
+class Export(Response):
+    """The response with a recorder's document, see `Recorder.document`.
+
+    It is made in a thread, once the client's previous export has been sent.
+
+    turns: a lock for each client.
+    """
+
+    def __init__(self, recorder: Recorder, steps: int | None, turns: MutableMapping[str, asyncio.Lock]) -> None:
+        super().__init__(media_type="application/json")
+        del self.headers["content-length"]  # it is not known yet
+        self._recorder, self._steps, self._turns = recorder, steps, turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for start in range(0, len(self.body), _SLICE):
-            part = self.body[start : start + _SLICE]
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+        """Make the document and send it, unless the client has left meanwhile."""
+        async with self._turns.setdefault(client_of(scope), asyncio.Lock()):
+            if await Request(scope, receive).is_disconnected():
+                return
+            self.body = await asyncio.to_thread(self._make)
+            await super().__call__(scope, receive, send)
+
+    def _make(self) -> bytes:
+        document = self._recorder.document(steps=self._steps)
+        return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _takes_packed(asked: Headers) -> bool:
@@ -92,7 +111,7 @@ class _Files(StaticFiles):
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
-            response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
+            response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
         for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
         response.headers["Cache-Control"] = _FOR_GOOD if for_good else self._caching
         return response
@@ -124,25 +143,28 @@ def _shell(request: Request) -> Response:  # in a thread: making it takes a seco
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     if _takes_packed(request.headers):
-        return Shared(packed, media_type="text/plain", headers=headers | _PACKED)
-    return Shared(text, media_type="text/plain", headers=headers)
+        return Response(packed, media_type="text/plain", headers=headers | _PACKED)
+    return Response(text, media_type="text/plain", headers=headers)
 
 
 async def _no_upload(request: Request) -> Response:
     return JSONResponse({"detail": "This page takes no uploads: traces are opened in the browser."}, 403)
 
 
+def model_files() -> tuple[str, ...]:
+    """Return the names of the files of the embedded model that a browser needs to decode."""
+    described = json.loads((ASSETS / EMBEDDED / "browser.json").read_text("utf-8"))
+    return ("browser.json", *described["files"])
+
+
 def routes() -> list[BaseRoute]:
     """Return the routes that come before Gradio's: files under /surelock/, Gradio's modules, the refusal of uploads."""
     mounts: list[BaseRoute] = [Mount(f"/{PREFIX}/{folder}", _Files(ASSETS / folder, _ASK_AGAIN)) for folder in SERVED]
-    model = ASSETS / EMBEDDED
-    parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
-    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(model, _ASK_AGAIN, parts)))
+    mounts.append(Mount(f"/{PREFIX}/{EMBEDDED}", _Files(ASSETS / EMBEDDED, _ASK_AGAIN, model_files())))
     mounts.append(Mount("/assets", _Files(Path(BUILD_PATH_LIB), _FOR_GOOD)))
     uploads = [Route(f"/gradio_api/upload{end}", _no_upload, methods=["POST"]) for end in ("", "/")]
-    own = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
-    made = [Route(f"/{PREFIX}/{name}", answer) for name, answer in own.items()]
-    return [*made, *uploads, *mounts]
+    answers = {"plotly.min.js": _plotly, SHELL: _shell, "scripts/worker.js": _worker}
+    return [*(Route(f"/{PREFIX}/{name}", answer) for name, answer in answers.items()), *uploads, *mounts]
 
 
 def first_parts() -> list[str]:
@@ -155,36 +177,29 @@ def page_head() -> str:
     styles = "".join(f'<link rel="stylesheet" href="{PREFIX}/scripts/{name}.css">' for name in ("stage", "page"))
     icon = f'<link rel="icon" href="data:image/svg+xml,{quote(ICON)}">'  # a file would be requested again and again
     run = f'<link rel="preload" href="{PREFIX}/runs/stories.json" as="fetch" crossorigin>'
-    data = described_script() + lessons_script()
     parts = "".join(f'<link rel="modulepreload" href="{PREFIX}/scripts/{name}">' for name in first_parts())
-    return f'{data}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
+    return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
-def _unknown(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request names what does not exist here: {without_paths(error)}"}, 404)
-
-
-def _no_file(request: Request, error: OSError) -> Response:
-    """A name that is too long for a file is unknown. Other OSErrors are raised again."""
-    if error.errno != ENAMETOOLONG:
-        raise error
-    return _unknown(request, error)
-
-
-def _malformed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request is not understood: {without_paths(error)}"}, 400)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": "The server failed at this request; its log says more."}, 500)
+def _answering(status: int, sentence: str) -> Callable[[Request, Exception], Response]:
+    """An error response. sentence: {} stands for the error."""
+    return lambda request, error: JSONResponse({"detail": sentence.format(without_paths(error))}, status)
 
 
 def exception_handlers() -> dict[Any, Any]:
     """Return the error responses for exceptions that Gradio's routes raise at malformed requests."""
-    unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
+    unknown = _answering(404, "The request names what does not exist here: {}")
+    malformed = _answering(400, "The request is not understood: {}")
+
+    def no_file(request: Request, error: OSError) -> Response:
+        """A name that is too long for a file is unknown. Other OSErrors are raised again."""
+        if error.errno != ENAMETOOLONG:
+            raise error
+        return unknown(request, error)
+
     return {
-        **dict.fromkeys(unknown, _unknown),
-        **dict.fromkeys(malformed, _malformed),
-        OSError: _no_file,
-        Exception: _failed,
+        **dict.fromkeys((LookupError, FnIndexInferError), unknown),
+        **dict.fromkeys((TypeError, ValueError, AttributeError), malformed),
+        OSError: no_file,
+        Exception: _answering(500, "The server failed at this request; its log says more."),
     }

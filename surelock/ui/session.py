@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.model.errors import first_line
 from surelock.ui.computation import FINISHED, Computation
-from surelock.ui.device import Decoder
+from surelock.ui.device import Runner
 from surelock.ui.limits import Limits
 from surelock.ui.request import Job
 from surelock.ui.run import Run
@@ -40,7 +40,7 @@ class Sessions:
     Runs with the same job share one computation.
     """
 
-    def __init__(self, decoder: Decoder, *, pausable: bool = True, limits: Limits | None = None) -> None:
+    def __init__(self, decoder: Runner, *, pausable: bool = True, limits: Limits | None = None) -> None:
         self._decoder = decoder
         self._limits = limits or Limits()
         self._gone: dict[str, str] = {}  # why runs were dropped, of the latest TOLD_IDS
@@ -120,8 +120,8 @@ class Sessions:
 
     def _begun(self, owner: str, job: Job, recorder: Recorder) -> Run:
         """A run with a new computation. Computations that have been idle longest are dropped to make room."""
-        told = self._decoder(job, True, True)
-        computation = Computation(job, recorder, told, self._pausable, self._limits, self._took.append)
+        rounds = self._decoder(job, True, True)
+        computation = Computation(job, recorder, rounds, self._pausable, self._limits, self._took.append)
         self._make_room(computation.bytes)
         run = Run(owner, computation)
         computation.join(run)

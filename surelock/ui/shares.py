@@ -1,10 +1,9 @@
 """Fair shares of the queue: visitors come before scripts, clients take turns, and equal jobs are computed once."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -60,79 +59,77 @@ class Shares:
         self._queue.get_events = self._in_turn
         self._queue.broadcast_estimations = self._tell_places
 
-    def admit(self, scope: Scope, body: Any) -> Callable[[], None]:
-        """Admit a request. Call the returned function when it has been answered. Raises Refused."""
+    def admit(self, scope: Scope, body: Any) -> ExitStack:
+        """Admit a request. Close the returned stack when it has been answered. Raises Refused."""
         path, client = scope["path"], client_of(scope)
         scope[_CLIENT] = client
+        called = _CALL.fullmatch(path)
         if scope["method"] == "POST":
-            called = _CALL.fullmatch(path)
-            if called or path.rstrip("/") == f"{API}/queue/join":
-                number = body.get("fn_index") if isinstance(body, dict) else None
-                if not called and type(number) is not int:
-                    raise Refused(400, "fn_index must be the number of one of the page's functions.")
-                script = bool(called) or number in self._scripts
-                scope[_KEY] = None if script else self._key(number, body)
-                return self._enter(script, client, scope[_KEY], body)
-            return _nothing
+            if not called and path.rstrip("/") != f"{API}/queue/join":
+                return ExitStack()
+            number = body.get("fn_index") if isinstance(body, dict) else None
+            if not called and type(number) is not int:
+                raise Refused(400, "fn_index must be the number of one of the page's functions.")
+            script = bool(called) or number in self._scripts
+            scope[_KEY] = None if script else self._key(number, body)
+            return self._enter(script, client, scope[_KEY], body)
         if path.startswith(f"{API}/heartbeat/"):
             return self._stream(client, None, scope)
         if path == f"{API}/queue/data":
-            told = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
-            asked = told[0] if len(told) == 1 else ""  # of two, others would take the other one
-            if asked not in self._queue.pending_messages_per_session:
+            sessions = parse_qs(scope["query_string"].decode("latin-1")).get("session_hash", [])
+            session = sessions[0] if len(sessions) == 1 else ""  # of two, others would take the other one
+            if session not in self._queue.pending_messages_per_session:
                 raise Refused(404, "Nothing was asked for under that session.")
-            return self._stream(client, asked, scope)
-        if (called := _CALL.fullmatch(path)) and called[1]:
+            return self._stream(client, session, scope)
+        if called and called[1]:
             return self._stream(client, self._session_of(called[1]), scope)
-        return _nothing
+        return ExitStack()
 
     def _key(self, number: Any, body: Mapping[str, Any]) -> str | None:
         ask, values = self._keys.get(number), body.get("data")
         return ask(values) if ask is not None and isinstance(values, list) else None
 
-    def _enter(self, script: bool, client: str, key: str | None, body: Mapping[str, Any]) -> Callable[[], None]:
+    def _enter(self, script: bool, client: str, key: str | None, body: Mapping[str, Any]) -> ExitStack:
         places = {_group(each): (_is_script(each), _client(each)) for each in self._waiting() if not self._free(each)}
         places |= {group: (of_script, who) for group, of_script, who in self._entering.values()}
         group = object() if key is None else key
         if key in places or (key is not None and self._sessions.follows(str(body.get("session_hash")), key)):
             self._check_crowd(client)
         else:
-            most, own = self._most[script]
-            kind = [who for of_script, who in places.values() if of_script == script]
-            if kind.count(client) >= own:
-                raise _full(f" for you: {own} of your")
-            if len(kind) >= most:
+            most, most_of_one = self._most[script]
+            same_kind = [who for of_script, who in places.values() if of_script == script]
+            if same_kind.count(client) >= most_of_one:
+                raise _full(f" for you: {most_of_one} of your")
+            if len(same_kind) >= most:
                 raise _full(f": {most}")
-        entering = object()
-        self._entering[entering] = (group, script, client)
-
-        def entered() -> None:
-            del self._entering[entering]
-
-        return entered
+        request, answered = object(), ExitStack()
+        self._entering[request] = (group, script, client)
+        answered.callback(self._entering.pop, request)
+        return answered
 
     def _check_crowd(self, client: str) -> None:
         here = [_client(each) for each in (*self._waiting(), *self._running())]
         here += [who for _, _, who in self._entering.values()]
-        own = 3 * MOST_FOLLOWERS // 4
-        if len(here) >= MOST_FOLLOWERS or here.count(client) >= own:
-            raise _full(f" for you: {own} of your" if len(here) < MOST_FOLLOWERS else f": {MOST_FOLLOWERS}")
+        most_of_one = 3 * MOST_FOLLOWERS // 4
+        if len(here) >= MOST_FOLLOWERS:
+            raise _full(f": {MOST_FOLLOWERS}")
+        if here.count(client) >= most_of_one:
+            raise _full(f" for you: {most_of_one} of your")
 
-    def _stream(self, client: str, session: str | None, scope: Scope) -> Callable[[], None]:
+    def _stream(self, client: str, session: str | None, scope: Scope) -> ExitStack:
         if self._streams.total() >= self._most_streams:
             raise Refused(503, "Too many streams are open; try again in a moment.")
         if self._streams[client] >= min(MOST_STREAMS, self._most_streams * 2 // 3):
             raise Refused(429, "Too many open streams from one address; close some pages.")
-        ended = _counted(self._streams, client)
-        if session is None:
-            return ended
-        unread = self._readers.open(session, Link(scope.get(SOCKET)))
+        self._streams[client] += 1
+        answered = ExitStack()
+        answered.callback(self._close_stream, client)
+        if session is not None:
+            answered.callback(self._readers.open(session, Link(scope.get(SOCKET))))
+        return answered
 
-        def both() -> None:
-            ended()
-            unread()
-
-        return both
+    def _close_stream(self, client: str) -> None:
+        self._streams -= Counter([client])
 
     def _waiting(self) -> list[Any]:
         return [event for each in self._queue.event_queue_per_concurrency_id.values() for event in each.queue]
@@ -201,8 +198,8 @@ class Shares:
                 if after is None or number >= after:
                     waiting.append(event)
         for event in waiting:
-            told = EstimationMessage(rank=places[_group(event)], rank_eta=None, queue_size=len(places))
-            self._queue.send_message(event, told)
+            place = EstimationMessage(rank=places[_group(event)], rank_eta=None, queue_size=len(places))
+            self._queue.send_message(event, place)
 
 
 def _is_script(event: Any) -> bool:
@@ -221,19 +218,3 @@ def _group(event: Any) -> object:
 
 def _full(whose: str) -> Refused:
     return Refused(503, f"The queue is full{whose} runs wait already. Try again in a moment.")
-
-
-def _nothing() -> None:
-    return None
-
-
-def _counted(counter: Counter[Any], key: Any) -> Callable[[], None]:
-    """Add one to a count. The returned function subtracts it."""
-    counter[key] += 1
-
-    def back() -> None:
-        counter[key] -= 1
-        if not counter[key]:
-            del counter[key]
-
-    return back

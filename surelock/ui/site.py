@@ -1,10 +1,7 @@
 """`surelock site`: writes the page without a server, as a folder or as one file. The visitor's browser decodes."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
-import json
 import sys
 from base64 import b64encode
 from hashlib import sha256
@@ -15,11 +12,11 @@ import gradio as gr
 
 from surelock.places import ASSETS
 from surelock.trace.cli import target_file
-from surelock.trace.replay import described_script, embedded_json, filled, lessons_script, plotly_script, replay_shell
+from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell
 from surelock.ui.form import Form, examples_for
 from surelock.ui.layout import TITLE
 from surelock.ui.models import EMBEDDED, Models
-from surelock.ui.serving import ICON, SHELL
+from surelock.ui.serving import ICON, SHELL, model_files
 
 TEMPLATE = Path(__file__).with_name("site.html")
 MARK = '<meta name="generator" content="surelock site">'  # marks a folder that may be overwritten
@@ -58,12 +55,10 @@ this folder: any file server can serve it, under any path. Its head is a Hugging
 
 def site_files() -> dict[str, bytes]:
     """Return the files that the page's scripts fetch, by name."""
-    model = ASSETS / EMBEDDED
-    parts = ("browser.json", *json.loads((model / "browser.json").read_text("utf-8"))["files"])
     names = [
         *("scripts/worker.js", "scripts/ort.wasm.gz", "scripts/quickjs.wasm.gz"),
         *sorted(f"runs/{path.name}" for path in (ASSETS / "runs").glob("*.json")),
-        *(f"{EMBEDDED}/{name}" for name in parts),
+        *(f"{EMBEDDED}/{name}" for name in model_files()),
     ]
     made = {"plotly.min.js": plotly_script().read_bytes(), SHELL: replay_shell().encode()}
     return {name: (ASSETS / name).read_bytes() for name in names} | made
@@ -124,7 +119,7 @@ def _data() -> str:
     models = Models([EMBEDDED], decodes=False)
     with gr.Blocks(analytics_enabled=False):
         form = Form(models, MOST)
-    told = {
+    values = {
         "model": EMBEDDED,
         "about": models.about(EMBEDDED),
         "prompt": form.prompt.value,
@@ -133,31 +128,28 @@ def _data() -> str:
         "lanes": form.lanes.value,
         "most": MOST,
     }
-    own = f'<script id="sl-form" type="application/json">{embedded_json(told)}</script>'
-    return described_script() + lessons_script() + own
+    return f'{data_scripts()}<script id="sl-form" type="application/json">{embedded_json(values)}</script>'
 
 
 def add_site_arguments(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="write the page into this folder")
-    what.add_argument(
-        "--one-file",
-        type=Path,
-        metavar="FILE.html",
-        help="write it as one file, which works from a disk without a network",
-    )
+    """Add the arguments of `surelock site`, and set the parser's `run`."""
+    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    add("directory", nargs="?", type=Path, metavar="DIR", help="write the page into this folder")
+    one = "write it as one file, which works from a disk without a network"
+    add("--one-file", type=Path, metavar="FILE.html", help=one)
     parser.set_defaults(run=run_site)
 
 
 def run_site(arguments: argparse.Namespace) -> None:
+    """Write the page, and say where and how large it is. Raises what `write_site` raises."""
     if arguments.one_file:
         target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
         target.write_text(one_file(), "utf-8")
         size = _megabytes(target.stat().st_size)
-        return _tell(f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network.")
+        return _say(f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network.")
     directory = arguments.directory
     files = write_site(directory)
-    return _tell(
+    return _say(
         *(f"{_megabytes(size):>9}  {name}" for name, size in files.items()),
         f"{directory}: {len(files)} files, {_megabytes(sum(files.values()))}",
         f"Try it:             python -m http.server --directory {directory}",
@@ -170,5 +162,5 @@ def _megabytes(size: int) -> str:
     return f"{size / 1e6:.2f} MB"
 
 
-def _tell(*lines: str) -> None:
+def _say(*lines: str) -> None:
     print(*lines, sep="\n", file=sys.stderr)

@@ -1,19 +1,19 @@
 """The component of the stage: static markup, and the functions that the page may call outside the queue."""
 
-from __future__ import annotations
-
+import asyncio
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import gradio as gr
 
 from surelock.places import ASSETS
 from surelock.ui.attended import most_attended
 from surelock.ui.device import computed
-from surelock.ui.exports import Export, Exports
 from surelock.ui.models import Models
 from surelock.ui.request import one_token
+from surelock.ui.serving import Export
 from surelock.ui.session import Sessions
 
 
@@ -64,11 +64,11 @@ def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[
             return None
         return {c["id"]: recorder.top(c["id"], step, position) for c in header["lanes"]}
 
-    exports = Exports()
+    turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # of exports, by client
 
     async def export(arguments: list[Any]) -> Export | None:
         run = sessions.find(_first(arguments))
-        return exports.of(run.computation.recorder, run.steps) if run is not None else None
+        return Export(run.computation.recorder, run.steps, turns) if run is not None else None
 
     def model_state(arguments: list[Any]) -> str:
         label = _first(arguments)

@@ -70,7 +70,7 @@ def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Bro
     assert lives[len(lives) // 2] >= 1500, lives
     stops = [each for each in told if "rests" in each]
     assert len(stops) == 3 and all(each["until"] - each["rests"] >= 2000 for each in stops), stops
-    assert any("the first word to be" in each["text"] for each in stops)
+    assert any("the first word that is no longer computed" in each["text"] for each in stops)
     assert any("half of all words" in each["text"] for each in stops)
     assert any("the texts part here" in each["text"] for each in stops)
     still = page.evaluate(

@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from surelock.trace.frames import read_trace
 from tests.browser.actions import (
@@ -24,6 +24,7 @@ from tests.browser.actions import (
     shows,
     status,
     true_states,
+    until,
     visit,
     wait_for_run,
 )
@@ -231,3 +232,15 @@ def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
         for tab in ("Analysis", "Runs", "Export", "About"):
             page.click(f"role=tab[name='{tab}']")
             assert serious(page, ".sl-tabs") == [], (scheme, tab)
+
+
+def test_a_stylesheet_that_comes_after_the_stage_gives_it_its_colours(page: Page, app: App) -> None:
+    held: list[Route] = []
+    page.route("**/scripts/stage.css", lambda route: held.append(route))
+    page.goto(app.url, wait_until="commit")
+    page.wait_for_function("window.surelock?.stage.trace")
+    assert page.evaluate("surelock.stage.colours.masked") == ""
+    for route in held:
+        route.continue_()
+    until(page, "surelock.stage.colours.masked === '#e9ecf1'")
+    expect(page.locator("footer .divider")).to_be_hidden()

@@ -9,7 +9,7 @@ from surelock.ui.serving import first_parts
 from tests.browser.actions import arrive, settled
 from tests.browser.server import App
 
-MISSING = "A part of this page did not come. Press again to try once more, or reload the page."
+MISSING = "A part of this page could not be loaded. Press again, or reload the page."
 PRESSES = {  # a part, what opens it, and what it shows
     "drawer": ("canvas.sl-grid >> nth=1", ".sl-drawer .sl-inspector-title"),
     "lessons": (".sl-lessons-button", "dialog.sl-lessons"),
@@ -55,7 +55,7 @@ def test_a_press_on_a_part_that_does_not_come_is_told_and_one_before_it_comes_is
 
 
 def test_a_run_of_this_browser_says_that_its_part_did_not_come(page: Page, app: App) -> None:
-    page.route("**/part-browser-*.js", lambda route: route.abort())
+    page.route("**/part-browser_source-*.js", lambda route: route.abort())
     arrive(page, app.url)
     page.select_option(".sl-action-where", "browser")
     page.click(".sl-action-run")

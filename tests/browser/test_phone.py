@@ -107,7 +107,11 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     until(phone, "document.activeElement.matches('#sl-prompt *')")
     phone.tap(".sidebar .toggle-button")
     expect(phone.locator(".sidebar.open")).to_have_count(0)
+    expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it
+    at = box(phone, ".sl-narrator-box")["y"]
     run.tap()
+    phone.wait_for_selector(".sl-action-stop")
+    assert box(phone, ".sl-narrator-box")["y"] == at, "Stop takes no second line"
     wait_for_run(phone)
     phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     assert serious(phone) == []

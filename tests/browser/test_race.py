@@ -62,7 +62,7 @@ def test_lanes_run_by_their_own_clocks_and_one_wins(page: Page, app: App) -> Non
             assert second.endswith(f"step {done} of 128")
         else:
             assert second.startswith("first: ") and second.endswith("128 steps")
-            assert "has finished" in page.inner_text(".sl-narrator") and "still works" in page.inner_text(
+            assert "has finished" in page.inner_text(".sl-narrator") and "is still at work" in page.inner_text(
                 ".sl-narrator"
             )
         cells = page.evaluate(

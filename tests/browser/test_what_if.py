@@ -137,7 +137,7 @@ def test_run_takes_the_place_of_a_what_if_that_waits_and_waits_once(stage: Page)
     assert stage.evaluate("surelock.stage.trace === surelock.page.now.recorded && surelock.page.now.waits") == "run"
     expect(stage.locator(".sl-control-stop")).to_have_text("Cancel")
     stage.evaluate("press()")
-    assert status(stage) == "A run of yours waits for the device already: cancel it first."
+    assert status(stage) == "One of your runs waits for the device already: cancel it first."
     assert stage.evaluate("asked.length") == 3, "once is enough"
 
 
@@ -166,7 +166,7 @@ def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) ->
     stage.reload()
     until(stage, "window.surelock?.page.now.recorded && surelock.stage.trace")
     assert ["interrupted", 20] in runs(stage)
-    assert "Interrupted by leaving the page" in stage.inner_text(".sl-run-label")
+    assert "Interrupted" in stage.inner_text(".sl-run-label") and "press Run to compute all of it" in status(stage)
 
 
 def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:
@@ -184,7 +184,7 @@ def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:
 
 
 def test_one_run_waits_at_a_time(stage: Page) -> None:
-    waits = "A run of yours waits for the device already: cancel it first."
+    waits = "One of your runs waits for the device already: cancel it first."
     assert stage.evaluate("whatIf(60)") == ""
     assert stage.evaluate("whatIf(30)") == waits
     stage.evaluate("surelock.stage.parts.drawer.use(({ epsilon }) => (epsilon.put(0.1), epsilon.race.click()))")

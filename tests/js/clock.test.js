@@ -38,7 +38,7 @@ test("by the clock lanes without one go step by step, and nobody's steps are cou
     assert.equal(trace.pacemaker, null);
     assert.deepEqual([trace.whose, trace.last, both(trace, 1)], ["", 2, [1, 1]]);
     for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
-    assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed; shown step by step", "step 1 of 3"]);
+    assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed", "step 1 of 3"]);
   }
 });
 
@@ -91,7 +91,7 @@ test("each lane's clock, and who was first", () => {
   const told = (step) => joined(trace.lanes.map((lane) => laneClock(trace, lane, step)));
   assert.deepEqual(told(0), ["1.00 s step 1 of 3", "0.60 s step 1 of 3"]);
   assert.deepEqual(told(1), ["2.00 s step 2 of 3", "first: 1.80 s 3 steps"]);
-  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” still works.");
+  assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” is still at work.");
   assert.deepEqual(laneClock(trace, trace.lanes[0], 2), ["3.00 s", "3 steps"]);
   assert.deepEqual(laneClock(trace, trace.lanes[0], -1), ["", ""]);
 });

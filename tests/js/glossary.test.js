@@ -81,6 +81,6 @@ test("the palette is the stylesheet's, by name", () => {
 
 test("one position that is locked is spoken of as one", () => {
   assert.equal(lockedText([]), "Nothing has locked.");
-  assert.equal(lockedText([3]), "1 position is locked, within 3 steps of being unmasked.");
-  assert.match(lockedText([1, 1, 4]), /^3 positions are locked; half of them within 1 step of being unmasked\.$/);
+  assert.equal(lockedText([3]), "1 position is locked, within 3 steps of being written.");
+  assert.match(lockedText([1, 1, 4]), /^3 positions are locked; half of them within 1 step of being written\.$/);
 });

@@ -182,3 +182,87 @@ test("lines about a cell keep to its middle, and their corners to its width", (t
     for (const { shape } of drawn) assert.ok(shape[4] <= grid.rect(0)[2] / 4, `a corner of ${shape[4]}`);
   }
 });
+
+/** Makes canvases that keep all calls of their pens, [name, ...arguments]; a letter is 7 pixels wide. */
+function recorded(t) {
+  const canvases = [];
+  const canvas = () => {
+    const [calls, kept] = [[], {}];
+    const call = (name, given) => {
+      calls.push([name, ...given]);
+      return { width: 7 * String(given[0]).length };
+    };
+    const pen = new Proxy(kept, { get: (_, name) => kept[name] ?? ((...given) => call(name, given)) });
+    canvases.push({ style: {}, calls, getContext: () => pen });
+    return canvases.at(-1);
+  };
+  t.after(() => delete globalThis.document);
+  globalThis.document = { createElement: canvas };
+  return [canvas, canvases];
+}
+
+/** The boxes that calls of a pen take up: [left, top, right, bottom]; of a text and of an arc their middle. */
+const boxes = (calls) =>
+  calls.flatMap(([name, x, y, ...more]) => {
+    if (name === "roundRect" || name === "fillRect") return [[x, y, x + more[0], y + more[1]]];
+    if (name === "moveTo" || name === "lineTo" || name === "arc") return [[x, y, x, y]];
+    if (name === "fillText") return [[y, more[0], y, more[0]]];
+    return [];
+  });
+
+test("all of a cell is drawn in its place, and the line around the prompt where the prompt ends", (t) => {
+  const [canvas, canvases] = recorded(t);
+  const colours = { pins: ["a", "b"], scale: ["#000000", "#ffffff"] };
+  const [n, promptLength, columns] = [15, 7, 5];
+  const grid = new Grid(canvas());
+  grid.resize(n, 300, colours, { ratio: 1 });
+  const each = (of) => Array.from({ length: n }, (_, p) => of(p));
+  grid.draw({
+    lane: { steps: [{ locked: [1, 7], unmasked: [8], written: [9] }] },
+    step: 0,
+    states: each((p) => p % 5),
+    tokens: each(() => 1),
+    other: each((p) => p % 2),
+    promptLength,
+    labels: each((p) => "word".repeat(p)),
+    fresh: true,
+    hover: 12,
+    pins: new Map([
+      [3, 0],
+      [13, 1],
+    ]),
+  });
+  const [{ calls }, ...sprites] = canvases;
+  const starts = calls.flatMap(([name, , , width], i) => (name === "clearRect" && width === 60 ? [i] : []));
+  assert.equal(starts.length, n);
+  const segments = starts.map((start, cell) => {
+    const own = calls.slice(start + 1, starts[cell + 1]);
+    const [left, top] = [(cell % columns) * 60, Math.floor(cell / columns) * 26];
+    assert.deepEqual(calls[start], ["clearRect", left, top, 60, 26]);
+    for (const [l, u, r, d] of boxes(own))
+      assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
+    const lines = own.flatMap(([name, ...from], i) => (name === "moveTo" ? [[from, own[i + 1].slice(1)]] : []));
+    const sides = lines.map(([[x, y], [, end]]) =>
+      y === end ? "tb"[Number(y > top + 13)] : "lr"[Number(x > left + 30)],
+    );
+    return [sides.join(""), own.filter(([name]) => name === "fillRect").length];
+  });
+  const inside = (cell) => cell >= 0 && cell < promptLength;
+  const expected = each((cell) => {
+    const column = cell % columns;
+    const around = { t: inside(cell - columns), b: inside(cell + columns) };
+    Object.assign(around, { l: column > 0 && inside(cell - 1), r: column < columns - 1 && inside(cell + 1) });
+    const differs = cell >= promptLength && cell % 2 === 0;
+    const sides = Object.keys(around).filter((side) => around[side] !== inside(cell));
+    return [(differs ? "t" : "") + sides.join(""), Number(differs)];
+  });
+  assert.deepEqual(segments, expected);
+  for (const { calls: own, width, height } of sprites) {
+    const hatch = own.filter(([name], i) => own.slice(i - 1, i + 1).some(([one]) => one === "moveTo") && name);
+    for (const [, x, y] of hatch) assert.ok([height, 0].includes(y) && x >= -height && x <= width + height);
+    for (const [l, u, r, d] of boxes(own.filter((one) => !hatch.includes(one)))) {
+      assert.ok(l >= 0 && u >= 0 && r <= width && d <= height, `${[l, u, r, d]}`);
+      assert.equal(Math.round(l + r), width, "in the middle");
+    }
+  }
+});

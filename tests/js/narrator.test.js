@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import { lookedAt } from "../../assets/js/cause/inspector.js";
 import { from } from "../../assets/js/cause/whatif.js";
 import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, ordinal, subject, verdict } from "../../assets/js/stage/narrator.js";
 import { gridName, summary } from "../../assets/js/stage/spoken.js";
-import { lookedAt } from "../../assets/js/trace/attended.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { byHand, decoder, longer, pairs, raceOf, record, small } from "./small.js";
 
@@ -20,7 +20,7 @@ function raced({ seconds = 0.5, errors = null, records = small().records, docume
 
 test("before the first step, and while it writes", () => {
   const trace = raced();
-  assert.match(narrate(trace, -1), /^After the prompt every word is a blank, called masked\. They will be filled in/);
+  assert.match(narrate(trace, -1), /^After the prompt every word is a blank, called masked\. The blanks will be/);
   assert.equal(narrate(trace, 0), "Step 1: “=Locks” writes “=a”, and computes 4 of 4 words; 1 is locked.");
   assert.equal(subject(trace).id, "b");
   assert.equal(subject(trace.withLanes([trace.lane("a")])).id, "a");
@@ -34,7 +34,7 @@ test("what locks is told with how long it stood", () => {
   const trace = Trace.parse(steps);
   assert.equal(
     narrate(trace, 2),
-    "Step 3: “=a” was written 2 steps ago and has come to rest, so it is locked and no longer computed, the first word to be.",
+    "Step 3: “=a” was written 2 steps ago and has come to rest, so it is locked, the first word that is no longer computed.",
   );
 });
 
@@ -47,7 +47,7 @@ test("what locks by age, or by hand, is not said to have come to rest", () => {
     steps.records.push(record("a", 3), record("b", 3));
     return narrate(Trace.parse(steps), 2);
   };
-  const plain = /“=a” was written 2 steps ago and is locked and no longer computed/;
+  const plain = /“=a” was written 2 steps ago and is locked, the first word that is no longer computed/;
   assert.match(said({ compute: { kind: "age", steps: 2 } }), plain);
   assert.match(said({ events: [{ step: 2, kind: "lock", position: 2 }] }), plain);
   assert.match(said({ events: [{ step: 2, kind: "lock", position: 3 }] }), /has come to rest/);
@@ -114,10 +114,10 @@ test("of a run that was stopped the verdict does not say how the texts go on", (
   assert.match(told(stopped, [0, 0]), /^Step 1: “=Locks” writes/);
   const { clock, told: done, done: share } = heading(stopped, stopped.lane("b"), 0);
   assert.deepEqual([clock, share], ["0.50 s", 1 / 3]);
-  assert.match(done, /% of the FLOPs of its steps, 1 of 4 locked, step 1 \/ 3$/);
+  assert.match(done, /% of all FLOPs, 1 of 4 locked, step 1 \/ 3$/);
   const whole = raced();
   assert.deepEqual(heading(whole, whole.lane("b"), -1), { clock: "0.00 s", told: "step 0 / 3", done: 0 });
-  assert.match(heading(whole, whole.lane("b"), 1).told, /^90 % of the FLOPs of its steps, 1 of 4 locked, step 2/);
+  assert.match(heading(whole, whole.lane("b"), 1).told, /^90 % of all FLOPs, 1 of 4 locked, step 2/);
   assert.equal(told(whole, [2, 2]), verdict(whole));
   assert.deepEqual(
     [heading(whole, whole.lane("b"), 2).clock, heading(whole, whole.lane("b"), 2).done],
@@ -130,7 +130,7 @@ test("a picture tells of the steps that it shows, whatever the clock of the page
   trace.byClock = true;
   assert.deepEqual(stepsAfter(trace, 1.2), [0, 1]);
   assert.match(told(trace, [0, 1]), /^Step 2 of “=Locks”: it writes/);
-  assert.equal(told(trace, [1, 2]), "“=Locks” has finished; “All” still works.");
+  assert.equal(told(trace, [1, 2]), "“=Locks” has finished; “All” is still at work.");
 });
 
 test("by the clock each sentence has its lane's own step, and says whose", () => {
@@ -183,7 +183,7 @@ test("a lane that ended sooner waits for the other", () => {
     },
     records: [...records.filter((each) => each.lane === "a" || each.step < 2), record("a", 3)],
   });
-  assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” still works.");
+  assert.equal(narrate(unfinished, 2), "“Quick” has finished; “All” is still at work.");
 });
 
 test("of several who are through the time is the first one's, and all who are through or still work are named", () => {
@@ -194,9 +194,9 @@ test("of several who are through the time is the first one's, and all who are th
     ];
     return Object.assign(Trace.parse(raceOf(["a", "b", "c"].map((id, i) => lane(id, seconds[i])))), { byClock: true });
   };
-  assert.equal(narrate(raced(1, 0.6, 0.3), 1), "“B” and “C” have finished after 0.90 s; “A” still works.");
-  assert.equal(narrate(raced(1, 0.3, 0.6), 1), "“B” and “C” have finished after 0.90 s; “A” still works.");
-  assert.equal(narrate(raced(1, 0.3, 0.6), 0), "“B” has finished after 0.90 s; “A” and “C” still work.");
+  assert.equal(narrate(raced(1, 0.6, 0.3), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
+  assert.equal(narrate(raced(1, 0.3, 0.6), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
+  assert.equal(narrate(raced(1, 0.3, 0.6), 0), "“B” has finished after 0.90 s; “A” and “C” are still at work.");
   assert.match(
     narrate(raced(1, 0.6, 0.3), 0),
     /^Step 1\b.*writes “=a”/,
@@ -219,7 +219,7 @@ test("the first word to lock is told as that, the prompt's locks aside", () => {
     "Step 1: “B” writes nothing, and computes 4 of 4 words.",
     "Step 2: “B” writes “tale”, “s”, and computes 4 of 4 words.",
     "Step 3: “B” writes nothing, and computes 4 of 4 words; 2 are locked.",
-    "Step 4: “tale” was written 2 steps ago and has come to rest, so it is locked and no longer computed, the first word to be.",
+    "Step 4: “tale” was written 2 steps ago and has come to rest, so it is locked, the first word that is no longer computed.",
     "Step 5: “s” was written 3 steps ago and has come to rest, so it is locked and no longer computed.",
   ]);
   const comma = tale([{ unmasked: pairs(2, 21, 3, 22) }, { locked: [2] }, { locked: [3] }, {}], { pieces });

@@ -57,7 +57,6 @@ test("neighbouring bytes show as the character that they make, others as bytes",
 
 test("running text joins bytes, shows a stretch of masks once and stops at the end", () => {
   assert.equal(pieces.text([1, -1, -1, 10, 11, 99, -1]), "Once▁é#99▁");
-  assert.equal(pieces.text([1, 2, 0, 1], "▁", 0), "Once upon");
 });
 
 test("no two buttons write the same word", () => {

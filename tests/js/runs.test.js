@@ -179,7 +179,7 @@ test("what came of a lane is told in numbers, and of those beside the reference"
   const rest = (lane) => results(trace, lane).filter(([name]) => name !== "Speed");
   assert.deepEqual(rest(locks), [
     ["Steps", "3", 3],
-    ["FLOPs of its steps", "80.0 %", 0.8],
+    ["Share of all FLOPs", "80.0 %", 0.8],
     ["Active ratio", "75.0 %", 0.75],
     ["Time", "2.00 s", 2],
     ["Words changed", "–", NaN],
@@ -236,7 +236,7 @@ test("the usual is what most have, among equals the first seen; a column sorts n
       .map(({ entry, lane }) => `${entry.number}${lane.id}`)
       .join(" ");
   assert.deepEqual([order("Run", false), order("Run", true)], ["1a 1b 2a 2b", "2a 2b 1a 1b"]);
-  for (const name of ["Steps", "FLOPs of its steps", "Active ratio", "Time"])
+  for (const name of ["Steps", "Share of all FLOPs", "Active ratio", "Time"])
     assert.equal(order(name, true), name === "Steps" ? "2a 2b 1a 1b" : "2a 1a 2b 1b", name);
   assert.equal(order("Text, compared with the reference", false), "2b 1b 2a 1a");
   assert.equal(

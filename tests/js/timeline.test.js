@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { small } from "./small.js";
@@ -98,7 +99,8 @@ test("a chapter is the next one, or the one before", () => {
 });
 
 test("one play button is the replay's, or of the run that is followed", () => {
-  const pressed = (more) => {
+  const pressed = ({ state = "idle", ...more }) => {
+    page.set({ phase: state });
     const line = at(1, { play: () => line.told.push("play"), pause: () => line.told.push("pause"), ...more });
     line.toggle();
     return [line.moving, ...line.told];
@@ -117,30 +119,138 @@ test("one play button is the replay's, or of the run that is followed", () => {
   assert.deepEqual(pressed({ playing: true, restsUntil: 1e9 }), [false], "at a stop it goes on at once");
 });
 
-test("a play ends with the run, or where it is paused", (t) => {
+/** Nodes of a page that is none: they keep what they are given, and `fire` what they listen to. Frames come by `pass`. */
+function onPage(t) {
   const frames = [];
-  const node = () => ({ append() {}, addEventListener() {}, setAttribute() {}, replaceChildren() {}, value: "1" });
-  Object.assign(globalThis, {
-    document: { createElement: node, createElementNS: node },
+  const made = (tag) => {
+    const node = new (class Node {})();
+    Object.assign(node, { tag, children: [], attributes: {}, heard: {}, value: "", textContent: "", calls: [] });
+    return Object.assign(node, {
+      append: (...more) => node.children.push(...more),
+      replaceChildren: (...more) => Object.assign(node, { children: more }),
+      setAttribute: (name, value) => Object.assign(node.attributes, { [name]: value }),
+      addEventListener: (name, f) => Object.assign(node.heard, { [name]: f }),
+      getContext: () => ({ fillRect: (...at) => node.calls.push(at) }),
+      fire: (name) => node.heard[name](),
+      all: (name) =>
+        node.children.flatMap((each) =>
+          each.all ? [...(each.className?.split(" ").includes(name) ? [each] : []), ...each.all(name)] : [],
+        ),
+      find: (name) => node.all(name)[0],
+    });
+  };
+  const globals = {
+    document: { createElement: made, createElementNS: (_, tag) => made(tag) },
     ResizeObserver: class {
       observe() {}
     },
     requestAnimationFrame: (f) => frames.push(f),
-  });
+    getComputedStyle: () => ({ getPropertyValue: (name) => name }),
+    devicePixelRatio: 2,
+  };
+  Object.assign(globalThis, globals);
   t.after(() => {
-    for (const name of ["document", "ResizeObserver", "requestAnimationFrame"]) delete globalThis[name];
+    for (const name of Object.keys(globals)) delete globalThis[name];
   });
-  const [told, moved] = [[], []];
-  const note = (list) => (value) => list.push(value);
-  const line = new Timeline({ onMove: note(moved), onPlaying: note(told) });
-  line.trace = Trace.parse(small());
-  const pass = (seconds) => {
+  return (seconds) => {
     let now = performance.now();
     for (const end = now + 1000 * seconds; now < end; ) {
       now += 20;
       for (const f of frames.splice(0)) f(now);
     }
   };
+}
+
+test("buttons and fields say what they do, and do it", (t) => {
+  const pass = onPage(t);
+  const [moved, told] = [[], []];
+  const note = (name, answer) => () => told.push(name) && answer;
+  const line = new Timeline({
+    onMove: (...how) => moved.push(how),
+    onPlaying() {},
+    onSeek: note("seek"),
+    onStepPastEnd: note("more", true),
+    onRace: note("race"),
+  });
+  assert.deepEqual([line.step, line.follow, line.byClock, line.last, line.steps], [-1, true, true, -1, 0]);
+  const { node } = line;
+  Object.assign(line.ticks, { clientWidth: 51, clientHeight: 10 });
+  line.load(Trace.parse(small()), { step: 1 });
+  pass(0.1);
+  assert.deepEqual([line.label.textContent, line.scrubber.max, line.scrubber.value], ["step 2 / 3", 2, 1]);
+  const steps = ["start", "forward", "end", "back", "play"].map((name) => {
+    const button = node.find(`sl-${name}`);
+    button.fire("click");
+    return [button.attributes["aria-label"], button.title ?? button.attributes.title, line.step];
+  });
+  assert.deepEqual(steps, [
+    ["To the start", "To the start (Home)", 0],
+    ["One step forward", "One step forward (Right)", 1],
+    ["To the end", "To the end (End)", 2],
+    ["One step back", "One step back (Left)", 1],
+    ["Pause", "Pause (Space)", 1],
+  ]);
+  pass(0.1);
+  line.scrubber.value = "2";
+  line.scrubber.fire("input");
+  pass(0.1);
+  line.seek(1);
+  pass(0.1);
+  assert.deepEqual(
+    [line.playing, moved.slice(-2)],
+    [
+      false,
+      [
+        [2, true],
+        [1, false],
+      ],
+    ],
+  );
+  const [race, speed] = node.all("sl-speed");
+  const options = (select) => select.children.map(({ attributes, children }) => [attributes.value, children[0]]);
+  assert.deepEqual(options(race), [
+    ["clock", "by clock"],
+    ["steps", "by step"],
+  ]);
+  assert.deepEqual(
+    options(speed).map(([value]) => value),
+    ["0.25", "0.5", "1", "2", "4", "8"],
+  );
+  assert.deepEqual(speed.children.filter(({ attributes: { selected } }) => selected === "").length, 1);
+  assert.equal(speed.children[2].attributes.selected, "");
+  assert.equal(race.value, "clock");
+  race.value = "steps";
+  race.fire("change");
+  assert.deepEqual([line.byClock, line.trace.byClock, told.at(-1)], [false, false, "race"]);
+  const ticks = node.find("sl-ticks").calls.map((at) => at.map((x) => x.toFixed(1)).join(" "));
+  const drawn = ["0.0 10.4 2.0 9.6", "50.0 10.4 2.0 9.6", "100.0 7.8 2.0 12.2"]; // one lock, one, and two
+  assert.deepEqual(ticks, [...drawn, ...drawn], "when it is loaded, and by step");
+  line.mark([{ step: 1, name: "Fork" }]);
+  const [mark] = line.marks.children;
+  assert.deepEqual([mark.attributes.title, mark.attributes.style], ["Fork: step 2", "left:calc((100% - 12px) * 0.5)"]);
+  mark.fire("click");
+  assert.equal(line.step, 1);
+  const go = node.find("sl-live");
+  assert.equal(go.attributes.hidden, "");
+  const live = new Trace(small());
+  live.append(small().records[0]);
+  line.load(Object.assign(live, { live: true }), { live: true });
+  line.seek(-1);
+  line.follow = false;
+  line.show();
+  pass(0.1);
+  assert.equal(go.hidden, false);
+  go.fire("click");
+  assert.deepEqual([line.follow, line.held], [true, false]);
+});
+
+test("a play ends with the run, or where it is paused", (t) => {
+  const pass = onPage(t);
+  const [told, moved] = [[], []];
+  const note = (list) => (value) => list.push(value);
+  const line = new Timeline({ onMove: note(moved), onPlaying: note(told) });
+  line.trace = Trace.parse(small());
+  line.speed.value = "1";
   line.play();
   assert.deepEqual([line.playing, told], [true, [true]]);
   pass(60);

@@ -1,8 +1,8 @@
 """``python -m tests.mutants --seed 1``: plant single faults on lines that the tests reach, see which the tests catch.
 
 Half are Python's, drawn by cosmic-ray's operators, half JavaScript's, drawn by Stryker's. Each is planted in a copy of
-the checkout. A Python fault is looked for by the nearest test files, and drawn again if none of them reaches its line.
-One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
+the checkout and looked for by the test files that reach its line; a Python fault that none of them reaches is drawn
+again. One JSON line for each goes to --out, from which an interrupted draw goes on; one JSON line comes last.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--count", type=int, default=60, help="faults (default: %(default)s)")
     made.add_argument("--only", choices=("py", "js"), help="one language; else half of them each")
     made.add_argument("--browser", action="store_true", help="the tests in Chromium, too: about an hour more")
+    made.add_argument("--most", type=int, help="ask so many test files about a Python fault, the nearest")
     made.add_argument("--list", action="store_true", help="say which would be drawn, plant none")
     made.add_argument("--again", action="store_true", help="try those again that lived, once they have tests")
     made.add_argument("--out", type=Path, help=f"where the lines go (default: {RUNS.relative_to(ROOT)}/SEED.jsonl)")
@@ -45,7 +46,9 @@ def main() -> int:
     counts = {f".{asked.only}": asked.count} if asked.only else counts
     out = asked.out or RUNS / f"{asked.seed}.jsonl"
     out.parent.mkdir(parents=True, exist_ok=True)
-    done = {key(each): each for each in _lines(out) if each["caught"] or not asked.again}
+    done = {key(each): each for each in _lines(out)}
+    if asked.again:
+        done = {told: each for told, each in done.items() if each["caught"] or not each["reached"]}
     with tempfile.TemporaryDirectory() as folder:
         roots = [Path(folder, str(copy)) for copy in range(AT_ONCE)]
         for root in roots:
@@ -53,7 +56,7 @@ def main() -> int:
         lines = {".py": None} | ({".js": covered(roots[0], asked.browser)} if ".js" in counts else {})
         trials: SimpleQueue[Trial] = SimpleQueue()
         for root in roots:
-            trials.put(Trial(root, lines.get(".js") or {}))
+            trials.put(Trial(root, lines.get(".js") or {}, asked.most))
 
         def result(planned):
             mutant, one = planned
@@ -70,7 +73,7 @@ def main() -> int:
                             told.append(one)
                             left -= 1
     caught = sum(bool(one.get("caught")) for one in told)
-    sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught}
+    sum_up = {"seed": asked.seed, "drawn": len(told), "caught": caught, "lived": len(told) - caught, "most": asked.most}
     print(json.dumps({"seed": asked.seed, "drawn": len(told)} if asked.list else sum_up | {"equivalent": len(known)}))
     return 0
 

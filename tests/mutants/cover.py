@@ -18,21 +18,22 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.mutants.draw import Covered
 from tests.mutants.places import AT_ONCE, HERE, TOOLS, WORK, sources
 
-_JAVASCRIPT = ("tests/js/*.test.js", "tests/test_vectors.py")
+_JAVASCRIPT = ("tests/js/*.test.js", "tests/test_vectors.py", "tests/test_web_*.py", "tests/test_lessons.py")
+_MEASURED: defaultdict[str, Lock] = defaultdict(Lock)  # by test file: not by two at once
 _DIGITS = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 
 
-def command(tests: list[str], *more: str) -> list[str]:
-    """What runs these tests, of one kind."""
-    if tests[0].endswith(".js"):
-        return ["node", "--test", *tests]
-    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", "--timeout", "300"]
-    return [*pytest, *more, *tests]
+def command(test: str, *flags: str) -> list[str]:
+    """What runs a test file, or one of pytest's tests."""
+    if test.endswith(".js"):
+        return ["node", test]
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-p", "no:cacheprovider", *flags, test]
 
 
 def covered(root: Path, browser: bool) -> Covered:
@@ -52,11 +53,12 @@ def reached(root: Path, test: str) -> dict[str, list[int]]:
     """The lines that a test file reaches, by file. They are measured again when it or one of them has changed."""
     memo = WORK / "covered" / f"{test.replace('/', '-')}.json"
     memo.parent.mkdir(parents=True, exist_ok=True)
-    told = json.loads(memo.read_text()) if memo.exists() else {"lines": {}, "stamp": None}
-    if told["stamp"] != _stamp(root, test, told["lines"]):
-        lines = {file: sorted(each) for file, each in _measure(root, test).items()}
-        told = {"stamp": _stamp(root, test, lines), "lines": lines}
-        memo.write_text(json.dumps(told))
+    with _MEASURED[test]:
+        told = json.loads(memo.read_text()) if memo.exists() else {"lines": {}, "stamp": None}
+        if told["stamp"] != _stamp(root, test, told["lines"]):
+            lines = {file: sorted(each) for file, each in _measure(root, test).items()}
+            told = {"stamp": _stamp(root, test, lines), "lines": lines}
+            memo.write_text(json.dumps(told))
     return told["lines"]
 
 
@@ -71,9 +73,9 @@ def _measure(root: Path, test: str) -> dict[str, set[int]]:
     with tempfile.TemporaryDirectory() as data:
         told = {"MUTANTS_ROOT": str(root), "MUTANTS_DATA": data, "NODE_V8_COVERAGE": data}
         told |= {"PYTHONPATH": str(TOOLS), "COVERAGE_PROCESS_START": str(HERE / "coverage.ini"), "OMP_NUM_THREADS": "1"}
-        more = ["-p", "tests.mutants.browser"] if "/browser/" in test else []
+        flags = ["-p", "tests.mutants.browser"] if "/browser/" in test else []
         done = subprocess.run(
-            [each for each in command([test], *more) if each != "-x"],
+            [each for each in command(test, "--timeout", "300", *flags) if each != "-x"],
             cwd=root,
             env=os.environ | told,
             stdout=subprocess.DEVNULL,

@@ -59,18 +59,16 @@ Planned = tuple[Mutant, dict[str, Any]]
 def drawn(root: Path, suffix: str, covered: Covered | None, seed: int, known: set[str]) -> Iterator[Planned]:
     """Faults of a suffix without end, each at a place of its own, and what is told of it: on ``covered`` lines, or on
     any. Every place is as likely as another, then each of its faults; those that are ``known`` (see `key`) to be
-    equivalent are left out.
+    equivalent are left out. A place's turn depends on the seed and itself: where tests reach more, the others keep it.
     """
-    rng = random.Random(f"{seed} {suffix}")
     places: dict[tuple[str, int, int], list[Fault]] = defaultdict(list)
     names = [name for name in sources(root) if name.endswith(suffix) and (covered is None or name in covered)]
     for fault in (_python if suffix == ".py" else _javascript)(root, names):
         if covered is None or fault.line in covered[fault.file]:
             places[fault.file, fault.line, fault.column].append(fault)
-    order = sorted(places)
-    rng.shuffle(order)
-    for place in order:
-        fault = rng.choice(places[place])
+    turns = {place: random.Random(f"{seed} {place}") for place in places}
+    for place in sorted(places, key=lambda place: turns[place].random()):
+        fault = turns[place].choice(places[place])
         if (text := fault.make()) is not None:
             mutant = Mutant(fault.file, fault.line, fault.column, fault.operator, text)
             told = mutant.told((root / fault.file).read_text("utf-8"))

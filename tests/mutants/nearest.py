@@ -8,16 +8,13 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-MOST = 8  # test files that are asked about a fault
 _LEFT_OUT = "javascript cuda package packaging dockerfile space_python notebook"  # they look at something else
 _STUB = "surelock/__init__.pyi"  # the names that `import surelock` brings, and where each comes from
 
 
 @cache
 def nearest(root: Path, file: str) -> list[str]:
-    """The MOST nearest test files: first those that import the file and speak of it most, then those that import what
-    imports it.
-    """
+    """The test files: first those that import the file and speak of it most, then those that import what imports it."""
     left_out = {f"test_{name}" for name in _LEFT_OUT.split()}
     tests = [path.relative_to(root).as_posix() for path in root.glob("tests/test_*.py") if path.stem not in left_out]
     distance = {file: 0}
@@ -33,7 +30,7 @@ def nearest(root: Path, file: str) -> list[str]:
         near = min(near, 1) if "import_module" in text else near  # it looks at every file
         own = stem in Path(test).stem.removeprefix("test_").split("_") or Path(test).stem == f"test_{stem}"
         ranks[test] = (not own, near, -len(re.findall(rf"\b{stem}\b", text)) - 5 * (file in used), test)
-    return sorted(tests, key=ranks.__getitem__)[:MOST]
+    return sorted(tests, key=ranks.__getitem__)
 
 
 @cache

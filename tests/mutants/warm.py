@@ -1,7 +1,7 @@
 """A process that has imported what all tests need, none of it the package's, and runs pytest in a fork of itself.
 
-Each line that it reads is a list of pytest's arguments. The answer is one line, [status or null, what was said]: null
-where the fork did not end within SECONDS. Importing takes longer than most tests, which a fault fails at once.
+Each line that it reads is a list, seconds and pytest's arguments. The answer is one line, [status or null, what was
+said]: null where the fork did not end in so long. Importing takes longer than most tests, which a fault fails at once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ MODULES += " gradio.routes gradio.themes playwright.sync_api onnx pytest matplot
 
 
 class Warm:
-    """Such a process in the folder ``root``, for so many seconds of each run."""
+    """Such a process in the folder ``root``."""
 
-    def __init__(self, root: Path, seconds: float) -> None:
+    def __init__(self, root: Path) -> None:
         told = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        command, pipe = [sys.executable, __file__, str(seconds)], subprocess.PIPE
+        command, pipe = [sys.executable, __file__], subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=root, env=told, stdin=pipe, stdout=pipe, text=True)
         self._answer()
 
-    def run(self, arguments: list[str]) -> tuple[int | None, str]:
-        """Pytest's status, None where it did not end, and what it said."""
+    def run(self, arguments: list[str], seconds: float) -> tuple[int | None, str]:
+        """Pytest's status, None where it did not end in so many seconds, and what it said."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(arguments) + "\n")
+        self._process.stdin.write(json.dumps([seconds, *arguments]) + "\n")
         self._process.stdin.flush()
         status, said = self._answer()
         return status, said
@@ -44,7 +44,7 @@ class Warm:
         return json.loads(self._process.stdout.readline())
 
 
-def main(seconds: float) -> None:
+def main() -> None:
     sys.path[0] = os.getcwd()
     for name in MODULES.split():
         try:
@@ -54,7 +54,8 @@ def main(seconds: float) -> None:
     print("[]", flush=True)
     for line in sys.stdin:
         with tempfile.TemporaryFile() as said:
-            status = _forked(json.loads(line), said, seconds)
+            seconds, *arguments = json.loads(line)
+            status = _forked(arguments, said, seconds)
             said.seek(0)
             print(json.dumps([status, said.read().decode("utf-8", "replace")]), flush=True)
 
@@ -86,4 +87,4 @@ def _forked(arguments: list[str], said, seconds: float) -> int | None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]))
+    main()

@@ -21,6 +21,7 @@ import httpx
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.soak.attack import PARTS, attack
+from tests.soak.browsers import browsers
 from tests.soak.lesson import lesson
 from tests.soak.tally import Tally
 from tests.soak.visits import Visit
@@ -47,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"instead: what took the server down once, all of it again or these parts: {', '.join(PARTS)}",
     )
     made.add_argument("--lesson", action="store_true", help="instead: a class presses Run, what that costs the server")
+    made.add_argument("--browsers", action="store_true", help="instead: the same class in pages of a real browser")
     made.add_argument("--log", type=Path, help="keep what the server prints in this file")
     return made
 
@@ -154,6 +156,8 @@ def main(argv: list[str] | None = None) -> int:
             report = attack(given.attack, log)
         elif given.lesson:
             report = lesson(given.visitors, log)
+        elif given.browsers:
+            report = browsers(given.visitors, log)
         else:
             report = soak(given.visitors, given.seconds, given.seed, log)
     for example in report.get("examples", ()):

@@ -1,19 +1,12 @@
 // One position's KL in every lane, step by step, with a diamond where it locks and a line where each lane stands. It is
 // small, so the page draws it itself; its scale is the same for all positions, so that ε keeps its place.
 
-import { h } from "../dom.js";
+import { h, svg } from "../dom.js";
 
 const [WIDTH, HEIGHT] = [320, 132];
 const [LEFT, RIGHT, TOP, BOTTOM] = [34, 314, 8, 114];
 const [LOW, HIGH] = [-9, 1.5]; // powers of ten, in nats; what is lower lies on the floor
 const DASHES = ["7 4", "", "2 3", "7 3 2 3"];
-
-const svg = (tag, attributes = {}, ...children) => {
-  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-  node.append(...children);
-  return node;
-};
 
 /** Where a value lies, from the top of the picture. */
 function y(nats) {
@@ -45,8 +38,8 @@ export class CellCurve {
     this.cursors = svg("g");
     this.axis = svg("g", { class: "sl-cell-axis" });
     this.picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img" }, this.axis, this.cursors, this.lines);
-    this.box = h("div", { class: "sl-cell-box" }, this.picture);
-    this.node = h("figure", { class: "sl-cell-curve" }, h("figcaption", {}, "KL in nats, step by step"), this.box);
+    this.box = h("div.sl-cell-box", this.picture);
+    this.node = h("figure.sl-cell-curve", h("figcaption", "KL in nats, step by step"), this.box);
   }
 
   load(trace) {

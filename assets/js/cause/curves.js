@@ -1,8 +1,10 @@
 // The four figures, by Plotly, redrawn once a second at most. The cursor is a thin element over each plot: moving it costs no redraw.
 
+import "../core.js";
 import { h, inView, throttle, watchView } from "../dom.js";
 import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
+import { subject } from "../stage/narrator.js";
 import { number } from "../trace/described.js";
 import { restingMedians } from "../trace/values.js";
 import { tameToolbar } from "./charttools.js";
@@ -21,8 +23,7 @@ const FIGURES = [
 ];
 
 /** Loads plotly.min.js once; address(): a promise of where it is. Resolves to Plotly, or to null when it cannot be loaded (then the rest of the page goes on). */
-export async function loadPlotly(address) {
-  if (window.Plotly) return window.Plotly;
+async function loadPlotly(address) {
   const url = await address();
   return new Promise((resolve) => {
     document.head.append(
@@ -38,7 +39,15 @@ const TOOLBAR = {
   displayModeBar: "hover",
   modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
 };
+const LEGEND = { orientation: "h", traceorder: "normal", x: 0, y: 1.02, yanchor: "bottom" };
 const MOST_BLOCK_NAMES = 6;
+
+/** Lines over a whole plot, and where what they mean is written. */
+const ACROSS = { xref: "paper", x0: 0, x1: 1 };
+const UPRIGHT = { yref: "paper", y0: 0, y1: 1 };
+const AT_RIGHT = { xref: "paper", x: 1, xanchor: "right", yanchor: "bottom" };
+const AT_FOOT = { yref: "paper", y: 0, xanchor: "left", yanchor: "bottom" };
+const ruler = (place, color, dash, width) => ({ type: "line", ...place, line: { color, dash, width } });
 
 /** Lanes are told apart by their dashes, too. */
 const DASHES = ["dash", "solid", "dot", "dashdot"];
@@ -50,32 +59,19 @@ const level = (x) => (Number.isFinite(x) ? Math.max(x, KL_FLOOR) : null);
 const range = (n, f) => Array.from({ length: n }, (_, i) => f(i));
 
 export class Curves {
-  constructor() {
+  /** Joins a stage. plotly: see loadPlotly, or null where Plotly is there already, if it comes at all. */
+  constructor(stage, { plotly }) {
     this.plots = FIGURES.map((figure) => {
-      const plot = h("div", { class: "sl-plot" });
-      const cursor = h("div", { class: "sl-plot-cursor", hidden: true });
-      const box = h("div", { class: "sl-plot-box" }, plot, cursor);
-      return {
-        ...figure,
-        plot,
-        box,
-        cursor,
-        node: h(
-          "figure",
-          { class: "sl-figure" },
-          h("figcaption", {}, explained(figure.title, figure.terms ?? [])),
-          figure.hint ? h("p", { class: "sl-hint sl-figure-hint" }, figure.hint) : null,
-          box,
-        ),
-      };
+      const plot = h("div.sl-plot");
+      const cursor = h("div.sl-plot-cursor", { hidden: true });
+      const caption = h("figcaption", explained(figure.title, figure.terms ?? []));
+      const hint = figure.hint ? h("p.sl-hint.sl-figure-hint", figure.hint) : null;
+      const node = h("figure.sl-figure", caption, hint, h("div.sl-plot-box", plot, cursor));
+      return { ...figure, plot, cursor, node };
     });
-    this.note = h("p", { class: "sl-hint", hidden: true }, "The curves could not be loaded.");
-    this.node = h(
-      "section",
-      { class: "sl-curves", "aria-label": "Curves" },
-      this.note,
-      this.plots.map(({ node }) => node),
-    );
+    this.note = h("p.sl-hint", { hidden: true }, "The curves could not be loaded.");
+    const nodes = this.plots.map(({ node }) => node);
+    this.node = h("section.sl-curves", { "aria-label": "Curves" }, this.note, nodes);
     this.rest = REDRAW_MS;
     this.redraw = throttle(
       () => this.draw(),
@@ -84,6 +80,15 @@ export class Curves {
     new ResizeObserver(() => this.redraw()).observe(this.node);
     watchView(this.node, () => this.redraw());
     for (const { node } of this.plots) watchView(node, () => this.trace?.live && this.redraw());
+    stage.lower.append(this.node);
+    this.theme(stage.colours);
+    this.show(stage.only);
+    if (stage.trace) {
+      this.load(stage.trace);
+      this.moveTo(stage.trace.reached(subject(stage.trace), page.now.step));
+    }
+    if (plotly) loadPlotly(plotly).then((found) => this.use(found));
+    else this.use(window.Plotly ?? null);
   }
 
   /** The lanes that are drawn: all, or those that a lesson speaks of. only: their ids, or null. */
@@ -158,15 +163,13 @@ export class Curves {
   }
 
   #data(key) {
-    const each = (f) => this.lanes.map((lane) => this.#line(lane, this.#place(lane), (s, t) => f(s, t, lane)));
+    const each = (f) => this.lanes.map((lane) => this.#line(lane, f));
     if (key === "flops") return each((s) => s.flops / s.baselineFlops);
     if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
     if (key === "time")
       return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.clocked.includes(this.lanes[i]));
-    const medians = each((s) => level(s.median)).map((line) => ({
-      ...line,
-      name: `${line.name}, median of the computed`,
-    }));
+    const medians = each((s) => level(s.median));
+    for (const line of medians) line.name += ", median of the computed";
     return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
   }
 
@@ -175,7 +178,7 @@ export class Curves {
     const leaving = this.lanes.filter((lane) => lane.steps.some(({ computed }) => computed < lane.n));
     return leaving.map((lane) => {
       const medians = restingMedians(lane);
-      const line = this.#line(lane, this.#place(lane), (_, t) => level(medians[t]));
+      const line = this.#line(lane, (_, t) => level(medians[t]));
       return { ...line, name: `${line.name}, median of all written`, line: { ...line.line, width: 1 } };
     });
   }
@@ -184,7 +187,8 @@ export class Curves {
     return this.trace.lanes.indexOf(lane);
   }
 
-  #line(lane, i, f) {
+  #line(lane, f) {
+    const i = this.#place(lane);
     return {
       x: range(lane.count, (t) => t + 1),
       y: range(lane.count, (t) => f(lane.steps[t], t)),
@@ -198,16 +202,15 @@ export class Curves {
   /** Where the middle 80 % of the positions lie, of the last lane: one band can be read, four cannot. */
   #band() {
     const lane = this.lanes.at(-1);
-    const i = this.#place(lane);
     const edge = (side, fill) => ({
-      ...this.#line(lane, i, (s) => level(s[side])),
+      ...this.#line(lane, (s) => level(s[side])),
       line: { color: "transparent" },
       name: `${plain(lane.name)}, 10–90 %`,
       hoverinfo: "skip",
       hovertemplate: undefined,
       showlegend: Boolean(fill),
       fill,
-      fillcolor: `${this.colours.lanes[i]}2e`,
+      fillcolor: `${this.colours.lanes[this.#place(lane)]}2e`,
     });
     return [edge("low"), edge("high", "tonexty")];
   }
@@ -220,14 +223,13 @@ export class Curves {
       const colour = this.colours.pins[pin];
       this.lanes.forEach((lane, at) => {
         if (cell >= lane.n) return;
-        const i = this.#place(lane);
-        const line = this.#line(lane, i, (_, t) => level(lane.kl[t * lane.n + cell]));
+        const line = this.#line(lane, (_, t) => level(lane.kl[t * lane.n + cell]));
         const whose = `${name}, ${plain(lane.name)}`;
         lines.push({
           ...line,
           name,
           showlegend: at === this.lanes.length - 1,
-          line: { color: colour, dash: DASHES[i], width: 1.8 },
+          line: { ...line.line, color: colour, width: 1.8 },
           hovertemplate: `${whose}, step %{x}: %{y:.1e}<extra></extra>`,
         });
         const locks = range(lane.count, (t) => t).filter((t) => lane.steps[t].locked.includes(cell));
@@ -300,57 +302,18 @@ export class Curves {
         rangemode: log ? "normal" : "tozero",
         tickformat: y.startsWith("share") ? ".0%" : undefined,
       },
-      legend: {
-        orientation: "h",
-        traceorder: "normal",
-        x: 0,
-        y: 1.02,
-        yanchor: "bottom",
-        font: { size: narrow ? 10 : 11 },
-      },
+      legend: { ...LEGEND, font: { size: narrow ? 10 : 11 } },
       showlegend: key === "kl",
       hovermode: "closest",
       modebar: { bgcolor: colours.panel, color: colours.muted, activecolor: colours.ink },
       uirevision: trace.lanes.map(({ id }) => id).join(),
       shapes: [
-        ...epsilons.map(({ value, colour }) => ({
-          type: "line",
-          xref: "paper",
-          x0: 0,
-          x1: 1,
-          y0: value,
-          y1: value,
-          line: { color: colour, width: 1.5, dash: "dashdot" },
-        })),
-        ...blocks.map(({ x }) => ({
-          type: "line",
-          yref: "paper",
-          x0: x,
-          x1: x,
-          y0: 0,
-          y1: 1,
-          line: { color: colours.muted, width: 1, dash: "dot" },
-        })),
+        ...epsilons.map(({ value, colour }) => ruler({ ...ACROSS, y0: value, y1: value }, colour, "dashdot", 1.5)),
+        ...blocks.map(({ x }) => ruler({ ...UPRIGHT, x0: x, x1: x }, colours.muted, "dot", 1)),
       ],
       annotations: [
-        ...epsilons.map(({ value, text }) => ({
-          ...note,
-          xref: "paper",
-          x: 1,
-          y: Math.log10(value),
-          yanchor: "bottom",
-          xanchor: "right",
-          text,
-        })),
-        ...named.map(({ x, number: block }) => ({
-          ...note,
-          yref: "paper",
-          x,
-          y: 0,
-          yanchor: "bottom",
-          xanchor: "left",
-          text: `block ${block}`,
-        })),
+        ...epsilons.map(({ value, text }) => ({ ...note, ...AT_RIGHT, y: Math.log10(value), text })),
+        ...named.map(({ x, number: block }) => ({ ...note, ...AT_FOOT, x, text: `block ${block}` })),
       ],
     };
   }

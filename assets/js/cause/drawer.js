@@ -1,8 +1,8 @@
 // The drawer beside the grids: one position's KL curve with ε on it, What if, and its history and
 // likely words in every lane. On a narrow screen it is a sheet above the player.
 
-import { count, h, setText } from "../dom.js";
-import { isNarrow } from "../stage/phone.js";
+import "../core.js";
+import { count, h, isNarrow, setText } from "../dom.js";
 import { CellCurve } from "./cellcurve.js";
 import { Epsilon } from "./epsilon.js";
 import { Inspector } from "./inspector.js";
@@ -12,26 +12,30 @@ const EDGE = 8; // pixels to the edge of the window
 const LEAST = 360;
 
 export class Drawer {
-  /** fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. player: its node. onPlace(lane) has it stand beside that lane, onLayout() when the grids get another width, onChange() when they are to be drawn anew, onClose(). */
-  constructor({ onPin, fetchTop, fetchAttended, whatIf, player, onPlace, onLayout, onChange, onClose }) {
-    Object.assign(this, { player, onPlace, onLayout, onClose, cell: -1, child: null });
+  /** Joins a stage. fetchTop(lane, cell, step), fetchAttended: see Inspector; whatIf: see WhatIf, with race: see Epsilon, or null. */
+  constructor(stage, { fetchTop, fetchAttended, whatIf }) {
+    Object.assign(this, { stage, player: stage.timeline.node, cell: -1, child: null });
     const begins = (start) => start && ((...asked) => this.#begin(() => start(...asked)));
     this.curve = new CellCurve();
-    this.epsilon = new Epsilon({ curve: this.curve, onChange, race: begins(whatIf?.race) ?? null });
+    this.epsilon = new Epsilon(stage, { curve: this.curve, race: begins(whatIf?.race) ?? null });
     this.whatIf = whatIf && new WhatIf({ ...whatIf, branch: begins(whatIf.branch) });
     const asks = fetchTop && ((lane, cell, step) => this.#fetchTop(fetchTop, lane, cell, step));
-    this.inspector = new Inspector({ onPin, fetchTop: asks, fetchAttended });
-    this.progress = h("p", { class: "sl-drawer-progress", role: "status", tabindex: -1 });
+    this.inspector = new Inspector(stage, { fetchTop: asks, fetchAttended });
+    this.progress = h("p.sl-drawer-progress", { role: "status", tabindex: -1 });
     const { title, pinButton, note, pinList, body } = this.inspector;
-    const close = h("button", { type: "button", class: "sl-small", onclick: () => this.close() }, "Close");
+    const close = h("button.sl-small", { onclick: () => this.close() }, "Close");
     const parts = [this.curve.node, this.epsilon.node, this.whatIf?.node, body];
     this.node = h(
-      "aside",
-      { class: "sl-drawer", "aria-label": "Position", hidden: true },
-      h("header", { class: "sl-drawer-head" }, title, pinButton, close, this.progress, note, pinList),
+      "aside.sl-drawer",
+      { "aria-label": "Position", hidden: true },
+      h("header.sl-drawer-head", title, pinButton, close, this.progress, note, pinList),
       parts,
     );
     this.#listen();
+    stage.floor.append(this.node);
+    if (!stage.trace) return;
+    this.load(stage.trace);
+    this.inspector.drawPins();
   }
 
   #listen() {
@@ -44,15 +48,15 @@ export class Drawer {
     document.addEventListener("keydown", onKey);
   }
 
-  /** Another trace, or other lanes. sideOf(lane): its node beside the others. */
-  load(trace, sideOf) {
-    Object.assign(this, { trace, sideOf });
+  /** Another trace, or other lanes. */
+  load(trace) {
+    this.trace = trace;
     if (!this.child) setText(this.progress, "");
     if (this.cell >= trace.n) this.close();
     this.inspector.load(trace);
     this.whatIf?.load(trace);
     this.curve.load(trace);
-    this.epsilon.load(trace, sideOf);
+    this.epsilon.load(trace);
     if (this.isOpen) this.#stand();
   }
 
@@ -77,14 +81,14 @@ export class Drawer {
     if (moves) {
       this.node.hidden = false;
       this.#stand();
-      this.onLayout();
+      this.stage.resize();
     }
     if (isNarrow()) this.#lift(side.place(cell));
   }
 
   /** Beside its lane, and as tall as what is free between its top and the player. */
   #stand() {
-    this.onPlace(this.from);
+    standBeside(this.stage, this.from);
     const top = Math.max(EDGE, this.node.getBoundingClientRect().top);
     const room = Math.max(LEAST, innerHeight - top - this.player.offsetHeight - 2 * EDGE);
     this.node.style.setProperty("--sl-drawer-room", `${room}px`);
@@ -102,10 +106,10 @@ export class Drawer {
     const focused = this.node.contains(document.activeElement);
     this.node.hidden = true;
     const { lanes, reference } = this.trace;
-    const side = this.sideOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
+    const side = this.stage.nodeOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
     if (focused) side.querySelector("canvas.sl-grid").focus({ preventScroll: true });
-    this.onClose();
-    this.onLayout();
+    this.stage.forget();
+    this.stage.resize();
   }
 
   /** The cell that the keys have led to. */
@@ -154,7 +158,7 @@ export class Drawer {
   /** Records came. */
   grew() {
     const { child, epsilon } = this;
-    if (epsilon.lane) epsilon.load(this.trace, this.sideOf); // it waits for all of them
+    if (epsilon.lane) epsilon.load(this.trace); // it waits for all of them
     if (!child?.count) return;
     setText(this.progress, `“${child.name}”: step ${child.count} of ${this.trace.stepsOf(child)}.`);
   }
@@ -164,7 +168,7 @@ export class Drawer {
     const { child, trace } = this;
     this.child = null;
     this.curve.load(trace);
-    this.epsilon.load(trace, this.sideOf);
+    this.epsilon.load(trace);
     if (!child) return;
     const parent = trace.lane(child.decoder.parent);
     const where = parent ? `next to “${parent.name}”` : "next to the others";
@@ -177,4 +181,21 @@ export class Drawer {
     this.whatIf?.offer(lane, cell, step, list);
     return found;
   }
+}
+
+/** Leaves a column free right of a lane's, for the drawer; in the last row of several, from there on. */
+function standBeside(stage, lane) {
+  const { sides, floor } = stage;
+  const columns = sides.length < 4 ? sides.length : 2; // as in grids.css
+  const at = sides.findIndex((side) => side.lane === lane);
+  const hole = at < 0 ? columns : (at % columns) + 1;
+  const tracks = Array.from({ length: columns + 1 }, (_, i) => (i === hole ? "var(--sl-drawer)" : "minmax(0, 1fr)"));
+  const set = (node, name, value) => node.style.setProperty(`--sl-${name}`, value);
+  sides.forEach(({ node }, i) => {
+    set(node, "column", (i % columns) + 1 + (i % columns >= hole));
+  });
+  set(floor, "tracks", tracks.join(" "));
+  set(floor, "hole", hole + 1);
+  set(floor, "lower", "0px");
+  if (at >= columns) set(floor, "lower", `${sides[at].node.offsetTop - sides[0].node.offsetTop}px`);
 }

@@ -7,48 +7,44 @@ import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
 import { ACTIVE, LOCKED } from "../trace/trace.js";
 import { MakeRoom } from "./makeroom.js";
-import { stops } from "./slider.js";
+import { nearest, stops } from "./slider.js";
 
 const OFFERED = { offered: [1e-8, 1, 0], log: true };
 export class Epsilon {
-  /** curve: see CellCurve. onChange() when the grids are to be drawn anew; race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
-  constructor({ curve, onChange, race }) {
-    Object.assign(this, { curve, onChange, lane: null, value: null, step: -1 });
+  /** curve: see CellCurve. race(lane, epsilon, gone) makes a lane of it or gives a sentence why not, null where none can run. */
+  constructor(stage, { curve, race }) {
+    Object.assign(this, { stage, curve, lane: null, value: null, step: -1 });
     this.stops = stops(described.compute.lock?.settings.epsilon ?? OFFERED).filter((x) => x > 0);
     this.handle = h(
-      "div",
-      {
-        class: "sl-epsilon",
-        role: "slider",
-        tabindex: 0,
-        "aria-orientation": "vertical",
-        "aria-label": "ε of the estimate",
-        hidden: true,
-      },
-      h("span", { class: "sl-epsilon-grip", "aria-hidden": "true" }, "ε"),
+      "div.sl-epsilon",
+      { role: "slider", tabindex: 0, "aria-orientation": "vertical", "aria-label": "ε of the estimate", hidden: true },
+      h("span.sl-epsilon-grip", { "aria-hidden": "true" }, "ε"),
     );
-    this.said = h("p", { class: "sl-hint", role: "status" });
-    const act = (text, onclick) => h("button", { type: "button", class: "sl-small", onclick }, text);
+    this.said = h("p.sl-hint", { role: "status" });
+    const act = (text, onclick) => h("button.sl-small", { onclick }, text);
     this.room = new MakeRoom();
     const told = (why) => why && setText(this.said, why); // until the estimate is another
     const start = (gone) => race(this.lane, this.value, gone);
     this.race = race && act("Race it", () => told(this.room.ask(this.trace, this.lane, start, told)));
     this.back = act("Put it back", () => this.put(null));
-    this.actions = h("span", { class: "sl-epsilon-actions", hidden: true }, this.race, this.back);
-    this.node = h("div", { class: "sl-epsilon-row", hidden: true }, this.said, this.actions, this.room.node);
-    this.badge = h("span", { class: "sl-estimate", title: "Later steps would change", hidden: true }, "Estimate");
+    this.actions = h("span.sl-epsilon-actions", { hidden: true }, this.race, this.back);
+    this.node = h("div.sl-epsilon-row", { hidden: true }, this.said, this.actions, this.room.node);
+    this.badge = h(
+      "span.sl-estimate",
+      { title: "Only an estimate: with another ε, later steps would differ", hidden: true },
+      "Estimate",
+    );
     curve.box.append(this.handle);
     this.#listen();
   }
 
-  /** A trace whose records are all there; `side` gives the article of a lane. */
-  load(trace, sideOf) {
+  /** Another trace; of one that grows nothing is estimated yet. */
+  load(trace) {
     const first = trace.lanes.find((lane) => lane !== trace.reference && lockRule(lane)) ?? trace.lanes.find(lockRule);
     this.trace = trace;
     this.lane = trace.live ? null : (first ?? null);
     this.value = null;
     this.when = null;
-    this.sideOf = sideOf;
     this.room.close();
     this.#belongs();
   }
@@ -64,7 +60,7 @@ export class Epsilon {
     const { trace } = this;
     if (this.lane) {
       this.full = trace.lanes.find((lane) => lane.steps.every(({ computed }) => computed === lane.n)) ?? null;
-      this.sideOf(this.lane).querySelector("h2").after(this.badge);
+      this.stage.nodeOf(this.lane).querySelector("h2").after(this.badge);
       this.handle.setAttribute("aria-valuemin", Math.log10(this.stops[0]));
       this.handle.setAttribute("aria-valuemax", Math.log10(this.stops.at(-1)));
     }
@@ -87,7 +83,7 @@ export class Epsilon {
     this.value = wanted;
     this.#tell();
     this.place();
-    this.onChange();
+    this.stage.redraw();
     if (focused && wanted === null) this.handle.focus();
   }
 
@@ -147,7 +143,8 @@ export class Epsilon {
       grip.setPointerCapture(event.pointerId);
     });
     grip.addEventListener("pointermove", ({ pointerId, clientY }) => {
-      if (grip.hasPointerCapture(pointerId)) this.put(this.#nearest(clientY));
+      if (grip.hasPointerCapture(pointerId))
+        this.put(this.stops[nearest(this.stops, 10 ** this.curve.power(clientY), true)]);
     });
     handle.addEventListener("keydown", (event) => {
       const by = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 3, PageDown: -3 }[event.key];
@@ -173,11 +170,5 @@ export class Epsilon {
     const past = this.stops.filter((x) => (by > 0 ? x > now * 1.001 : x < now / 1.001));
     const at = by > 0 ? by - 1 : past.length + by;
     return past[Math.max(0, Math.min(past.length - 1, at))] ?? now;
-  }
-
-  #nearest(clientY) {
-    const wanted = this.curve.power(clientY);
-    const far = (x) => Math.abs(Math.log10(x) - wanted);
-    return this.stops.reduce((best, x) => (far(x) < far(best) ? x : best));
   }
 }

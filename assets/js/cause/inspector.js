@@ -3,12 +3,13 @@
 
 import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { Attended } from "../trace/attended.js";
 import { eventText } from "../trace/described.js";
-import { STATES } from "../trace/trace.js";
+import { LOCKED, STATES } from "../trace/trace.js";
 import { pinName } from "./pins.js";
 
 const UNSEEN = "not computed yet";
+const LISTED = 4; // positions that a choice attended to
+const [TOP_MS, ATTENDED_MS] = [120, 150]; // a sweep of the pointer asks for nothing on its way
 
 /** What a person did to a position up to step t. */
 function byHand(lane, cell, t) {
@@ -16,27 +17,36 @@ function byHand(lane, cell, t) {
   return own.map((event) => `${eventText(event).replace(/^position \d+ /, "")} at step ${event.step + 1}`).join(", ");
 }
 
+/** What a choice looked at, from [[position, share], ...] as a dense forward of the step's tokens has them: of the words
+ * written before, those that it attended to most, and which of them were locked, so that it met their keys and values as they were. */
+export function lookedAt(trace, lane, t, list) {
+  const before = t > 0 ? lane.row(t - 1) : []; // what locks in the step itself was computed in it
+  const told = list.slice(0, LISTED).map(([p, share]) => {
+    return `${trace.word(lane.token(p, t))} ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
+  });
+  return told.length ? `Among the words already written, this prediction attended most to ${told.join(", ")}.` : "";
+}
+
 export class Inspector {
-  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended: see Attended. */
-  constructor({ onPin, fetchTop, fetchAttended }) {
-    this.attended = new Attended(fetchAttended);
-    Object.assign(this, { onPin, fetchTop, asked: "", cell: -1, step: -1, columns: [], pinned: [] });
-    this.title = h("h3", { class: "sl-inspector-title" });
-    this.pinButton = h("button", { type: "button", class: "sl-small", onclick: () => this.onPin(this.cell) }, "Pin");
-    this.note = h("p", { class: "sl-note", role: "status" });
-    this.pinList = h("div", { class: "sl-pins" });
-    this.body = h("div", { class: "sl-inspector-columns" });
+  /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended(trace, lane, position, step) -> Promise of what `lookedAt` is told, or null. */
+  constructor(stage, { fetchTop, fetchAttended }) {
+    Object.assign(this, { stage, fetchTop, fetchAttended, asked: "", cell: -1, step: -1, columns: [], pinned: [] });
+    this.title = h("h3.sl-inspector-title");
+    this.pinButton = h("button.sl-small", { onclick: () => this.stage.pin(this.cell) }, "Pin");
+    this.note = h("p.sl-note", { role: "status" });
+    this.pinList = h("div.sl-pins");
+    this.body = h("div.sl-inspector-columns");
   }
 
   load(trace) {
     Object.assign(this, { trace, asked: "" });
     this.columns = trace.lanes.map((lane, i) => {
-      const facts = h("dl", { class: "sl-facts" });
-      const bars = h("ol", { class: "sl-top" });
-      const attended = this.attended.line();
-      const stands = h("span", { class: "sl-inspector-step" });
-      const head = h("h4", {}, lane.name, stands);
-      const node = h("div", { class: `sl-inspector-column sl-lane-${i + 1}` }, head, facts, bars, attended);
+      const facts = h("dl.sl-facts");
+      const bars = h("ol.sl-top");
+      const attended = h("p.sl-attended");
+      const stands = h("span.sl-inspector-step");
+      const head = h("h4", lane.name, stands);
+      const node = h(`div.sl-inspector-column.sl-lane-${i + 1}`, head, facts, bars, attended);
       return { lane, stands, facts, bars, attended, node };
     });
     this.body.replaceChildren(...this.columns.map(({ node }) => node));
@@ -57,14 +67,13 @@ export class Inspector {
     for (const column of this.columns) {
       const t = this.trace.reached(column.lane, step);
       setText(column.stands, t < 0 ? "before its first step" : `after its step ${t + 1}`);
-      this.#facts(column, cell, step);
-      this.attended.draw(this.trace, column, cell, step);
+      this.#facts(column, cell, t);
+      this.#attended(column, cell, t);
     }
     this.#tops(cell, step);
   }
 
-  #facts({ lane, facts }, cell, step) {
-    const t = this.trace.reached(lane, step);
+  #facts({ lane, facts }, cell, t) {
     const seen = lane.lastComputed(cell, t);
     const unmasked = lane.unmaskStep(cell, t);
     const lock = lane.lockStep(cell, t);
@@ -75,7 +84,7 @@ export class Inspector {
     const rows = [
       ["Token", token],
       ["State", STATES[state]],
-      ["Unmasked", whenUnmasked(unmasked)],
+      ["Written", whenWritten(unmasked)],
       ["Locked", lock >= 0 ? `step ${lock + 1}` : "no"],
       ["Confidence", seen >= 0 ? percent(lane.confidence[at], 1) : UNSEEN],
       ["KL", seen >= 0 ? scientific(lane.kl[at]) : UNSEEN],
@@ -83,71 +92,72 @@ export class Inspector {
     const hand = byHand(lane, cell, t);
     if (hand) rows.push(["By hand", hand]);
     if (facts.childElementCount !== 2 * rows.length)
-      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", {}, name), h("dd", {})]));
+      facts.replaceChildren(...rows.flatMap(([name]) => [h("dt", name), h("dd")]));
     rows.forEach(([, value], i) => {
       setText(facts.children[2 * i + 1], value);
     });
     facts.children[1].title = token;
   }
 
+  /** Writes, a moment later, what the choice attended to, where the position is written in the step that the lane is at. */
+  #attended({ lane, attended: line }, cell, t) {
+    const { trace } = this;
+    const wanted = this.fetchAttended && t >= 0 && lane.steps[t].unmasked.includes(cell) ? `${cell}/${t}` : "";
+    if (line.dataset.wanted === wanted) return;
+    line.dataset.wanted = wanted;
+    setText(line, "");
+    if (!wanted) return;
+    setTimeout(async () => {
+      if (line.dataset.wanted !== wanted) return; // the pointer has gone on
+      const list = await this.fetchAttended(trace, lane, cell, t);
+      if (list && line.dataset.wanted === wanted) setText(line, lookedAt(trace, lane, t, list));
+    }, ATTENDED_MS);
+  }
+
   /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */
   #tops(cell, step) {
     const { pieces } = this.trace;
+    const named = (list) => list?.map(([id, p]) => [pieces.name(id), p]);
     const missing = this.columns.filter(({ lane, bars }) => {
       const own = lane.top(cell, this.trace.reached(lane, step));
-      if (own !== null || !this.fetchTop)
-        this.#bars(
-          bars,
-          own?.map(([id, p]) => [pieces.name(id), p]),
-        );
+      if (own !== null || !this.fetchTop) this.#bars(bars, named(own));
       return own === null;
     });
     const wanted = `${cell}/${step}/${this.trace.byClock}`;
     if (!missing.length || !this.fetchTop || this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
-    // a sweep of the pointer asks for nothing on its way
     this.timer = setTimeout(async () => {
-      const found = await Promise.all(
-        missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step))),
-      );
+      const asked = missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step)));
+      const found = await Promise.all(asked);
       if (this.asked !== wanted) return;
       missing.forEach(({ bars }, i) => {
         for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
-        this.#bars(
-          bars,
-          found[i]?.map(([id, , p]) => [pieces.name(id), p]),
-        );
+        this.#bars(bars, named(found[i]?.map(([id, , p]) => [id, p])));
       });
-    }, 120);
+    }, TOP_MS);
   }
 
   #bars(bars, list) {
     const rows = list?.length ? list : [];
     if (!rows.length) {
       const why = list ? UNSEEN : "likely tokens are not kept for this run";
-      return bars.replaceChildren(h("li", { class: "sl-top-none" }, why));
+      return bars.replaceChildren(h("li.sl-top-none", why));
     }
-    bars.replaceChildren(
-      ...rows.map(([name, p]) => {
-        const fill = h("span", { class: "sl-top-bar" });
-        fill.style.width = `${(100 * p).toFixed(1)}%`;
-        return h(
-          "li",
-          {},
-          fill,
-          h("bdi", { class: "sl-top-name", dir: "ltr", title: name }, name),
-          h("span", { class: "sl-top-p" }, percent(p, p < 0.1 ? 1 : 0)),
-        );
-      }),
-    );
+    const bar = ([name, p]) => {
+      const fill = h("span.sl-top-bar");
+      fill.style.width = `${(100 * p).toFixed(1)}%`;
+      const word = h("bdi.sl-top-name", { dir: "ltr", title: name }, name);
+      return h("li", fill, word, h("span.sl-top-p", percent(p, p < 0.1 ? 1 : 0)));
+    };
+    bars.replaceChildren(...rows.map(bar));
   }
 
   drawPins() {
     this.say("");
     this.pinned = [...page.now.pins].map(([cell, pin]) => {
-      const onclick = () => this.onPin(cell);
-      const button = h("button", { type: "button", class: `sl-pin sl-pin-${pin + 1}`, title: "Unpin", onclick });
+      const onclick = () => this.stage.pin(cell);
+      const button = h(`button.sl-pin.sl-pin-${pin + 1}`, { title: "Unpin", onclick });
       return { cell, pin, button };
     });
     this.pinList.replaceChildren(...this.pinned.map(({ button }) => button));
@@ -165,8 +175,8 @@ export class Inspector {
   }
 }
 
-/** When what stands at a position was unmasked. */
-function whenUnmasked(step) {
+/** When what stands at a position was written. */
+function whenWritten(step) {
   if (Number.isNaN(step)) return "not yet";
   return step < 0 ? "prompt" : `step ${step + 1}`;
 }

@@ -5,7 +5,7 @@ import { replaceable } from "../run/branching.js";
 
 export class MakeRoom {
   constructor() {
-    this.node = h("div", { class: "sl-room", role: "group", "aria-label": "Which lane makes room", hidden: true });
+    this.node = h("div.sl-room", { role: "group", "aria-label": "Which lane makes room", hidden: true });
   }
 
   /** start(gone) -> "" or a sentence why not; gone: the lane that makes room, null where none has to. Gives the
@@ -20,8 +20,7 @@ export class MakeRoom {
       this.node.hidden = true;
       if (gone) told(start(gone));
     };
-    const button = (text, gone) =>
-      h("button", { type: "button", class: "sl-small", onclick: () => choose(gone) }, text);
+    const button = (text, gone) => h("button.sl-small", { onclick: () => choose(gone) }, text);
     this.node.replaceChildren(
       h("p", { role: "status" }, "Four lanes race already. Which one makes room?"),
       ...lanes.map((lane) => button(`Replace “${lane.name}”`, lane)),

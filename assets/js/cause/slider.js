@@ -1,8 +1,5 @@
-// A slider for a number: in steps, or in 1-2-5 steps on a logarithmic scale with "never" at its left end. Where the
-// setting may be left out, its left end says so.
-
-import { h, setText } from "../dom.js";
-import { valueText } from "../trace/described.js";
+// The stops of a slider for a number: in steps, or in 1-2-5 steps on a logarithmic scale with "never" at its left end. Where
+// the setting may be left out, its right end says so.
 
 const NEVER = -1;
 
@@ -26,30 +23,8 @@ export function stops({ offered: [low, high, step], log, none }) {
 
 /** The place of the stop nearest to a value, on the slider's own scale. */
 export function nearest(all, value, log) {
-  const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);
   if (value === null || value < 0) return all.indexOf(value === null ? null : NEVER);
-  let best = all.findIndex((stop) => stop !== null && stop >= 0);
-  all.forEach((stop, i) => {
-    if (stop === null || stop < 0) return;
-    if (Math.abs(scale(stop) - scale(value)) < Math.abs(scale(all[best]) - scale(value))) best = i;
-  });
-  return best;
-}
-
-export class Slider {
-  constructor(setting, value, set) {
-    const all = stops(setting);
-    const show = (x) => {
-      setText(output, valueText(x, setting));
-      range.setAttribute("aria-valuetext", valueText(x, setting));
-    };
-    const output = h("output", { class: "sl-field-value" });
-    const range = h("input", { type: "range", min: 0, max: all.length - 1, step: 1, "aria-label": setting.label });
-    range.value = nearest(all, value, setting.log);
-    range.addEventListener("input", () => show(all[range.value]));
-    range.addEventListener("change", () => set(all[range.value]));
-    const head = h("span", { class: "sl-field-head" }, h("span", {}, setting.label), output);
-    this.node = h("label", { class: "sl-field", title: setting.help }, head, range);
-    show(value);
-  }
+  const scale = (x) => (log ? Math.log(Math.max(x, 1e-12)) : x);
+  const far = (stop) => (stop === null || stop < 0 ? Infinity : Math.abs(scale(stop) - scale(value)));
+  return all.reduce((best, stop, i) => (far(stop) < far(all[best]) ? i : best), 0);
 }

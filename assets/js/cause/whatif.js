@@ -30,36 +30,28 @@ export class WhatIf {
   /** options: {branch(lane, event, name, gone) starts the lane, token(text) -> Promise of {id} or {problem}, presets() -> [{id, name, compute}, ...]}. */
   constructor({ branch, token, presets }) {
     Object.assign(this, { branch, token, presets, cell: -1, step: -1 });
-    this.lanes = h("select", { class: "sl-speed", "aria-label": "Whose run", onchange: () => this.#buttons() });
-    this.actions = h("div", { class: "sl-whatif-actions" });
-    this.likely = h("div", { class: "sl-whatif-actions", "aria-label": "Likely words" });
-    this.word = h("input", { type: "text", class: "sl-whatif-word", "aria-label": "Another word", maxlength: 40 });
-    this.rule = h("select", { class: "sl-speed", "aria-label": "Another rule" });
-    this.said = h("p", { class: "sl-hint", role: "status" });
+    this.lanes = h("select.sl-speed", { "aria-label": "Whose run", onchange: () => this.#buttons() });
+    this.actions = h("div.sl-whatif-actions");
+    this.likely = h("div.sl-whatif-actions", { "aria-label": "Likely words" });
+    this.word = h("input.sl-whatif-word", { type: "text", "aria-label": "Another word", maxlength: 40 });
+    this.rule = h("select.sl-speed", { "aria-label": "Another rule" });
+    this.said = h("p.sl-hint", { role: "status" });
     this.room = new MakeRoom();
-    this.from = h("span", {});
+    this.from = h("span");
     this.asked = "";
-    const write = h(
-      "form",
-      { class: "sl-whatif-actions", onsubmit: (event) => this.#writeWord(event) },
-      this.word,
-      h("button", { type: "submit", class: "sl-small" }, "Write it"),
-    );
-    const change = h(
-      "button",
-      { type: "button", class: "sl-small", onclick: () => this.#changeRule() },
-      "Change the rule",
-    );
-    this.write = h("div", { class: "sl-whatif-write" }, this.likely, write);
+    const writes = { onsubmit: (event) => this.#writeWord(event) };
+    const write = h("form.sl-whatif-actions", writes, this.word, h("button.sl-small", { type: "submit" }, "Write it"));
+    const change = h("button.sl-small", { onclick: () => this.#changeRule() }, "Change the rule");
+    this.write = h("div.sl-whatif-write", this.likely, write);
     this.node = h(
-      "details",
-      { class: "sl-whatif", ontoggle: () => this.#buttons() },
-      h("summary", {}, "What if …"),
-      h("p", { class: "sl-hint" }, this.from),
+      "details.sl-whatif",
+      { ontoggle: () => this.#buttons() },
+      h("summary", "What if …"),
+      h("p.sl-hint", this.from),
       this.lanes,
       this.actions,
       this.write,
-      h("div", { class: "sl-whatif-actions" }, this.rule, change),
+      h("div.sl-whatif-actions", this.rule, change),
       this.said,
       this.room.node,
     );
@@ -102,10 +94,11 @@ export class WhatIf {
     const state = lane.row(t)[cell];
     const masked = isMasked(state);
     const prompt = cell < this.trace.promptLength;
+    const event = (kind) => ({ kind, position: cell });
     this.actions.replaceChildren(
-      this.#button("Lock it", !ended && !masked && state !== LOCKED, { kind: "lock", position: cell }),
-      this.#button("Unlock it", !ended && state === LOCKED, { kind: "unlock", position: cell }),
-      this.#button("Mask it again", !ended && !masked && !prompt, { kind: "mask", position: cell }),
+      this.#button("Lock it", !ended && !masked && state !== LOCKED, event("lock")),
+      this.#button("Unlock it", !ended && state === LOCKED, event("unlock")),
+      this.#button("Mask it again", !ended && !masked && !prompt, event("mask")),
     );
     this.write.hidden = prompt;
     this.#words(lane, t);
@@ -114,7 +107,7 @@ export class WhatIf {
 
   #button(text, allowed, event, name) {
     const onclick = () => this.#do(event, name);
-    return h("button", { type: "button", class: "sl-small", disabled: !allowed, onclick }, text);
+    return h("button.sl-small", { disabled: !allowed, onclick }, text);
   }
 
   /** A button for each likely word that could stand there instead. */
@@ -122,15 +115,11 @@ export class WhatIf {
     const { cell } = this;
     const present = lane.token(cell, t);
     const words = (lane.top(cell, t) ?? this.fetched[this.asked] ?? []).filter(([id]) => id !== present);
-    const names = wordsApart(
-      words.map(([id]) => id),
-      this.trace.pieces,
-    );
-    this.likely.replaceChildren(
-      ...words.map(([token], i) =>
-        this.#button(`Write “${names[i]}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, names[i]),
-      ),
-    );
+    const ids = words.map(([id]) => id);
+    const names = wordsApart(ids, this.trace.pieces);
+    const button = (token, name) =>
+      this.#button(`Write “${name}”`, !lane.endsAt(t), { kind: "write", position: cell, token }, name);
+    this.likely.replaceChildren(...ids.map((id, i) => button(id, names[i])));
   }
 
   /** Likely tokens that came from the server: [[id, p], ...]. Those that are there already stay the same buttons. */

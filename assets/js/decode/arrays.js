@@ -25,14 +25,23 @@ export function put(values, places, value) {
   for (let i = 0; i < places.length; i++) values[places[i]] = each ? value[i] : value;
 }
 
+/** Some rows of a flat table of `width` columns. */
+export function rowsOf(values, rows, width) {
+  const found = new values.constructor(rows.length * width);
+  rows.forEach((row, i) => {
+    found.set(values.subarray(row * width, (row + 1) * width), i * width);
+  });
+  return found;
+}
+
 /** Flags of a number of places. */
 export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
 
 /** Flags that are set in either list. */
 export const either = (a, b) => a.map((flag, i) => flag | b[i]);
 
-export function join(lists) {
-  const all = new Int32Array(lists.reduce((sum, list) => sum + list.length, 0));
+export function join(lists, Kind = Int32Array) {
+  const all = new Kind(lists.reduce((sum, list) => sum + list.length, 0));
   let at = 0;
   for (const list of lists) {
     all.set(list, at);

@@ -11,10 +11,9 @@ import { either, flags, join, NONE, ranked, take } from "./arrays.js";
 const ZERO_KL = 1e-9;
 const FAR = 0.05; // unless debts are steep, what a change adds to that of rows however far they are
 
-/** What all rules share. locks: positions lock under it. */
+/** What all rules share. */
 export class ComputeRule {
   static kind;
-  static locks = false;
 
   constructor(settings) {
     Object.assign(this, settings);
@@ -165,7 +164,6 @@ export class BudgetRule extends ComputeRule {
 /** A rule that locks, and one that chooses from what is not locked. */
 export class Both extends ComputeRule {
   static kind = "both";
-  static locks = true;
 
   rows(state, active) {
     return this.lock.rows(state, this.select.rows(state, active));

@@ -4,7 +4,7 @@
 // up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
-import { count, find, flags, largest, NONE, place, put, release, take } from "./arrays.js";
+import { count, find, flags, largest, NONE, place, put, release, rowsOf, take } from "./arrays.js";
 import { emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 20; // of one table of logits
@@ -364,13 +364,4 @@ function setRows(table, rows, values) {
     while (stop < rows.length && rows[stop] === rows[stop - 1] + 1);
     table.set(values.subarray(start * width, stop * width), rows[start] * width);
   }
-}
-
-/** Some rows of a flat table of `width` columns. */
-function rowsOf(values, rows, width) {
-  const found = new values.constructor(rows.length * width);
-  rows.forEach((row, i) => {
-    found.set(values.subarray(row * width, (row + 1) * width), i * width);
-  });
-  return found;
 }

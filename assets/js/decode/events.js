@@ -14,7 +14,6 @@ const OPPOSED = [
 /** An event's step and place, in words. */
 const where = ({ step, position }) => `event at step ${step}${position === undefined ? "" : `, position ${position}`}`;
 
-/** Refuses an event. */
 export const refused = (event, reason) => new RangeError(`${where(event)}: ${reason}`);
 
 /** The events of one run, checked against what it is asked to do: by step, and within a step so that a locked position

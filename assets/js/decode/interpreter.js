@@ -40,7 +40,6 @@ export class Interpreter {
     }
   }
 
-  /** Gives back what it holds. */
   end() {
     this.#context?.dispose();
     this.#runtime?.dispose();

@@ -13,8 +13,6 @@ const SMOOTHED = "smoothed KL";
 
 /** A rule that computes all that is not locked, and locks some of its candidates in every step. */
 class LockingRule extends ComputeRule {
-  static locks = true;
-
   /** Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes. */
   locked(state, reading, wait) {
     const rows = find(reading.probed.map((probed) => !probed));

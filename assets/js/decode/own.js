@@ -15,7 +15,6 @@ const truths = (values) => Array.from(values, Boolean);
 /** For runs of one sequence, whose slots are its positions. */
 export class OwnRule extends ComputeRule {
   static kind = "own";
-  static locks = true;
   /** Where it runs, a module of quickjs-emscripten-core; watch(busy): told when a text begins and ends to run. */
   static quickjs = null;
   static watch = () => {};

@@ -1,6 +1,10 @@
 // Files that stand inside a page which is one file: each as base64 of gzip.
 
-const bytesOf = (text) => Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+import { join } from "./arrays.js";
+
+/** The bytes of base64. */
+export const bytesOf = (text) =>
+  Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
 /** What comes, packed. */
 export async function packedText({ body }) {
@@ -21,13 +25,7 @@ export async function gathered(stream, hear = () => {}) {
     parts.push(value);
     hear(value.length);
   }
-  const content = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    content.set(part, at);
-    at += part.length;
-  }
-  return content;
+  return join(parts, Uint8Array);
 }
 
 /** The content of gzip, bytes. Throws a TypeError for one that is damaged. */

@@ -4,7 +4,7 @@
 import { sha256 } from "@noble/hashes/sha2.js"; // crypto.subtle is there in secure contexts alone
 import { release } from "./arrays.js";
 import { OnnxEngine } from "./engine.js";
-import { gathered, gunzipped, unpacked } from "./packed.js";
+import { bytesOf, gathered, gunzipped, unpacked } from "./packed.js";
 import { allowed, STORE } from "./store.js";
 import { TextTokenizer } from "./tokenizer.js";
 
@@ -12,7 +12,6 @@ const FAILED = "The decoder could not be fetched: ";
 const KEEPS_NONE = "This browser keeps no files of this page: the next visit fetches the decoder again.";
 const PLAIN_HTTP = "Over plain http a browser keeps no files of a page: the next visit may fetch the decoder again.";
 
-const bytesOf = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 const textOf = (bytes) => new TextDecoder().decode(bytes);
 const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 

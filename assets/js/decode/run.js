@@ -6,7 +6,7 @@
 // One turn of this loop is one turn of Algorithm 1's. It mirrors surelock/decoding/run.py and, on equal readings,
 // decides the same.
 
-import { either, find, flags, join, NONE, place, take, union } from "./arrays.js";
+import { either, find, flags, join, NONE, place, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
 import { rowFlops } from "./flops.js";
 import { repeatingTokens } from "./ngrams.js";
@@ -263,10 +263,3 @@ export class Run {
     };
   }
 }
-
-/** Some rows of a flat table of `width` columns. */
-const rowsOf = (values, rows, width) =>
-  take(
-    values,
-    Int32Array.from({ length: rows.length * width }, (_, i) => rows[Math.floor(i / width)] * width + (i % width)),
-  );

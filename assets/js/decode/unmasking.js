@@ -21,24 +21,12 @@ const inOrder = ({ slots, score, late }) =>
  * for, whatever their tokens. */
 export class UnmaskPolicy {
   static kind;
-  static scores = "confidence";
-  static early = false;
-  static by_posterior = false;
+  scores = "confidence";
+  early = false;
+  by_posterior = false;
 
   constructor(settings) {
     Object.assign(this, settings);
-  }
-
-  get scores() {
-    return this.constructor.scores;
-  }
-
-  get by_posterior() {
-    return this.constructor.by_posterior;
-  }
-
-  get early() {
-    return this.constructor.early;
   }
 
   /** Which of the rows that a step computes it may commit. */
@@ -79,24 +67,24 @@ export class LowConfidence extends UnmaskPolicy {
 
 export class Random extends UnmaskPolicy {
   static kind = "random";
-  static scores = "noise";
+  scores = "noise";
 }
 
 export class Entropy extends UnmaskPolicy {
   static kind = "entropy";
-  static scores = "entropy";
-  static by_posterior = true;
+  scores = "entropy";
+  by_posterior = true;
 }
 
 export class Margin extends UnmaskPolicy {
   static kind = "margin";
-  static scores = "margin";
-  static by_posterior = true;
+  scores = "margin";
+  by_posterior = true;
 }
 
 export class Threshold extends UnmaskPolicy {
   static kind = "threshold";
-  static early = true;
+  early = true;
 
   take(candidates) {
     const { score, late } = candidates;
@@ -107,7 +95,7 @@ export class Threshold extends UnmaskPolicy {
 
 export class Klass extends UnmaskPolicy {
   static kind = "klass";
-  static early = true;
+  early = true;
 
   watches(state, slots) {
     return take(state.masked, slots);
@@ -135,8 +123,8 @@ export class Klass extends UnmaskPolicy {
 
 export class EntropyBound extends UnmaskPolicy {
   static kind = "entropy_bound";
-  static scores = "entropy";
-  static early = true;
+  scores = "entropy";
+  early = true;
 
   take(candidates) {
     const { score, late } = candidates;
@@ -154,7 +142,7 @@ export class EntropyBound extends UnmaskPolicy {
  * triples, every position once. */
 export class Replay extends UnmaskPolicy {
   static kind = "replay";
-  static scores = null;
+  scores = null;
 
   /** Every mask: any may be committed next, in whatever block, and may lock one step later. */
   watches(state, slots) {

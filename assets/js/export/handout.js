@@ -14,71 +14,60 @@ const MOMENT_HEIGHT = 380;
 const SHARPNESS = 2; // pixels to one of the poster's
 
 /** The steps shown, without repetition. */
-export const moments = (count) => [
-  ...new Set([count / 3, (2 * count) / 3, count].map((after) => Math.max(1, Math.round(after)) - 1)),
-];
+export function moments(count) {
+  const thirds = [count / 3, (2 * count) / 3, count];
+  return [...new Set(thirds.map((after) => Math.max(1, Math.round(after)) - 1))];
+}
 
 function moment(trace, colours, step) {
   const canvas = h("canvas", { width: WIDTH * SHARPNESS, height: MOMENT_HEIGHT * SHARPNESS });
   const pen = canvas.getContext("2d");
   pen.scale(SHARPNESS, SHARPNESS);
   const box = { x: 0, y: 0, width: WIDTH, height: MOMENT_HEIGHT };
-  new Field(trace, colours, box, SHARPNESS).draw(
-    pen,
-    trace.lanes.map((lane) => lane.clamp(step)),
-  );
-  return h("figure", {}, h("figcaption", {}, `After step ${step + 1} of ${trace.count}`), canvas);
+  const steps = trace.lanes.map((lane) => lane.clamp(step));
+  new Field(trace, colours, box, SHARPNESS).draw(pen, steps);
+  return h("figure", h("figcaption", `After step ${step + 1} of ${trace.count}`), canvas);
 }
 
 function text(trace, lane) {
   const parts = prose(trace, lane, trace.count - 1);
-  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", {}, own)));
-  return h("section", {}, h("h2", {}, lane.name), h("p", { dir: "auto" }, words));
+  const words = parts.map(({ text: own, kind }) => (kind === "same" ? own : h("u", own)));
+  return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 
-export class Handout {
-  /** trace(): what is on show, if anything; link(trace): its address, where it has one. */
-  constructor({ root, trace, link = null }) {
-    Object.assign(this, { root, trace, link });
-    addEventListener("beforeprint", () => this.#show());
-    addEventListener("afterprint", () => this.#hide());
-  }
+function made(trace, colours, link) {
+  const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
+  const texts = trace.lanes.map((lane) => text(trace, lane));
+  return h(
+    "article.sl-handout",
+    h("h1", "SureLock: decoders race"),
+    h("p", trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
+    h("p", h("b", "Prompt: "), promptOf(trace)),
+    moments(trace.count).map((step) => moment(trace, colours, step)),
+    h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
+    h("div.sl-handout-texts", texts),
+    comparison(sides),
+    link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
+  );
+}
 
-  #show() {
-    this.#hide();
-    const trace = this.trace();
+/** Has a stage's page print a handout. link(trace, view): the address of what is on show, where it has one. */
+export function printHandout(stage, link) {
+  let [node, dark] = [null, false];
+  const hide = () => {
+    node?.remove();
+    if (dark) document.body.classList.add("dark");
+    [node, dark] = [null, false];
+  };
+  const show = () => {
+    hide();
+    const { trace, root, view } = stage;
     if (!trace?.count) return;
-    this.dark = document.body.classList.contains("dark");
+    dark = document.body.classList.contains("dark");
     document.body.classList.remove("dark"); // paper is light
-    this.node = this.#made(trace, palette(this.root));
-    document.body.append(this.node);
-  }
-
-  #hide() {
-    this.node?.remove();
-    this.node = null;
-    if (this.dark) document.body.classList.add("dark");
-    this.dark = false;
-  }
-
-  #made(trace, colours) {
-    const link = this.link?.(trace);
-    const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
-    return h(
-      "article",
-      { class: "sl-handout" },
-      h("h1", {}, "SureLock: decoders race"),
-      h("p", {}, trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
-      h("p", {}, h("b", {}, "Prompt: "), promptOf(trace)),
-      moments(trace.count).map((step) => moment(trace, colours, step)),
-      h("p", {}, "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
-      h(
-        "div",
-        { class: "sl-handout-texts" },
-        trace.lanes.map((lane) => text(trace, lane)),
-      ),
-      comparison(sides),
-      link ? h("p", { class: "sl-handout-link" }, h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
-    );
-  }
+    node = made(trace, palette(root), link?.(trace, view));
+    document.body.append(node);
+  };
+  addEventListener("beforeprint", show);
+  addEventListener("afterprint", hide);
 }

@@ -1,26 +1,82 @@
-// What the page offers of a race as pictures: a video, and a picture of its end.
+// What the page offers of a race as pictures: a video by each lane's own clock, and a picture of its end. The video is the
+// poster, drawn frame by frame and encoded by the browser, not recorded as it plays: a busy machine takes longer, but leaves
+// nothing out.
 
 import { download, h, percent, setText } from "../dom.js";
 import { palette } from "../stage/theme.js";
-import { film } from "./film.js";
-import { Poster, WIDTH } from "./poster.js";
+import { TraceError } from "../trace/trace.js";
+import { HEIGHT, lasts, Poster, stepsAfter, WIDTH } from "./poster.js";
+import { webm } from "./webm.js";
 
 const PICTURE_WIDTH = 1600;
+const FRAMES = 12; // a second, about as many as there are steps
+const RACE_MS = 11_000;
+const FILM_MS = RACE_MS + 3000; // the verdict stays for the rest
+const KEY_FRAME = 4 * FRAMES; // so many frames apart
+const TIMES = Array.from({ length: (FRAMES * RACE_MS) / 1000 }, (_, i) => (1000 * i) / FRAMES);
+TIMES.push(RACE_MS, FILM_MS - 1000 / FRAMES); // the verdict stands still
+const SETTINGS = { codec: "vp8", width: WIDTH, height: HEIGHT, framerate: FRAMES, bitrate: 3_000_000 };
 
 /** The race's end as a PNG. */
-export function picture(trace, colours) {
+function picture(trace, colours) {
   const canvas = document.createElement("canvas");
   const poster = new Poster(canvas, trace, colours, { scale: PICTURE_WIDTH / WIDTH, texts: true });
   poster.draw(trace.lanes.map(({ count }) => count - 1));
   return new Promise((resolve) => canvas.toBlob(resolve, "image/png"));
 }
 
+/** A WebM file of the race as a Blob; null where it was cancelled. onProgress(from 0 to 1), signal: of an AbortController.
+ * Throws TraceError where the browser makes none. */
+async function film(trace, colours, { onProgress, signal }) {
+  if (!globalThis.VideoEncoder)
+    throw new TraceError(
+      "This browser makes no video here; newer ones do, over HTTPS or on the machine that serves the page.",
+    );
+  if (!(await VideoEncoder.isConfigSupported(SETTINGS)).supported)
+    throw new TraceError("This browser cannot encode a video.");
+  const frames = [];
+  let failure = null;
+  const encoder = new VideoEncoder({
+    output: (chunk) => {
+      const data = new Uint8Array(chunk.byteLength);
+      chunk.copyTo(data);
+      frames.push({ ms: Math.round(chunk.timestamp / 1000), key: chunk.type === "key", data });
+    },
+    error: (error) => {
+      failure = error;
+    },
+  });
+  encoder.configure(SETTINGS);
+  const canvas = document.createElement("canvas");
+  const poster = new Poster(canvas, trace, colours);
+  const all = lasts(trace);
+  for (const [i, ms] of TIMES.entries()) {
+    if (signal.aborted || failure) break;
+    const over = ms >= RACE_MS;
+    poster.draw(stepsAfter(trace, over ? Infinity : (all * ms) / RACE_MS));
+    const frame = new VideoFrame(canvas, { timestamp: Math.round(1000 * ms), duration: Math.round(1e6 / FRAMES) });
+    encoder.encode(frame, { keyFrame: i % KEY_FRAME === 0 || over });
+    frame.close();
+    onProgress((i + 1) / TIMES.length);
+    do await new Promise((resolve) => setTimeout(resolve));
+    while (encoder.encodeQueueSize > 2 && !failure);
+  }
+  if (!signal.aborted && !failure)
+    await encoder.flush().catch((error) => {
+      failure = error;
+    });
+  if (failure) throw new TraceError("The browser failed to encode the video.");
+  encoder.close();
+  if (signal.aborted) return null;
+  return new Blob(webm(frames, { width: WIDTH, height: HEIGHT, ms: FILM_MS }), { type: "video/webm" });
+}
+
 export class Pictures {
   constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
-    this.said = h("span", {});
-    const cancel = h("button", { type: "button", class: "sl-small", onclick: () => this.stopper.abort() }, "Cancel");
-    this.node = h("div", { class: "sl-filming", hidden: true }, this.bar, this.said, cancel);
+    this.said = h("span");
+    const cancel = h("button.sl-small", { onclick: () => this.stopper.abort() }, "Cancel");
+    this.node = h("div.sl-filming", { hidden: true }, this.bar, this.said, cancel);
   }
 
   #colours() {

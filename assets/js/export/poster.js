@@ -6,7 +6,7 @@ import { Grid, layout } from "../stage/grid.js";
 import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
 import { textOf } from "../trace/results.js";
-import { LOCKED, STATES } from "../trace/trace.js";
+import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/trace.js";
 
 export const WIDTH = 1280;
 export const HEIGHT = 720;
@@ -14,7 +14,8 @@ const MARGIN = 28;
 const GAP = 24;
 const HEAD = 66; // above each grid: name, clock, numbers, a bar
 const TEXT = 118; // below each grid, where the texts are shown
-const SHOWN = ["masked", "active", "resting", "locked"];
+const SHOWN = [MASKED, ACTIVE, RESTING, LOCKED];
+const [SAMPLE_WIDTH, SAMPLE_HEIGHT] = [27, 20]; // of a cell of the legend, with the gap to the next
 
 /** Seconds that a race takes; 1 where no lane has a clock. */
 export const lasts = ({ pacemaker }) => pacemaker?.seconds || 1;
@@ -70,8 +71,6 @@ export class Field {
         promptLength: trace.promptLength,
         labels: trace.pieces.labels(tokens[i], trace.eosId),
         fresh: true,
-        hover: -1,
-        pins: new Map(),
       });
       pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);
       if (!this.texts) return;
@@ -112,7 +111,7 @@ export function heading(trace, lane, step) {
   const time = trace.clocked.includes(lane) ? seconds(now?.totalSeconds ?? 0) : "";
   return {
     clock: `${time}${lane.endsAt(step) ? " ✓" : ""}`.trim(),
-    told: now ? `${share} of the FLOPs of its steps, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
+    told: now ? `${share} of all FLOPs, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,
     done: taken / Math.max(1, steps),
   };
 }
@@ -137,6 +136,7 @@ export class Poster {
     this.pen = canvas.getContext("2d");
     const box = { x: MARGIN, y: 134, width: WIDTH - 2 * MARGIN, height: HEIGHT - 134 - 48 };
     this.field = new Field(trace, colours, box, scale, { texts });
+    this.samples = samples(colours, scale);
   }
 
   draw(steps) {
@@ -162,40 +162,28 @@ export class Poster {
   }
 
   #legend() {
-    const { pen, colours } = this;
-    const y = HEIGHT - 32;
+    const { pen, samples: grid, scale } = this;
+    const names = [...SHOWN.map((state) => STATES[state]), "differs from the reference"];
     let x = MARGIN;
     type(pen, 14);
     pen.textBaseline = "middle";
-    const entry = (text, swatch) => {
-      swatch(x, y);
-      pen.fillStyle = colours.muted;
-      pen.fillText(text, x + 32, y + 9);
-      x += 32 + pen.measureText(text).width + 24;
-    };
-    for (const name of SHOWN) entry(name, (left, top) => this.#swatch(name, left, top));
-    entry("differs from the reference", (left, top) => {
-      this.#swatch("active", left, top);
-      pen.fillStyle = colours.differs;
-      pen.fillRect(left + 4, top + 13, 16, 2);
+    pen.fillStyle = this.colours.muted;
+    names.forEach((name, i) => {
+      const [left, top, width, height] = grid.rect(i);
+      const from = [left, top, width, height].map((at) => at * scale);
+      pen.drawImage(grid.canvas, ...from, x, HEIGHT - 32, width, height);
+      pen.fillText(name, x + 32, HEIGHT - 23);
+      x += 32 + pen.measureText(name).width + 24;
     });
   }
+}
 
-  #swatch(name, x, y) {
-    const { pen, colours } = this;
-    pen.fillStyle = colours[name];
-    pen.fillRect(x, y, 24, 17);
-    pen.lineWidth = 1.5;
-    pen.strokeStyle = colours[`${name}Ring`] ?? colours.lockedHatch;
-    pen.setLineDash(name === "resting" ? [2, 2] : []);
-    if (colours[`${name}Ring`]) pen.strokeRect(x + 0.75, y + 0.75, 22.5, 15.5);
-    pen.setLineDash([]);
-    if (name !== STATES[LOCKED]) return;
-    pen.beginPath();
-    for (const left of [2, 8]) {
-      pen.moveTo(x + left, y + 17);
-      pen.lineTo(x + left + 16, y);
-    }
-    pen.stroke();
-  }
+/** A grid of a cell in each state, and one that differs from the reference's. */
+function samples(colours, scale) {
+  const grid = new Grid(document.createElement("canvas"));
+  const states = [...SHOWN, ACTIVE];
+  const [tokens, other] = [0, 1].map((own) => states.map((_, i) => (i < SHOWN.length ? 0 : own)));
+  grid.resize(states.length, SAMPLE_WIDTH * states.length, colours, { tall: SAMPLE_HEIGHT, ratio: scale });
+  grid.draw({ lane: { steps: [] }, step: -1, states, tokens, other, promptLength: 0, labels: [] });
+  return grid;
 }

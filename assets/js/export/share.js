@@ -13,6 +13,16 @@ const TRACE = '<script id="sl-trace"';
 const SCRIPTS = "script-src 'unsafe-inline';";
 const DECODES = "script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src blob:;";
 
+const HINTS = {
+  trace: "Everything, at full precision. It opens here again, and in Python with surelock.read_trace.",
+  csv: "One row per lane, step and position.",
+  replay: "One file that plays this run with no server and no network.",
+  decodes: "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
+  video: "The race by the clock and its verdict, made in this browser (WebM).",
+  picture: "The end of the race, with both texts.",
+  link: "Reopens this page with the same prompt, settings, step and pins.",
+};
+
 const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
 
 /** Text that a spreadsheet would run as a formula begins with an apostrophe: also behind blanks, and in full width. */
@@ -36,6 +46,7 @@ function csvRows(trace, lane, t, names) {
   const states = lane.row(t);
   const tokens = lane.tokens(t);
   const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
+  const ofStep = [seconds, flops, baselineFlops];
   const errors = lane.records[t].commit_error ?? [];
   const own = harmless(lane.name);
   return Array.from({ length: lane.n }, (_, p) => {
@@ -46,18 +57,7 @@ function csvRows(trace, lane, t, names) {
     const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
     const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
     const error = errors[unmasked.indexOf(p)] ?? "";
-    return [
-      own,
-      t,
-      p,
-      STATES[states[p]].replace(",", ""),
-      ...token,
-      ...values,
-      error,
-      seconds,
-      flops,
-      baselineFlops,
-    ].join(",");
+    return [own, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, error, ...ofStep].join(",");
   });
 }
 
@@ -73,79 +73,45 @@ export function fillReplay(shell, document, decoder = "") {
 }
 
 export class Share {
-  /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. view() is what is looked at (see Stage). onImport(trace). */
-  constructor({ source, view, onImport }) {
-    Object.assign(this, { source, view, onImport, pictures: new Pictures() });
-    this.said = h("p", { class: "sl-hint", role: "status" });
+  /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
+  constructor(stage, source) {
+    Object.assign(this, { stage, source, pictures: new Pictures() });
+    this.said = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
-    const button = (label, action, hint) =>
-      h(
-        "button",
-        { type: "button", class: "sl-wide", onclick: () => this.#run(action) },
-        h("strong", {}, label),
-        h("span", {}, hint),
-      );
     this.file = h("input", {
       type: "file",
       accept: ".json,application/json",
       id: "sl-import",
       onchange: () => this.#run(() => this.#import()),
     });
-    this.node = h(
-      "div",
-      { class: "sl-share" },
-      h(
-        "div",
-        { class: "sl-share-buttons" },
-        button(
-          "Trace (JSON)",
-          () => this.#json(),
-          "Everything, at full precision. Opens here again, and in surelock.read_trace.",
-        ),
-        button(
-          "Steps (CSV)",
-          () => download(`${this.#name()}.csv`, "text/csv", toCsv(this.trace)),
-          "One row per lane, step and position.",
-        ),
-        source.shell &&
-          button("Replay (HTML)", () => this.#replay(), "One file that plays this run with no server and no network."),
-        source.decoder &&
-          button(
-            "Replay that decodes (HTML)",
-            () => this.#replay(true),
-            "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
-          ),
-        button(
-          "Race (video)",
-          () => this.pictures.video(this.trace, this.#name()),
-          "The race by the clock and its verdict, made in this browser (WebM).",
-        ),
-        button(
-          "Picture (PNG)",
-          () => this.pictures.png(this.trace, this.#name()),
-          "The end of the race, with both texts.",
-        ),
-        source.link &&
-          button(
-            "Link to this run",
-            () => this.#link(),
-            "Reopens this page with the same prompt, settings, step and pins.",
-          ),
-      ),
-      this.pictures.node,
-      h("div", { class: "sl-import" }, h("label", { for: "sl-import" }, "Open a trace"), this.file),
-      this.said,
-    );
+    const open = h("div.sl-import", h("label", { for: "sl-import" }, "Open a trace"), this.file);
+    this.node = h("div.sl-share", h("div.sl-share-buttons", this.#buttons()), this.pictures.node, open, this.said);
+  }
+
+  #buttons() {
+    const { source, pictures } = this;
+    const button = (label, action, hint) =>
+      h("button.sl-wide", { onclick: () => this.#run(action) }, h("strong", label), h("span", hint));
+    const csv = () => download(`${this.#name()}.csv`, "text/csv", toCsv(this.trace));
+    const video = () => pictures.video(this.trace, this.#name());
+    const png = () => pictures.png(this.trace, this.#name());
+    return [
+      button("Trace (JSON)", () => this.#json(), HINTS.trace),
+      button("Steps (CSV)", csv, HINTS.csv),
+      source.shell && button("Replay (HTML)", () => this.#replay(), HINTS.replay),
+      source.decoder && button("Replay that decodes (HTML)", () => this.#replay(true), HINTS.decodes),
+      button("Race (video)", video, HINTS.video),
+      button("Picture (PNG)", png, HINTS.picture),
+      source.link && button("Link to this run", () => this.#link(), HINTS.link),
+    ];
   }
 
   /** What the end of a race offers at once. */
   #quick() {
     this.saidThere = h("span", { role: "status" });
-    const button = (label, action) =>
-      h("button", { type: "button", class: "sl-small", onclick: () => this.#run(action) }, label);
+    const button = (label, action) => h("button.sl-small", { onclick: () => this.#run(action) }, label);
     return h(
       "div",
-      {},
       button("Picture", () => this.pictures.png(this.trace, this.#name())),
       button("Video", () => this.pictures.video(this.trace, this.#name())),
       this.source.link ? button("Link", () => this.#link()) : null,
@@ -189,17 +155,15 @@ export class Share {
     for (const { id, source } of lanes) {
       const document = source?.document ?? (await asked.get(source?.run));
       if (!document) continue;
-      exact.set(
-        id,
-        document.records.filter(({ lane }) => lane === source.id),
-      );
+      const own = document.records.filter(({ lane }) => lane === source.id);
+      exact.set(id, own);
       Object.assign(pieces, document.pieces);
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
     this.rough = missing.length
-      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported at the precision of the stream, without likely tokens.`
+      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported with rounded KL and confidence, and without likely words.`
       : "";
-    return this.trace.toDocument(exact, pieces, this.view());
+    return this.trace.toDocument(exact, pieces, this.stage.view);
   }
 
   async #json() {
@@ -221,7 +185,7 @@ export class Share {
   }
 
   async #link() {
-    const href = this.source.link(this.trace, this.view());
+    const href = this.source.link(this.trace, this.stage.view);
     const told = [{ href }, ` ${leftOut(this.trace)}`.trimEnd()];
     try {
       await navigator.clipboard.writeText(href);
@@ -237,7 +201,16 @@ export class Share {
     if (file.size > MOST_BYTES) throw new TraceError("This file is too large to be a trace (over 200 MB).");
     const text = await file.text();
     this.file.value = "";
-    this.onImport(parseTrace(text));
+    this.#opened(parseTrace(text));
     return "Opened.";
+  }
+
+  /** A trace from a file joins the table and is shown. */
+  #opened(trace) {
+    const { stage } = this;
+    stage.add(trace, "imported");
+    stage.show(trace, { label: "Imported run:" });
+    stage.say(trace.view ? stage.look(trace.view) : "");
+    stage.onView();
   }
 }

@@ -53,7 +53,7 @@ export function pressRun() {
 }
 
 /** Whether something waits that can be taken back; of a paused run, where there is a queue. */
-export const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
+const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || place > 0);
 
 /** What the button that ends a run says, and whether it can be pressed. */
 export function stopButton(now) {
@@ -64,8 +64,7 @@ export function stopButton(now) {
 }
 
 export function connect({ element }) {
-  const button = (name, action) =>
-    h("button", { type: "button", class: `sl-control sl-control-${name}`, disabled: true, onclick: action });
+  const button = (name, action) => h(`button.sl-control.sl-control-${name}`, { disabled: true, onclick: action });
   const pause = button("pause", () => page.now.live[page.now.phase === "paused" ? "resume" : "pause"]());
   const step = button("step", () => page.now.live.stage.timeline.move(1));
   const stop = button("stop", () => page.now.live.stop());

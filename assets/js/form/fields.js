@@ -1,30 +1,23 @@
 // Fields made from the descriptions of settings.
 
-import { decimals, Slider } from "../cause/slider.js";
-import { h } from "../dom.js";
+import { decimals, nearest, stops } from "../cause/slider.js";
+import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
+import { valueText } from "../trace/described.js";
 
 /** control: under the name of what it sets. */
 export function row(setting, control, output = null) {
-  const head = h("span", { class: "sl-field-head" }, h("span", {}, setting.label), output);
-  return h("label", { class: "sl-field", title: setting.help }, head, control);
+  const head = h("span.sl-field-head", h("span", setting.label), output);
+  return h("label.sl-field", { title: setting.help }, head, control);
 }
 
 /** options: [[id, text], ...]. set(id). */
-export function select(label, options, value, set) {
-  const control = h(
-    "select",
-    {},
-    options.map(([id, text]) => h("option", { value: id, selected: id === value }, text)),
-  );
-  control.addEventListener("change", () => set(control.value));
-  return row({ label, help: "" }, control);
-}
+export const choice = (label, options, value, set) =>
+  row({ label, help: "" }, select("select", { onchange: ({ target }) => set(target.value) }, options, value));
 
 export function checkbox(setting, value, set) {
-  const control = h("input", { type: "checkbox", checked: value });
-  control.addEventListener("change", () => set(control.checked));
-  return h("label", { class: "sl-field sl-field-check", title: setting.help }, control, h("span", {}, setting.label));
+  const control = h("input", { type: "checkbox", checked: value, onchange: () => set(control.checked) });
+  return h("label.sl-field.sl-field-check", { title: setting.help }, control, h("span", setting.label));
 }
 
 function numberField(setting, value, set) {
@@ -37,7 +30,7 @@ function numberField(setting, value, set) {
 }
 
 function codeField(setting, value, set) {
-  const control = h("textarea", { class: "sl-code", rows: 16, spellcheck: "false", maxlength: setting.high }, value);
+  const control = h("textarea.sl-code", { rows: 16, spellcheck: "false", maxlength: setting.high }, value);
   control.addEventListener("change", () => {
     trust(control.value);
     set(control.value);
@@ -45,9 +38,28 @@ function codeField(setting, value, set) {
   return row(setting, control);
 }
 
+function slider(setting, value, set) {
+  const all = stops(setting);
+  const show = (x) => {
+    setText(output, valueText(x, setting));
+    range.setAttribute("aria-valuetext", valueText(x, setting));
+  };
+  const output = h("output.sl-field-value");
+  const range = h("input", {
+    type: "range",
+    max: all.length - 1,
+    value: nearest(all, value, setting.log),
+    "aria-label": setting.label,
+    oninput: () => show(all[range.value]),
+    onchange: () => set(all[range.value]),
+  });
+  show(value);
+  return row(setting, range, output);
+}
+
 /** The field of a setting that is no group. set(value): it was changed by hand. */
 export function field(setting, value, set) {
   if (setting.kind === "code") return codeField(setting, value, set);
   if (setting.kind === "flag") return checkbox(setting, value, set);
-  return setting.offered ? new Slider(setting, value, set).node : numberField(setting, value, set);
+  return setting.offered ? slider(setting, value, set) : numberField(setting, value, set);
 }

@@ -1,10 +1,11 @@
 // The lanes of the form: a list of them, each with the fields of its rule and its policy, made from their descriptions.
 
-import { h } from "../dom.js";
+import "../core.js";
+import { h, select } from "../dom.js";
 import { page } from "../run/state.js";
 import { described, rulesOf, sentence } from "../trace/described.js";
 import { MOST_LANES } from "../trace/trace.js";
-import { checkbox, field, row, select } from "./fields.js";
+import { checkbox, choice, field, row } from "./fields.js";
 
 const OWN = "own";
 /** Rules that only choose can stand beside one that locks. */
@@ -15,16 +16,10 @@ const defaults = (settings) =>
   Object.fromEntries(Object.entries(settings).map(([name, setting]) => [name, setting.default]));
 const defaultsOf = (table, kind) => ({ kind, ...defaults(table[kind].settings) });
 
-const pick = ({ id, name, compute, unmask }) => ({
-  preset: id,
-  name,
-  compute: structuredClone(compute),
-  unmask: structuredClone(unmask),
-});
+const pick = ({ id, name, compute, unmask }) => ({ preset: id, name, ...structuredClone({ compute, unmask }) });
 
 function nameField(value, set) {
-  const control = h("input", { type: "text", value, maxlength: 80 });
-  control.addEventListener("change", () => set(control.value));
+  const control = h("input", { type: "text", value, maxlength: 80, onchange: () => set(control.value) });
   return row({ label: "Name", help: "If empty, it is made of the rule and its settings." }, control);
 }
 
@@ -32,8 +27,8 @@ export class LaneList {
   /** form: see Lanes; box: where the list stands. */
   constructor(form, box) {
     this.form = form;
-    this.list = h("ol", { class: "sl-lane-list" });
-    this.add = h("button", { type: "button", class: "sl-small", onclick: () => this.#add() }, "Add a lane");
+    this.list = h("ol.sl-lane-list");
+    this.add = h("button.sl-small", { onclick: () => this.#add() }, "Add a lane");
     box.append(this.list, this.add);
     this.draw();
   }
@@ -57,41 +52,26 @@ export class LaneList {
   }
 
   #lane(lane, i, open) {
-    const options = this.form.presets.map(({ id, name }) =>
-      h("option", { value: id, selected: lane.preset === id }, name),
-    );
-    const own = h("option", { value: OWN, selected: !lane.preset }, lane.preset ? "Your own …" : lane.name);
-    const choose = h("select", { class: "sl-lane-preset", "aria-label": `Lane ${i + 1}` }, options, own);
-    choose.addEventListener("change", () => this.#choose(lane, choose.value));
-    const remove = h(
-      "button",
-      {
-        type: "button",
-        class: "sl-lane-remove",
-        "aria-label": `Remove lane ${i + 1}`,
-        title: "Remove",
-        disabled: this.form.lanes.length === 1,
-        onclick: () => {
-          this.form.lanes.splice(i, 1);
-          this.form.send();
-        },
-      },
-      "✕",
-    );
+    const presets = [
+      ...this.form.presets.map(({ id, name }) => [id, name]),
+      [OWN, lane.preset ? "Your own …" : lane.name],
+    ];
+    const attributes = { "aria-label": `Lane ${i + 1}`, onchange: ({ target }) => this.#choose(lane, target.value) };
+    const choose = select("select.sl-lane-preset", attributes, presets, lane.preset || OWN);
+    const onclick = () => {
+      this.form.lanes.splice(i, 1);
+      this.form.send();
+    };
+    const removes = { "aria-label": `Remove lane ${i + 1}`, title: "Remove", onclick };
+    const remove = h("button.sl-lane-remove", { ...removes, disabled: this.form.lanes.length === 1 }, "✕");
     const told = this.form.preset(lane.preset)?.sentence ?? sentence(lane);
-    const details = h(
-      "details",
-      { class: "sl-lane-details", "data-lane": i, open },
-      h("summary", {}, told),
-      this.#fields(lane),
-    );
-    return h("li", { class: `sl-lane sl-lane-${i + 1}` }, h("div", { class: "sl-lane-head" }, choose, remove), details);
+    const details = h("details.sl-lane-details", { "data-lane": i, open }, h("summary", told), this.#fields(lane));
+    return h(`li.sl-lane.sl-lane-${i + 1}`, h("div.sl-lane-head", choose, remove), details);
   }
 
   #choose(lane, id) {
     const preset = this.form.preset(id);
-    if (preset) Object.assign(lane, pick(preset), { base: undefined, named: null });
-    else Object.assign(lane, { preset: null, base: undefined, named: null });
+    Object.assign(lane, preset ? pick(preset) : { preset: null }, { base: undefined, named: null });
     this.form.send();
     if (!preset) this.list.children[this.form.lanes.indexOf(lane)].querySelector("details").open = true;
   }
@@ -109,33 +89,27 @@ export class LaneList {
       Object.entries(table)
         .filter((each) => offered(each) || each[0] === rule.kind)
         .map(([kind, { label }]) => [kind, label]);
+    const sets = (name) => (kind) => this.#set(lane, lane, name, defaultsOf(described[name], kind));
     const rows = [
       nameField(this.form.nameOf(lane), (name) => {
         lane.named = name.trim().slice(0, 80) || null;
         this.form.send();
       }),
-      select("Computes", kinds(described.compute), rule.kind, (kind) =>
-        this.#set(lane, lane, "compute", defaultsOf(described.compute, kind)),
-      ),
+      choice("Computes", kinds(described.compute), rule.kind, sets("compute")),
       ...this.#settings(lane, rule, described.compute[rule.kind]),
     ];
     if (described.compute[rule.kind].locks) {
       const others = [["", "all that is not locked"], ...choosers().map(([kind, { label }]) => [kind, label])];
-      rows.push(
-        select("Of the remaining positions, compute", others, beside?.kind ?? "", (kind) => {
-          const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
-          this.#set(lane, lane, "compute", both || rule);
-        }),
-      );
+      const set = (kind) => {
+        const both = kind && { kind: "both", lock: rule, select: defaultsOf(described.compute, kind) };
+        this.#set(lane, lane, "compute", both || rule);
+      };
+      rows.push(choice("Of the remaining positions, compute", others, beside?.kind ?? "", set));
       if (beside) rows.push(...this.#settings(lane, beside, described.compute[beside.kind]));
     }
-    rows.push(
-      select("Writes", kinds(described.unmask), lane.unmask.kind, (kind) =>
-        this.#set(lane, lane, "unmask", defaultsOf(described.unmask, kind)),
-      ),
-      ...this.#settings(lane, lane.unmask, described.unmask[lane.unmask.kind]),
-    );
-    return h("div", { class: "sl-lane-fields" }, rows);
+    rows.push(choice("Writes", kinds(described.unmask), lane.unmask.kind, sets("unmask")));
+    rows.push(...this.#settings(lane, lane.unmask, described.unmask[lane.unmask.kind]));
+    return h("div.sl-lane-fields", rows);
   }
 
   #settings(lane, values, { settings }) {

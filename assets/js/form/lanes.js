@@ -13,9 +13,9 @@ class Lanes {
   constructor({ element, props, watch }) {
     Object.assign(this, { props, lanes: [], presets: [] });
     const box = element.querySelector(".sl-lanes");
-    box.replaceChildren(h("h3", { class: "sl-lanes-title" }, "Lanes"));
+    box.replaceChildren(h("h3.sl-lanes-title", "Lanes"));
     this.shown = new Part(
-      () => import("../parts/lanes.js"),
+      () => import("./lane_list.js"),
       ({ LaneList }) => new LaneList(this, box),
       () => page.now.live?.stage.say(MISSING, "error"),
     );

@@ -4,7 +4,7 @@ import { h, setText } from "../dom.js";
 import { readLink } from "../run/link.js";
 import { described } from "../trace/described.js";
 import { connect as connectControls } from "./controls.js";
-import { field, row, select } from "./fields.js";
+import { choice, field, row } from "./fields.js";
 import { connect as connectLanes } from "./lanes.js";
 import { blockChoices, fit, NAMES, wantsOf } from "./schedule.js";
 
@@ -15,74 +15,60 @@ export class SiteForm {
   /** told: {model, about, prompt, examples, values, lanes, most}, what the form holds at first, as surelock/ui/site.py
    * writes it. onRun(values), onEdit(values). */
   constructor({ told, onRun, onEdit }) {
-    Object.assign(this, { told, onEdit });
-    this.prompt = h("textarea", { rows: 4, "aria-label": "Prompt" });
-    this.prompt.addEventListener("input", () => this.#changed());
+    Object.assign(this, { told, onEdit, lanes: told.lanes });
+    this.prompt = h("textarea", { rows: 4, "aria-label": "Prompt", oninput: () => this.#changed() });
     const examples = [["", "Examples"], ...told.examples.map((text) => [text, text])];
-    const example = select("Examples", examples, "", (text) => {
+    const example = choice("Examples", examples, "", (text) => {
       if (text) this.prompt.value = text;
       this.#changed();
     });
-    const run = h("button", { type: "button", id: "sl-run", onclick: () => onRun(this.values) }, "Run");
-    const controls = h("div", {}, h("div", { class: "sl-controls" }));
-    const lanes = h("div", {}, h("div", { class: "sl-lanes" }));
-    this.main = h("div", { class: "sl-fields" });
-    this.more = h("div", { class: "sl-fields" });
-    this.node = h(
-      "aside",
-      { class: "sidebar", "aria-label": "Settings" },
-      this.#toggle(),
-      h(
-        "div",
-        { class: "sl-form" },
-        h("p", { class: "sl-model-badge" }, told.about),
-        h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
-        example,
-        run,
-        controls,
-        lanes,
-        this.main,
-        h("details", {}, h("summary", {}, "More settings"), this.more),
-      ),
+    const run = h("button", { id: "sl-run", onclick: () => onRun(this.values) }, "Run");
+    const controls = h("div", h("div.sl-controls"));
+    const lanes = h("div", h("div.sl-lanes"));
+    this.main = h("div.sl-fields");
+    this.more = h("div.sl-fields");
+    const form = h(
+      "div.sl-form",
+      h("p.sl-model-badge", told.about),
+      h("div", { id: "sl-prompt" }, row({ label: "Prompt" }, this.prompt)),
+      example,
+      run,
+      controls,
+      lanes,
+      this.main,
+      h("details", h("summary", "More settings"), this.more),
     );
+    this.node = h("aside.sidebar", { "aria-label": "Settings" }, this.#toggle(), form);
     this.set(told);
-    this.props = this.#props(told.lanes);
     document.body.prepend(this.node);
     connectControls({ element: controls });
-    connectLanes({ element: lanes, props: this.props, watch: (_, f) => Object.assign(this, { onLanes: f }) });
+    connectLanes({ element: lanes, props: this, watch: (_, f) => Object.assign(this, { onLanes: f }) });
   }
 
   #toggle() {
-    const toggle = h("button", { type: "button", class: "toggle-button", "aria-expanded": "false" }, "☰");
-    toggle.setAttribute("aria-label", "Settings");
-    toggle.addEventListener("click", () => {
+    const onclick = () => {
       const open = this.node.classList.toggle("open");
       document.body.classList.toggle("sl-form-open", open);
       toggle.setAttribute("aria-expanded", String(open));
       setText(toggle, open ? "✕" : "☰");
-    });
+    };
+    const toggle = h("button.toggle-button", { "aria-label": "Settings", "aria-expanded": "false", onclick }, "☰");
     return toggle;
   }
 
-  /** What holds the lanes, as Gradio's components hold a value. */
-  #props(value) {
-    let held = value;
-    const changed = () => this.onEdit(this.values);
-    return {
-      get value() {
-        return held;
-      },
-      set value(text) {
-        held = text;
-        changed();
-      },
-    };
+  /** The lanes' JSON, under the name that Gradio's components give what they hold. */
+  get value() {
+    return this.lanes;
+  }
+  set value(lanes) {
+    this.lanes = lanes;
+    this.onEdit(this.values);
   }
 
   /** All that it holds, by name: see `settingsOfForm`. */
   get values() {
-    const { model } = this.told;
-    return { model, prompt: this.prompt.value, lanes: this.props.value, ...this.settings };
+    const { lanes, prompt, settings, told } = this;
+    return { model: told.model, prompt: prompt.value, lanes, ...settings };
   }
 
   /** The prompt and the settings. */
@@ -101,7 +87,7 @@ export class SiteForm {
     const follows = "gen_length" in values ? others : first;
     this.set({ prompt: values.prompt ?? prompt, values: { ...follows, ...values } });
     const held = JSON.parse(this.told.lanes);
-    this.props.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said, session: null } });
+    this.value = JSON.stringify({ ...held, lanes: lanes ?? held.lanes, arrived: { said, session: null } });
     this.onLanes();
   }
 
@@ -150,6 +136,6 @@ export class SiteForm {
 
   #blocks(length, steps, set) {
     const choices = blockChoices(length, steps).map((block) => [block, String(block)]);
-    return select("Block length", choices, this.settings.block_length, (text) => set(Number(text)));
+    return choice("Block length", choices, this.settings.block_length, (text) => set(Number(text)));
   }
 }

@@ -1,12 +1,18 @@
 // What a lesson asks of a run: pure functions from a trace and a question's parameters to its answer. A lesson's file
-// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back.
+// names the function (`is`) and gives the parameters; positions, shares and lanes' ids are what comes back. The functions
+// are given lanes for their names.
 //
 // A lane is named by its id, or as "reference" or "subject" (the lane that the page's sentences are about). A moment
 // is named by `at`, the share of the lane's steps that are over by then.
 
+import { commitError, count, percent, seconds } from "../dom.js";
 import { subject } from "../stage/narrator.js";
 import { timedTogether } from "../trace/timing.js";
 
+export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
+const quoted = ({ name }) => `“${name}”`;
+const error = (lane) => commitError({ mean: errorOf(lane) });
+const big = (n) => n.toLocaleString("en");
 const generated = ({ promptLength, n }) => Array.from({ length: n - promptLength }, (_, i) => promptLength + i);
 
 /** The lane that a lesson speaks of, or undefined where the run has none. */
@@ -29,9 +35,16 @@ export const named = (text, trace) => text.replace(/\{(reference|subject)\}/g, (
 /** The last step, from 0, of the first `share` of so many. */
 export const stepOf = (share, count) => Math.max(0, Math.ceil(share * count) - 1);
 
+/** A question's parameters with lanes in the place of their names. */
+const asks = (trace, { lane, beside, lanes = [], ...others }) => ({
+  ...others,
+  lane: laneOf(trace, lane),
+  beside: laneOf(trace, beside),
+  lanes: lanes.map((name) => laneOf(trace, name)),
+});
+
 /** The first `count` positions that are written after a moment. */
-function writtenNext(trace, { lane: name, at, count }) {
-  const lane = laneOf(trace, name);
+function writtenNext(_, { lane, at, count }) {
   return lane.steps
     .slice(stepOf(at, lane.count) + 1)
     .flatMap(({ unmasked }) => unmasked)
@@ -39,8 +52,7 @@ function writtenNext(trace, { lane: name, at, count }) {
 }
 
 /** Of the steps that wrote something, those in which the leftmost masked position was written. */
-function leftmostSteps(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+function leftmostSteps(trace, { lane }) {
   const masked = new Set(generated(trace));
   let [steps, leftmost] = [0, 0];
   for (const { unmasked } of lane.steps) {
@@ -53,15 +65,13 @@ function leftmostSteps(trace, { lane: name }) {
 }
 
 /** Of the rows that could be compared with the step before, those that moved by at most `below` nats. */
-function stillRows(trace, { lane: name, below }) {
-  const { kl, count, n } = laneOf(trace, name);
+function stillRows(_, { lane: { kl, count, n }, below }) {
   const known = kl.subarray(0, count * n).filter(Number.isFinite);
   return { are: known.filter((nats) => nats <= below).length, of: known.length };
 }
 
 /** The generated positions that lock first: `count` of them, and whatever locks in the same step as the last of these. */
-function firstLocked(trace, { lane: name, count }) {
-  const lane = laneOf(trace, name);
+function firstLocked(trace, { lane, count }) {
   const when = new Map(generated(trace).map((p) => [p, lane.lockStep(p, lane.count - 1)]));
   const locked = generated(trace).filter((p) => when.get(p) >= 0);
   locked.sort((a, b) => when.get(a) - when.get(b) || a - b);
@@ -70,8 +80,7 @@ function firstLocked(trace, { lane: name, count }) {
 }
 
 /** The numbers of steps from the generated positions' writing to their lock, in order. */
-export function waits(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+function waits(trace, { lane }) {
   const last = lane.count - 1;
   const locked = generated(trace).filter((p) => lane.lockStep(p, last) >= 0);
   return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
@@ -85,32 +94,29 @@ function restSteps(trace, asked) {
   return steps.length % 2 ? steps[middle] : (steps[middle - 1] + steps[middle]) / 2;
 }
 
-export const errorOf = (lane) => lane.steps.at(-1).damage.mean;
+const errorOf = (lane) => lane.steps.at(-1).damage.mean;
 
 /** Of the words written, those that would have been others, had the step computed every position. */
-function changedWords(trace, { lane: name }) {
-  const { changed, commits } = laneOf(trace, name).steps.at(-1).damage;
+function changedWords(_, { lane }) {
+  const { changed, commits } = lane.steps.at(-1).damage;
   return { are: changed, of: Math.max(1, commits) };
 }
 
 /** The id of the lane with the largest ("most") or the smallest ("least") commit error, or "same" where the next one is within `tie` of the larger. */
-function errorRank(trace, { lanes, want, tie }) {
+function errorRank(_, { lanes, want, tie }) {
   const sign = want === "most" ? -1 : 1;
-  const ranked = lanes.map((name) => laneOf(trace, name)).sort((a, b) => sign * (errorOf(a) - errorOf(b)));
+  const ranked = lanes.toSorted((a, b) => sign * (errorOf(a) - errorOf(b)));
   const [first, second] = ranked.map(errorOf);
   return Math.abs(first - second) <= tie * Math.max(first, second) ? "same" : ranked[0].id;
 }
 
-/** How many times the commit error of a lane is that of another. */
-const errorRatio = (trace, { lane, beside }) => errorOf(laneOf(trace, lane)) / errorOf(laneOf(trace, beside));
-
 const flops = (lane) => lane.steps.at(-1).totalFlops;
 
 /** The share of the reference's FLOPs that a lane saves. */
-export const flopsSaved = (trace, { lane }) => 1 - flops(laneOf(trace, lane)) / flops(trace.reference);
+const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference);
 
 /** The share of the reference's time that a lane saves; below 0 where it was slower. */
-export const timeSaved = (trace, { lane }) => 1 - laneOf(trace, lane).seconds / trace.reference.seconds;
+const timeSaved = (trace, { lane }) => 1 - lane.seconds / trace.reference.seconds;
 
 /** Whether more was saved of the "flops" or of the "time", or the "same" within `tie`. */
 function savedMore(trace, { lane, tie }) {
@@ -120,46 +126,114 @@ function savedMore(trace, { lane, tie }) {
 }
 
 /** Of the generated positions, those that stand at or after the end of the text. */
-function afterEnd(trace, { lane: name }) {
-  const lane = laneOf(trace, name);
+function afterEnd(trace, { lane }) {
   const positions = generated(trace);
   const end = positions.find((p) => lane.token(p, lane.count - 1) === trace.eosId);
   return { are: end === undefined ? 0 : trace.n - end, of: positions.length };
 }
 
 /** By what share the dearest of some lanes costs more FLOPs than the cheapest. */
-function costSpread(trace, { lanes }) {
-  const costs = lanes.map((name) => flops(laneOf(trace, name)));
+function costSpread(_, { lanes }) {
+  const costs = lanes.map(flops);
   return Math.max(...costs) / Math.min(...costs) - 1;
 }
 
-/** Questions for a share, by what is counted. */
-export const COUNTS = {
-  leftmost_share: leftmostSteps,
-  still_share: stillRows,
-  changed_share: changedWords,
-  after_end_share: afterEnd,
-};
-const share = (counts) => (trace, asked) => {
-  const { are, of } = counts(trace, asked);
-  return are / of;
-};
+/** How sure the model was of what it wrote, and of what it might have written instead. */
+function surer(trace, { lane, at }, { right, missed, nameOf }) {
+  const sure = (p, t) => percent(lane.confidence[t * lane.n + p]);
+  const there = right.map((p) => sure(p, lane.unmaskStep(p, lane.count - 1)));
+  const told = `The model gave its likeliest word there ${among(there)} when it wrote it`;
+  const { block_length: length = lane.n } = lane.decoder.settings;
+  const block = (p) => Math.floor((p - trace.promptLength) / length);
+  const later = missed.filter((p) => block(p) > Math.max(...right.map(block)));
+  const wait = later.length ? ` A later block waits for its turn: ${among(later.map(nameOf))}.` : "";
+  const next = stepOf(at, lane.count) + 1;
+  const rest = missed.filter((p) => !later.includes(p)).map((p) => `${sure(p, next)} at ${nameOf(p)}`);
+  return `${told}${rest.length ? `; in the first of these steps it gave ${among(rest)}` : ""}.${wait}`;
+}
 
+/** When the ones that locked first did so, and when the others. */
+function locked(_, { lane }, { right, missed, nameOf }) {
+  const when = (p) => lane.lockStep(p, lane.count - 1) + 1;
+  const steps = right.map(when);
+  const [first, last] = [Math.min(...steps), Math.max(...steps)];
+  const others = missed.map((p) => `${nameOf(p)} ${when(p) ? `in step ${when(p)}` : "never"}`);
+  const span = first === last ? `step ${first}` : `steps ${first} to ${last}`;
+  return `They locked in ${span}${others.length ? `; ${among(others)}` : ""}.`;
+}
+
+function waited(trace, asked) {
+  const steps = waits(trace, asked);
+  if (!steps.length) return "No word locked.";
+  const [first, last] = [steps[0], steps.at(-1)].map((n) => count(n, "step"));
+  return `Of ${count(steps.length, "word")} that locked the first waited ${first}, the last ${last}.`;
+}
+
+function costsOf(lanes) {
+  const cost = ({ steps, ...lane }) =>
+    `${percent(steps.at(-1).totalFlops / steps.at(-1).totalBaseline, 1)} by ${quoted(lane)}`;
+  return `Of the FLOPs of computing everything, ${among(lanes.map(cost))} were done.`;
+}
+
+/** A question for a share: what is counted, and the reason of the answer, tell(are, of, asked). */
+const share = (counts, tell) => ({
+  answer: (trace, asked) => {
+    const { are, of } = counts(trace, asked);
+    return are / of;
+  },
+  because: (trace, asked) => {
+    const { are, of } = counts(trace, asked);
+    return tell(are, of, asked);
+  },
+});
+
+/** By what a question is (`is`): its answer on a run, and the numbers of the run that it follows from, in a sentence. */
 export const ANSWERS = {
-  ...Object.fromEntries(Object.entries(COUNTS).map(([is, counts]) => [is, share(counts)])),
-  written_next: writtenNext,
-  first_locked: firstLocked,
-  rest_steps: restSteps,
-  error_rank: errorRank,
-  error_ratio: errorRatio,
-  flops_saved: flopsSaved,
-  time_saved: timeSaved,
-  saved_more: savedMore,
-  cost_spread: costSpread,
+  written_next: { answer: writtenNext, because: surer },
+  first_locked: { answer: firstLocked, because: locked },
+  rest_steps: { answer: restSteps, because: waited },
+  leftmost_share: share(leftmostSteps, (are, of) => `It was so in ${are} of ${count(of, "step")}.`),
+  still_share: share(stillRows, (are, of, { below }) => `${big(are)} of ${big(of)} rows moved by at most ${below}.`),
+  changed_share: share(changedWords, (are, of) => `It was so at ${are} of ${count(of, "choice")}.`),
+  after_end_share: share(afterEnd, (are, of) =>
+    are ? `${are} of ${count(of, "position")} stand there.` : "The text does not end before its last position.",
+  ),
+  error_rank: {
+    answer: errorRank,
+    because: (_, { lanes }) =>
+      `The commit errors are ${among(lanes.map((lane) => `${error(lane)} nats for ${quoted(lane)}`))}.`,
+  },
+  error_ratio: {
+    answer: (_, { lane, beside }) => errorOf(lane) / errorOf(beside),
+    because: (_, { lane, beside }) => `The commit errors are ${error(lane)} and ${error(beside)} nats.`,
+  },
+  flops_saved: {
+    answer: flopsSaved,
+    because: (trace, { lane }) =>
+      `${quoted(lane)} did ${percent(1 - flopsSaved(trace, { lane }))} of the FLOPs of ${quoted(trace.reference)}.`,
+  },
+  time_saved: {
+    answer: timeSaved,
+    because: ({ reference }, { lane }) =>
+      `${among([lane, reference].map((each) => `${quoted(each)} took ${seconds(each.seconds)}`))}.`,
+  },
+  saved_more: {
+    answer: savedMore,
+    because: (trace, { lane }) =>
+      `${quoted(lane)} saved ${percent(flopsSaved(trace, { lane }))} of the FLOPs and ${percent(timeSaved(trace, { lane }))} of the time.`,
+  },
+  cost_spread: { answer: costSpread, because: (_, { lanes }) => costsOf(lanes) },
 };
 
 /** The answer on this run: positions, a number, or an option's id. */
-export const answer = (trace, { is, ...parameters }) => ANSWERS[is](trace, parameters);
+export const answer = (trace, { is, ...parameters }) => ANSWERS[is].answer(trace, asks(trace, parameters));
+
+/** Why the answer is what it is on this run; of positions, also where those that were predicted wrongly stand. */
+export function because(trace, asked, predicted, nameOf) {
+  const right = answer(trace, asked);
+  const missed = Array.isArray(right) ? (predicted ?? []).filter((p) => !right.includes(p)) : [];
+  return ANSWERS[asked.is].because(trace, asks(trace, asked), { right, missed, nameOf });
+}
 
 /** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals}. */
 export function holds(trace, { answer: asked, at_least: low, at_most: high, equals }) {

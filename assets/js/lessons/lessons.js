@@ -1,16 +1,16 @@
 // Lessons: the list in its dialog, and the card over the grids that plays one. A lesson is data (assets/lessons/); it is
 // about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
 
+import "../core.js";
 import { pinName } from "../cause/pins.js";
-import { count, h, setText } from "../dom.js";
+import { count, dialog, h, select, setText } from "../dom.js";
 import { field } from "../form/fields.js";
 import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
 import { AnswerBook } from "./answerbook.js";
-import { answer, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
-import { because } from "./because.js";
+import { answer, because, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
 import { judge, Question, suits } from "./questions.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
@@ -22,29 +22,29 @@ function brought() {
   return script ? JSON.parse(script.textContent) : { lessons: [], problems: [] };
 }
 
-const button = (text, action, more = {}) =>
-  h("button", { type: "button", class: "sl-small", onclick: action, ...more }, text);
+const button = (text, action, more = {}) => h("button.sl-small", { onclick: action, ...more }, text);
 
 const runOf = ({ header, reference }) => `${header.created}/${reference.decoder.settings.seed}`;
 
 export class Lessons {
-  /** stage: what it shows and offers everyone. tab: see Tab. recorded(name) -> Promise of a trace or null, race(trace, lanes) starts
-   * a run like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
-  constructor({ stage, tab, recorded = async () => null, race = null, onPlace = () => {}, found = brought() }) {
+  /** Joins a stage. lessons: tab: see Tab. recorded(name) -> Promise of a trace or null, race(trace, lanes) starts a run
+   * like that trace's, or gives a sentence why not: null where there is none. onPlace(name or null, page) is told where the learner is. */
+  constructor(stage, { lessons = {} }) {
+    const { tab, recorded = async () => null, race = null, onPlace = () => {} } = lessons;
+    const found = brought();
     Object.assign(this, { stage, recorded, race, onPlace, lessons: found.lessons, book: new AnswerBook(tab) });
     this.lesson = this.trace = this.own = this.written = null;
     this.list = h("div");
     const close = button("Close", () => this.node.close());
-    this.node = h("dialog", { class: "sl-lessons", "aria-label": "Lessons" }, h("h2", {}, "Lessons"), this.list, close);
-    this.node.addEventListener("keydown", (event) => event.stopPropagation()); // the page behind it keeps still
-    this.node.addEventListener("click", (event) => event.target === this.node && this.node.close());
+    this.node = dialog("dialog.sl-lessons", { "aria-label": "Lessons" }, h("h2", "Lessons"), this.list, close);
     this.problems = [...found.problems, this.book.problem].filter(Boolean);
-    this.card = h("section", { class: "sl-lesson", hidden: true, "aria-label": "Lesson" });
+    this.card = h("section.sl-lesson", { hidden: true, "aria-label": "Lesson" });
     this.draw();
     page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
+    stage.teller.node.after(this.card);
+    stage.root.append(this.node);
   }
 
-  /** The list. */
   draw() {
     const items = this.lessons.map((lesson) => {
       const { name, title, minutes, pages } = lesson;
@@ -53,14 +53,9 @@ export class Lessons {
       const state = seen
         ? `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${count(asked, "prediction")} made`
         : `${count(minutes, "minute")}, ${count(asked, "prediction")}`;
-      return h(
-        "li",
-        {},
-        button(seen ? "Go on" : "Begin", () => this.begin(lesson), {
-          "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}`,
-        }),
-        h("span", {}, h("strong", {}, title), h("span", { class: "sl-hint" }, state)),
-      );
+      const begins = { "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}` };
+      const begin = button(seen ? "Go on" : "Begin", () => this.begin(lesson), begins);
+      return h("li", begin, h("span", h("strong", title), h("span.sl-hint", state)));
     });
     const kept = "Predictions stay in this tab and go nowhere. Save them as a file to keep or to hand in.";
     const tools = [
@@ -68,14 +63,13 @@ export class Lessons {
       button("Forget them", () => this.#forget(), { disabled: this.book.empty }),
     ];
     this.list.replaceChildren(
-      ...this.problems.map((text) => h("p", { class: "sl-lesson-problem" }, text)),
-      h("ol", { class: "sl-lesson-list" }, items),
-      h("p", { class: "sl-hint" }, kept),
-      h("p", { class: "sl-lesson-tools" }, tools),
+      ...this.problems.map((text) => h("p.sl-lesson-problem", text)),
+      h("ol.sl-lesson-list", items),
+      h("p.sl-hint", kept),
+      h("p.sl-lesson-tools", tools),
     );
   }
 
-  /** Opens the list. */
   choose() {
     if (!this.node.open) this.node.showModal();
   }
@@ -135,26 +129,21 @@ export class Lessons {
     this.book.see(name, page);
     this.#show();
     const now = pages[page];
-    this.said = h("div", { class: "sl-lesson-body" }, this.#body(now));
+    this.said = h("div.sl-lesson-body", this.#body(now));
     const heading = h("h3", { tabindex: -1 }, `Lesson ${number}: ${title}`);
     const place = `Page ${page + 1} of ${pages.length}`;
     const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
     const told = explained(named(now.text, this.trace), now.explains ?? []);
-    const text = h("p", { class: "sl-lesson-text" }, told);
+    const text = h("p.sl-lesson-text", told);
     const body = now.kind === "gap" ? [this.said, text] : [text, this.said];
-    body[0].prepend(h("strong", { class: "sl-lesson-kind" }, KINDS[now.kind]));
-    this.card.replaceChildren(
-      h("header", {}, heading, h("span", { class: "sl-hint" }, place), bar),
-      ...body,
-      this.#steps(),
-    );
+    body[0].prepend(h("strong.sl-lesson-kind", KINDS[now.kind]));
+    this.card.replaceChildren(h("header", heading, h("span.sl-hint", place), bar), ...body, this.#steps());
     this.card.hidden = false;
     heading.focus({ preventScroll: true });
     this.draw();
     this.onPlace(name, page);
   }
 
-  /** Brings the stage to where the page looks. */
   #show() {
     const { stage, trace } = this;
     const { pages } = this.lesson;
@@ -182,9 +171,8 @@ export class Lessons {
       else delete root.dataset[name];
     if (shows?.includes("curves")) this.stage.parts.curves.use();
     if (shows?.includes("texts")) for (const { details } of sides) details.open = true;
-    this.stage.showCurves(
-      shown ? trace.lanes.filter((_, i) => shown.includes(`lane-${i + 1}`)).map(({ id }) => id) : null,
-    );
+    const drawn = trace?.lanes.filter((_, i) => shown?.includes(`lane-${i + 1}`));
+    this.stage.showCurves(shown ? drawn.map(({ id }) => id) : null);
     resize(); // what is shown has other room now
   }
 
@@ -244,20 +232,16 @@ export class Lessons {
     const nameThen = (p) => this.#nameOf(p, this.#stepOf(page), question);
     const why = because(this.trace, question.answer, predicted, nameThen);
     const judged = judge(question, predicted, right, nameOf, { nameThen, why });
-    this.book.write(this.lesson.name, page, {
-      question: question.ask,
-      answer: right,
-      right: judged.right,
-      run: runOf(this.trace),
-    });
-    return [h("p", { class: "sl-lesson-gap", "data-right": String(judged.right) }, judged.text)];
+    const found = { question: question.ask, answer: right, right: judged.right, run: runOf(this.trace) };
+    this.book.write(this.lesson.name, page, found);
+    return [h("p.sl-lesson-gap", { "data-right": String(judged.right) }, judged.text)];
   }
 
   /** On a run that does not show the effect the lesson says so. */
   #otherwise() {
     const { claim } = this.lesson;
     if (!claim || holds(this.trace, claim)) return null;
-    return h("p", { class: "sl-lesson-otherwise" }, claim.otherwise);
+    return h("p.sl-lesson-otherwise", claim.otherwise);
   }
 
   #run() {
@@ -267,15 +251,15 @@ export class Lessons {
     this.choice = null;
     const parts = [];
     if (races && own) {
-      const options = own.options.map(({ name }, i) => h("option", { value: i }, name));
-      this.choice = h("select", { class: "sl-speed" }, options);
-      if (options.length > 1) parts.push(h("label", {}, `${own.label} `, this.choice));
+      const options = own.options.map(({ name }, i) => [i, name]);
+      this.choice = select("select.sl-speed", {}, options);
+      if (options.length > 1) parts.push(h("label", `${own.label} `, this.choice));
     }
     if (races) parts.push(button("Make my own run", () => this.#race()));
     parts.push(button("Stay with this run", () => this.go(this.page + 1)));
     this.progress = h("p", { role: "status" });
     const editor = races && typed ? this.#editor(own.options[0].compute) : null;
-    return [editor, h("div", { class: "sl-lesson-tools" }, parts), this.progress];
+    return [editor, h("div.sl-lesson-tools", parts), this.progress];
   }
 
   /** Where the learner writes the rule of the lesson's own lane. */
@@ -369,31 +353,16 @@ export class Lessons {
       this.done = button("This is my prediction", () => this.#predicted(), main);
       this.done.disabled = this.question.value === undefined;
     }
-    if (last)
-      return h(
-        "div",
-        { class: "sl-lesson-steps" },
-        back,
-        button("End the lesson", () => this.leave(), main),
-      );
+    const end = last && button("End the lesson", () => this.leave(), main);
     const skips = kind === "predict" || kind === "run";
-    return h(
-      "div",
-      { class: "sl-lesson-steps" },
-      back,
-      this.done,
-      skips ? button("Skip", on) : button("Next", on, main),
-      leave,
-    );
+    const others = [this.done, skips ? button("Skip", on) : button("Next", on, main), leave];
+    return h("div.sl-lesson-steps", back, end || others);
   }
 
   #predicted() {
     const { ask } = this.lesson.pages[this.page].question;
-    this.book.write(this.lesson.name, this.page, {
-      question: ask,
-      predicted: this.question.value,
-      run: runOf(this.trace),
-    });
+    const told = { question: ask, predicted: this.question.value, run: runOf(this.trace) };
+    this.book.write(this.lesson.name, this.page, told);
     this.go(this.page + 1);
   }
 }

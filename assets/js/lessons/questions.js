@@ -1,7 +1,7 @@
 // The three kinds of questions of a lesson: their controls, and how a prediction is set beside what a run shows.
 
 import { count, h, setText } from "../dom.js";
-import { among } from "./because.js";
+import { among } from "./answers.js";
 
 const LISTED = 6;
 const CLOSE = { "%": 5, steps: 1 }; // a prediction this near counts as right
@@ -65,7 +65,7 @@ export class Question {
       onChange();
     };
     const controls = { cells: () => this.#cells(), value: () => this.#number(set), choose: () => this.#choices(set) };
-    this.node = h("div", { class: "sl-question" }, controls[question.kind]());
+    this.node = h("div.sl-question", controls[question.kind]());
     this.looked();
   }
 
@@ -83,13 +83,13 @@ export class Question {
     const hint =
       "Click a cell, tap it twice, or move to it with the arrow keys and press Enter. Once more takes the pin away.";
     this.said = h("p", { role: "status" });
-    return [h("p", {}, h("strong", {}, this.question.ask)), h("p", { class: "sl-hint" }, hint), this.said];
+    return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.said];
   }
 
   #number(set) {
     const { low, high, unit, ask } = this.question;
     const scale = unit === "%" ? 100 : 1;
-    const output = h("output", {}, "move the slider");
+    const output = h("output", "move the slider");
     const tell = () => setText(output, shown(this.question, Number(range.value)));
     const range = h("input", {
       type: "range",
@@ -103,24 +103,15 @@ export class Question {
       set(Number(range.value) / scale);
     });
     if (this.value !== undefined) tell();
-    return h("label", { class: "sl-question-value" }, h("strong", {}, ask), h("span", {}, range, output));
+    return h("label.sl-question-value", h("strong", ask), h("span", range, output));
   }
 
   #choices(set) {
     const { ask, options } = this.question;
-    const option = ({ id, text }) =>
-      h(
-        "label",
-        {},
-        h("input", {
-          type: "radio",
-          name: "sl-question",
-          value: id,
-          checked: this.value === id,
-          onchange: () => set(id),
-        }),
-        h("span", {}, text),
-      );
-    return h("fieldset", {}, h("legend", {}, h("strong", {}, ask)), options.map(option));
+    const option = ({ id, text }) => {
+      const chosen = { checked: this.value === id, onchange: () => set(id) };
+      return h("label", h("input", { type: "radio", name: "sl-question", value: id, ...chosen }), h("span", text));
+    };
+    return h("fieldset", h("legend", h("strong", ask)), options.map(option));
   }
 }

@@ -1,6 +1,6 @@
 // A link's settings come with the page's load event, the stage listens only once its modules are there, and the form may
 // come after the stage. Run pressed before that, the form's or the one beside the race, is kept, and pressed again when
-// js/run/ready.js says so, or after a while: a press is never lost.
+// js/run/live.js says so, or after a while: a press is never lost.
 {
   const PATIENCE_MS = 6000;
   const AGAIN_MS = 500;

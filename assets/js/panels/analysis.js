@@ -1,4 +1,4 @@
-// How long positions stayed active once they were unmasked.
+// How long positions stayed active once they were written.
 
 import { count, h, inView, throttle, watchView } from "../dom.js";
 import { LOCKED, MASKED, WAITING } from "../trace/trace.js";
@@ -16,7 +16,7 @@ function delayLabel(low, high) {
 export function lockedText(delays) {
   if (!delays.length) return "Nothing has locked.";
   const half = delays[Math.floor(delays.length / 2)];
-  const within = `within ${count(half, "step")} of being unmasked.`;
+  const within = `within ${count(half, "step")} of being written.`;
   return delays.length === 1
     ? `1 position is locked, ${within}`
     : `${delays.length} positions are locked; half of them ${within}`;
@@ -24,9 +24,9 @@ export function lockedText(delays) {
 
 export class Analysis {
   constructor() {
-    this.delays = h("div", { class: "sl-delays" });
-    const title = h("h4", {}, "How long after its unmasking each position locked");
-    this.node = h("div", {}, title, this.delays);
+    this.delays = h("div.sl-delays");
+    const title = h("h4", "How many steps after it was written each position locked");
+    this.node = h("div", title, this.delays);
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());
   }
@@ -41,7 +41,7 @@ export class Analysis {
     this.delays.replaceChildren(...this.trace.lanes.map((lane) => this.#delay(lane)));
   }
 
-  /** Steps from unmasking (for the prompt: from the start) to the lock that holds now, as bars. */
+  /** Steps from writing (for the prompt: from the start) to the lock that holds now, as bars. */
   #delay(lane) {
     const last = lane.count - 1;
     const states = lane.row(last);
@@ -55,31 +55,22 @@ export class Analysis {
     const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);
     rows.push(["not locked", never]);
     delays.sort((a, b) => a - b);
-    const note = lockedText(delays);
-    return h(
-      "section",
-      {},
-      h("h5", {}, lane.name),
-      h("p", { class: "sl-hint" }, note),
-      delays.length ? bars(rows, Math.max(1, ...counts, never)) : null,
-    );
+    const drawn = delays.length ? bars(rows, Math.max(1, ...counts, never)) : null;
+    return h("section", h("h5", lane.name), h("p.sl-hint", lockedText(delays)), drawn);
   }
 }
 
+/** The last of the rows, of what is not locked, has another colour. */
 function bars(rows, most) {
-  return h(
-    "ol",
-    { class: "sl-delay" },
-    rows.map(([label, count], i) => {
-      const fill = h("span", { class: i === rows.length - 1 ? "sl-delay-bar sl-delay-active" : "sl-delay-bar" });
-      fill.style.width = `${(100 * count) / most}%`;
-      return h(
-        "li",
-        {},
-        h("span", { class: "sl-delay-label" }, label),
-        h("span", { class: "sl-delay-track" }, fill),
-        h("span", { class: "sl-delay-count" }, String(count)),
-      );
-    }),
-  );
+  const items = rows.map(([label, count], i) => {
+    const fill = h(`span.sl-delay-bar${i === rows.length - 1 ? ".sl-delay-active" : ""}`);
+    fill.style.width = `${(100 * count) / most}%`;
+    return h(
+      "li",
+      h("span.sl-delay-label", label),
+      h("span.sl-delay-track", fill),
+      h("span.sl-delay-count", `${count}`),
+    );
+  });
+  return h("ol.sl-delay", items);
 }

@@ -1,6 +1,7 @@
 // What the words of the field mean, a sentence each, and the tip that says it. It comes with the first term that is asked
 // for, see term.js.
 
+import "../core.js";
 import { h, setText } from "../dom.js";
 
 export const GLOSSARY = {
@@ -26,19 +27,24 @@ const EDGE = 8;
 /** The one sentence that is open, and whose it is. */
 class Tip {
   constructor() {
-    this.node = h("div", { class: "sl-glossary", role: "tooltip", id: "sl-glossary", hidden: true });
+    this.node = h("div.sl-glossary", { role: "tooltip", id: "sl-glossary", hidden: true });
     this.node.addEventListener("pointerenter", () => clearTimeout(this.closing));
     this.node.addEventListener("pointerleave", () => this.closeSoon());
-    this.onKey = (event) => {
+  }
+
+  #listen(options) {
+    const onKey = (event) => {
       if (event.key !== "Escape") return;
       event.preventDefault();
       event.stopPropagation();
       this.close();
     };
-    this.onPress = ({ target }) => {
+    const onPress = ({ target }) => {
       if (!this.owner.contains(target) && !this.node.contains(target)) this.close();
     };
-    this.onScroll = () => this.#place();
+    document.addEventListener("keydown", onKey, options);
+    document.addEventListener("pointerdown", onPress, options);
+    document.addEventListener("scroll", () => this.#place(), { ...options, passive: true });
   }
 
   open(owner, text) {
@@ -51,9 +57,8 @@ class Tip {
     this.node.hidden = false;
     owner.setAttribute("aria-describedby", this.node.id);
     this.#place();
-    document.addEventListener("keydown", this.onKey, true);
-    document.addEventListener("pointerdown", this.onPress, true);
-    document.addEventListener("scroll", this.onScroll, { capture: true, passive: true });
+    this.listening = new AbortController();
+    this.#listen({ capture: true, signal: this.listening.signal });
   }
 
   close() {
@@ -62,9 +67,7 @@ class Tip {
     this.owner.removeAttribute("aria-describedby");
     this.owner = null;
     this.node.hidden = true;
-    document.removeEventListener("keydown", this.onKey, true);
-    document.removeEventListener("pointerdown", this.onPress, true);
-    document.removeEventListener("scroll", this.onScroll, { capture: true });
+    this.listening.abort();
   }
 
   closeSoon() {

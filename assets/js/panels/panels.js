@@ -1,24 +1,27 @@
 // What stands beneath the race, one press away, the list of the keys, and the page on paper.
 
-import { Handout } from "../export/handout.js";
+import "../core.js";
+import { printHandout } from "../export/handout.js";
 import { Share } from "../export/share.js";
-import { KeyHelp } from "../stage/keyhelp.js";
+import { keyHelp } from "../stage/keyhelp.js";
 import { about } from "./about.js";
 import { Analysis } from "./analysis.js";
 import { Runs } from "./runs.js";
 
 export class Panels {
-  /** root: the stage's; trace(): what is on show; the other options: see Share and Runs. */
-  constructor({ root, source, visit, trace, view, onShow, onCompare, onUse, onImport }) {
+  /** Joins a stage. source: see Share; onUse: see Runs. */
+  constructor(stage, { source = {}, onUse = null }) {
     this.analysis = new Analysis();
-    this.runs = new Runs({ visit, onShow, onCompare, onUse });
-    this.share = new Share({ source, view, onImport });
-    const link = source.link && ((shown) => source.link(shown, view()));
-    this.handout = new Handout({ root, trace, link });
-    this.nodes = { Analysis: this.analysis.node, Runs: this.runs.node, Export: this.share.node, About: about() };
-    this.help = new KeyHelp();
-    root.append(this.help.node);
+    this.runs = new Runs(stage, onUse);
+    this.share = new Share(stage, source);
+    this.help = keyHelp();
+    const nodes = { Analysis: this.analysis.node, Runs: this.runs.node, Export: this.share.node, About: about() };
+    for (const [name, node] of Object.entries(nodes)) stage.root.querySelector(`[data-panel=${name}]`).append(node);
+    stage.quick.append(this.share.quick);
+    stage.root.append(this.help);
     this.runs.draw();
+    printHandout(stage, source.link);
+    if (stage.trace) this.load(stage.trace);
   }
 
   load(trace) {
@@ -26,7 +29,6 @@ export class Panels {
     this.share.load(trace);
   }
 
-  /** The panel of that name is on show. */
   open(name) {
     if (name === "Analysis") this.analysis.redraw();
     if (name === "Runs") this.runs.draw();

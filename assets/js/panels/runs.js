@@ -5,13 +5,14 @@ import { h } from "../dom.js";
 import { choiceFacts, facts } from "../trace/described.js";
 import { everything, promptOf, results, textOf } from "../trace/results.js";
 import { clocked } from "../trace/timing.js";
-import { MOST_LANES } from "../trace/trace.js";
+import { MOST_LANES, Trace } from "../trace/trace.js";
 import { term } from "./term.js";
 
+const HINT = `Runs of this visit stay in this page until you close it. Pick 2 to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`;
 const EXCERPT = 90; // characters
 const NUMBERS = [
   "Steps",
-  "FLOPs of its steps",
+  "Share of all FLOPs",
   "Active ratio",
   "Time",
   "Speed",
@@ -24,7 +25,7 @@ for (const name of NUMBERS)
   SORTED_BY[name] = ({ entry: { trace }, lane }) => results(trace, lane).find(([own]) => own === name)?.[2] ?? NaN;
 
 const EXPLAINED = {
-  "FLOPs of its steps": "FLOPs",
+  "Share of all FLOPs": "FLOPs",
   "Active ratio": "active ratio",
   "Words changed": "commit error",
 };
@@ -69,49 +70,28 @@ export function inOrder(rows, name, falling) {
 }
 
 export class Runs {
-  /** visit: see Visit. onUse(trace) puts a run's settings into the form; null where there is none. */
-  constructor({ visit, onShow, onCompare, onUse = null }) {
-    Object.assign(this, { visit, onShow, onCompare, onUse, picked: [], sort: null, falling: false });
-    this.body = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Runs table" });
-    this.compareButton = h(
-      "button",
-      { type: "button", class: "sl-small", disabled: true, onclick: () => this.#compare() },
-      "Compare what is picked",
-    );
-    this.comparison = h("div", { class: "sl-comparison", "aria-live": "polite" });
-    this.node = h(
-      "div",
-      { class: "sl-runs" },
-      h(
-        "p",
-        { class: "sl-hint" },
-        `Runs of this visit stay in this page until you close it. Pick two to ${MOST_LANES} lanes, of one run or of several, to compare them. Settings that most of them do not share are marked.`,
-      ),
-      this.body,
-      this.compareButton,
-      this.comparison,
-    );
+  /** onUse(trace) puts a run's settings into the form; null where there is none. */
+  constructor(stage, onUse) {
+    Object.assign(this, { stage, onUse, picked: [], sort: null, falling: false });
+    this.body = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Runs table" });
+    const compare = { disabled: true, onclick: () => this.#compare() };
+    this.compareButton = h("button.sl-small", compare, "Compare what is picked");
+    this.comparison = h("div.sl-comparison", { "aria-live": "polite" });
+    this.node = h("div.sl-runs", h("p.sl-hint", HINT), this.body, this.compareButton, this.comparison);
   }
 
   /** There is another run, or one has got another lane or more steps. */
   draw() {
-    const { entries } = this.visit;
+    const { entries } = this.stage.runs;
     this.picked = this.picked.filter(({ entry }) => entries.includes(entry));
     const controls = () => [...this.body.querySelectorAll("button, input")];
     const focused = controls().indexOf(document.activeElement);
     const rows = entries.flatMap((entry) => entry.trace.lanes.map((lane) => ({ entry, lane })));
     this.common = usual(rows.map(({ lane }) => lane.decoder));
-    const bodies = this.sort
-      ? [
-          h(
-            "tbody",
-            {},
-            inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true)),
-          ),
-        ]
-      : entries.map((entry) => h("tbody", {}, this.#group(entry)));
+    const sorted = this.sort && inOrder(rows, this.sort, this.falling).map((row) => this.#row(row, true));
+    const bodies = sorted ? [h("tbody", sorted)] : entries.map((entry) => h("tbody", this.#group(entry)));
     const heads = HEADS.map((name) => this.#head(name));
-    this.body.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, heads)), bodies));
+    this.body.replaceChildren(h("table", h("thead", h("tr", heads)), bodies));
     if (focused >= 0) controls()[focused]?.focus(); // drawn anew under the visitor's hands
     this.compareButton.disabled = this.picked.length < 2;
   }
@@ -120,12 +100,8 @@ export class Runs {
     if (!SORTED_BY[name]) return h("th", { scope: "col" }, name);
     const now = this.sort === name ? this.falling : null;
     const [order, arrow] = now === null ? [undefined, "↕"] : [now ? "descending" : "ascending", now ? "▼" : "▲"];
-    const button = h(
-      "button",
-      { type: "button", class: "sl-sort", title: "Sort by this column", onclick: () => this.#sortBy(name) },
-      name,
-      h("span", { "aria-hidden": "true" }, ` ${arrow}`),
-    );
+    const sorts = { title: "Sort by this column", onclick: () => this.#sortBy(name) };
+    const button = h("button.sl-sort", sorts, name, h("span", { "aria-hidden": "true" }, ` ${arrow}`));
     const what = EXPLAINED[name] && [" ", term(EXPLAINED[name], "?")];
     return h("th", { scope: "col", "aria-sort": order }, button, what ?? []);
   }
@@ -140,25 +116,19 @@ export class Runs {
 
   #group(entry) {
     const { trace } = entry;
-    const first = h(
-      "tr",
-      { class: "sl-run-prompt" },
-      h("td", {}),
-      this.#run(entry, trace.lanes.length + 1),
-      h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT)),
-    );
+    const prompt = h("td", { colspan: HEADS.length - 2 }, cutTo(promptOf(trace), EXCERPT));
+    const first = h("tr.sl-run-prompt", h("td"), this.#run(entry, trace.lanes.length + 1), prompt);
     return [first, ...trace.lanes.map((lane) => this.#row({ entry, lane }, false))];
   }
 
   /** Which run it is, and what can be done with it. */
   #run({ trace, number, source }, rowspan) {
-    const button = (text, label, action) =>
-      h("button", { type: "button", class: "sl-small", "aria-label": label, onclick: action }, text);
+    const button = (text, label, action) => h("button.sl-small", { "aria-label": label, onclick: action }, text);
     return h(
-      "td",
-      { class: "sl-run", rowspan },
+      "td.sl-run",
+      { rowspan },
       `${number} (${CALLED[source] ?? source})`,
-      button("Show", `Show run ${number}`, () => this.onShow(trace)),
+      button("Show", `Show run ${number}`, () => this.stage.reveal(trace)),
       this.onUse && button("Use these settings", `Use these settings, of run ${number}`, () => this.onUse(trace)),
     );
   }
@@ -177,18 +147,17 @@ export class Runs {
     const text = cutTo(textOf(trace, lane, trace.count - 1), EXCERPT);
     return h(
       "tr",
-      {},
-      h("td", {}, pick),
+      h("td", pick),
       alone ? this.#run(entry) : null,
-      h("td", { class: "sl-run-lane" }, h("b", {}, lane.name), h("p", { class: "sl-hint", dir: "auto" }, text)),
-      h("td", {}, this.#settings(lane.decoder)),
-      NUMBERS.map((name) => h("td", {}, outcome.get(name) ?? "–")),
+      h("td.sl-run-lane", h("b", lane.name), h("p.sl-hint", { dir: "auto" }, text)),
+      h("td", this.#settings(lane.decoder)),
+      NUMBERS.map((name) => h("td", outcome.get(name) ?? "–")),
     );
   }
 
   #settings(decoder) {
-    const item = ([text, outstanding]) => h("li", {}, outstanding ? h("mark", {}, text) : text);
-    return h("ul", { class: "sl-run-settings" }, told(decoder, this.common).map(item));
+    const item = ([text, outstanding]) => h("li", outstanding ? h("mark", text) : text);
+    return h("ul.sl-run-settings", told(decoder, this.common).map(item));
   }
 
   #pick(entry, lane) {
@@ -204,15 +173,12 @@ export class Runs {
     for (const side of sides)
       side.name = runs.size > 1 ? `${side.lane.name}, run ${side.number}`.slice(0, 80) : side.lane.name;
     const alike = sides.every(({ trace }) => trace.like(sides[0].trace));
-    const together = h(
-      "button",
-      { type: "button", class: "sl-small", onclick: () => this.onCompare(sides) },
-      "Show them side by side",
-    );
+    const show = () => this.stage.reveal(Trace.of(sides), "Compared:");
+    const together = h("button.sl-small", { onclick: show }, "Show them side by side");
     const why = "Their models, prompts or lengths differ, so their grids cannot be laid side by side.";
-    const box = h("div", { class: "sl-table-box", tabindex: 0, role: "region", "aria-label": "Comparison" });
+    const box = h("div.sl-table-box", { tabindex: 0, role: "region", "aria-label": "Comparison" });
     box.append(comparison(sides));
-    this.comparison.replaceChildren(box, alike ? together : h("p", { class: "sl-hint" }, why));
+    this.comparison.replaceChildren(box, alike ? together : h("p.sl-hint", why));
     box.focus({ preventScroll: true });
     this.comparison.scrollIntoView({ block: "start" });
   }
@@ -226,9 +192,9 @@ export function comparison(sides) {
   const rows = names.map((name) => {
     const values = lists.map((list) => list.get(name) ?? "–");
     const unequal = new Set(values).size > 1;
-    const cells = values.map((value) => h("td", {}, value));
-    return h("tr", { class: unequal ? "sl-unequal" : undefined }, h("th", { scope: "row" }, name), cells);
+    const cells = values.map((value) => h("td", value));
+    return h(unequal ? "tr.sl-unequal" : "tr", h("th", { scope: "row" }, name), cells);
   });
   const heads = ["", ...sides.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
-  return h("table", {}, h("thead", {}, h("tr", {}, heads)), h("tbody", {}, rows));
+  return h("table", h("thead", h("tr", heads)), h("tbody", rows));
 }

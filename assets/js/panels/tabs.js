@@ -4,27 +4,14 @@ import { h } from "../dom.js";
 
 /** panels: [[name, node, onOpen?], ...] */
 export function tabs(panels, label) {
-  const buttons = panels.map(([name], i) =>
-    h(
-      "button",
-      {
-        type: "button",
-        role: "tab",
-        id: `sl-tab-${name}`,
-        "aria-controls": `sl-panel-${name}`,
-        onclick: () => open(i),
-      },
-      name,
-    ),
-  );
+  const buttons = panels.map(([name], i) => {
+    const tab = { role: "tab", id: `sl-tab-${name}`, "aria-controls": `sl-panel-${name}`, onclick: () => open(i) };
+    return h("button", tab, name);
+  });
   const boxes = panels.map(([name, node]) =>
-    h(
-      "div",
-      { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}`, class: "sl-panel" },
-      node,
-    ),
+    h("div.sl-panel", { role: "tabpanel", id: `sl-panel-${name}`, "aria-labelledby": `sl-tab-${name}` }, node),
   );
-  const list = h("div", { role: "tablist", "aria-label": label, class: "sl-tablist" }, buttons);
+  const list = h("div.sl-tablist", { role: "tablist", "aria-label": label }, buttons);
   list.addEventListener("keydown", (event) => {
     const now = buttons.indexOf(document.activeElement);
     const last = buttons.length - 1;
@@ -45,5 +32,5 @@ export function tabs(panels, label) {
     panels[which][2]?.();
   }
   open(0);
-  return { node: h("section", { class: "sl-tabs" }, list, boxes), open };
+  return { node: h("section.sl-tabs", list, boxes), open };
 }

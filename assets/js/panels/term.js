@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { Part } from "../stage/part.js";
 
 const glossary = new Part(
-  () => import("../parts/glossary.js"),
+  () => import("./glossary.js"),
   (made) => made,
   () => {}, // the next hover asks again
 );
@@ -22,7 +22,7 @@ function moveAlong(event) {
 
 /** A term that explains itself. text: how it reads here. stop: whether Tab stops at it. */
 export function term(name, text = name, { stop = true } = {}) {
-  const node = h("button", { type: "button", class: "sl-term", tabindex: stop ? null : -1 }, text);
+  const node = h("button.sl-term", { tabindex: stop ? null : -1 }, text);
   const open = () => glossary.use((tips) => node.matches(":hover, :focus") && tips.explain(node, name));
   node.addEventListener("pointerenter", ({ pointerType }) => pointerType === "mouse" && open());
   node.addEventListener("pointerleave", ({ pointerType }) => pointerType === "mouse" && glossary.made?.closeTipSoon());

@@ -2,6 +2,7 @@
 // there, as on the page.
 
 import { putCodes, takeCodes } from "../trace/typed.js";
+import { parsed } from "./tab.js";
 
 /** Links longer than this are not put into the address: servers refuse them. */
 const LONGEST = 7000;
@@ -14,13 +15,8 @@ const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
 /** The list that a text is in JSON; none where it is damaged. */
 function listIn(text) {
-  try {
-    const list = JSON.parse(text);
-    return Array.isArray(list) ? list : [];
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    return [];
-  }
+  const list = parsed(text);
+  return Array.isArray(list) ? list : [];
 }
 
 /** The texts of typed rules in an address's fragment, which servers do not see. */

@@ -9,28 +9,31 @@ import { page } from "./state.js";
 
 const OWN_RUN = "This link describes another run: press Run to compute it. A recorded run plays until then.";
 
+const LEFT = "This run was interrupted by leaving the page or losing the connection: press Run to compute all of it.";
+
 const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
 
 export class Arriving {
   #told = new Set();
 
-  /** keeping: see Keeping. fill(settings): puts a query's settings into the form, once it takes them. */
-  constructor({ stage, live, keeping, fill }) {
-    Object.assign(this, { stage, live, keeping, fill });
+  /** kept: see Kept. fill(settings): puts a query's settings into the form, once it takes them. */
+  constructor({ stage, live, kept, fill }) {
+    Object.assign(this, { stage, live, kept, fill });
     page.follow(["arrived"], ({ arrived }) => this.#tell(arrived?.said));
   }
 
   async arrive() {
     const { settings, view, problem } = readAddress(location.search, location.hash);
-    const { run, query, form } = this.keeping.kept.shown;
+    const { run, query, form } = this.kept.shown;
     if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
     page.set({ recorded: await recorded });
     if (page.now.recorded) this.stage.runs.add(page.now.recorded, "recorded");
-    const kept = this.keeping.found();
+    const kept = this.kept.traces();
+    for (const { trace, source } of kept) this.stage.runs.add(trace, source);
     if (this.live.run || this.stage.trace) return;
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link
-    const again = back && kept.get(run);
+    const again = back && kept.find(({ trace }) => trace.key === run)?.trace;
     if (again) this.#showAgain(again);
     else if (page.now.recorded) this.#showRecorded(settings, view);
     else return this.stage.say("The recorded run could not be read; press Run to make one.");
@@ -40,7 +43,7 @@ export class Arriving {
     const shown = again ? sameSettings(inForm, settingsOf(again)) : asksForRecorded(inForm);
     page.set({ wanted: own ? null : view, ...(inForm && !shown && { edited: inForm }) });
     if (back && form) this.fill(form);
-    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.keeping.kept.tab.problem);
+    this.#tell(problem, missing, own || back ? "" : OWN_RUN, this.kept.tab.problem);
     this.stage.arrive(location.search);
   }
 
@@ -52,8 +55,8 @@ export class Arriving {
   }
 
   #showAgain(trace) {
-    const left = "Interrupted by leaving the page or losing the connection:";
-    this.stage.show(trace, { label: trace.interrupted ? left : "As you left it:" });
+    this.stage.show(trace, { label: trace.interrupted ? "Interrupted:" : "As you left it:" });
+    if (trace.interrupted) this.#tell(LEFT);
   }
 
   #showRecorded(settings, { step }) {
@@ -61,6 +64,6 @@ export class Arriving {
     const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
     const trace = embeddedLanes(page.now.recorded);
     page.set({ prompt: promptOf(trace) });
-    this.stage.show(trace, { play, label: "A recorded run; press Run to make your own:" });
+    this.stage.show(trace, { play, label: "A recorded run:" });
   }
 }

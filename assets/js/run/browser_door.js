@@ -5,62 +5,40 @@ import { allowed, STORE } from "../decode/store.js";
 import { MISSING, Part } from "../stage/part.js";
 
 const NAME = "stories"; // the model that a browser decodes
+const RUN = ["leave", "pause", "resume", "step", "stop"];
 
 export class BrowserDoor {
   #part = new Part(
-    async () => (await import("../parts/browser.js")).decoderOf(NAME),
-    (made) => made,
+    async () => (await import("./browser_source.js")).decoderOf(NAME),
+    (source) => source,
     () => null,
   );
+  #ask =
+    (name) =>
+    (...asked) =>
+      this.#part.use((source) => source[name](...asked));
+  document = this.#ask("document");
+  top = this.#ask("top");
+  token = this.#ask("token");
+  attended = this.#ask("attended");
+  inside = this.#ask("inside");
 
   decodes(model) {
     return model === NAME;
   }
 
   get ready() {
-    return this.#part.made?.source.ready ?? false;
+    return this.#part.made?.ready ?? false;
   }
 
   /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
   async prepare() {
-    if (await allowed(() => globalThis.caches?.has(STORE))) await this.#part.use(({ source }) => source.prepare());
+    if (await allowed(() => globalThis.caches?.has(STORE))) await this.#part.use((source) => source.prepare());
   }
 
   start(request, hear) {
-    const begun = this.#part.use(({ source }) => source.start(request, hear));
+    const begun = this.#part.use((source) => source.start(request, hear));
     begun.then((run) => run ?? hear([{ lost: MISSING }]));
-    const later = (name) => () => begun.then((run) => run?.[name]());
-    return {
-      leave: later("leave"),
-      pause: later("pause"),
-      resume: later("resume"),
-      step: later("step"),
-      stop: later("stop"),
-    };
-  }
-
-  #ask(name, ...asked) {
-    return this.#part.use(({ source }) => source[name](...asked));
-  }
-
-  document(run) {
-    return this.#ask("document", run);
-  }
-
-  top(lane, cell, step) {
-    return this.#ask("top", lane, cell, step);
-  }
-
-  token(text) {
-    return this.#ask("token", text);
-  }
-
-  attended(trace, lane, cell, step) {
-    return this.#ask("attended", trace, lane, cell, step);
-  }
-
-  /** The decoder as the script elements of a page that holds it, see `decoderInside`; null where it does not come. */
-  inside(model, presets) {
-    return this.#part.use((made) => made.inside(model, presets));
+    return Object.fromEntries(RUN.map((name) => [name, () => begun.then((run) => run?.[name]())]));
   }
 }

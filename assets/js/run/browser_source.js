@@ -1,38 +1,40 @@
 // Runs that this browser computes, in a worker. The same door as ServerSource's (server_source.js), and the same
 // messages; beside them {loading: {got, all}}, bytes, while the decoder is fetched, and {note}, a sentence.
 
-import { allowed, STORE } from "../decode/store.js";
+import "../core.js";
 import { codesOf } from "../trace/typed.js";
 import { wholeRequest } from "./asked.js";
+import { decoderInside, partsOf, workerAddress } from "./decoder_files.js";
 import { mayRun } from "./trust.js";
 
 const GONE = "This browser cannot decode: ";
 const [MOST_MS, ENDLESS] = [3000, "The rule was stopped: it did not come back within 3 s."];
 
+const MACHINE = "a browser"; // what a trace calls this computer
+
+/** What decodes that model in this browser. */
+export const decoderOf = async (model) => new BrowserSource(await workerAddress(), () => partsOf(model));
+
 /** What a decoder needs and the browser lacks, or undefined. */
 const lacking = () => ["Worker", "WebAssembly", "DecompressionStream"].find((name) => !(name in globalThis));
 
-export class BrowserSource {
+class BrowserSource {
   #worker = null;
   #runs = new Map();
   #calls = new Map();
   #count = 0;
 
-  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. name: of
-   * that model. machine: what a trace calls this computer. Nothing is fetched before a run is asked for. */
-  constructor({ worker, where, name, machine = "a browser" }) {
-    Object.assign(this, { url: worker, where, name, machine, ready: false });
+  /** worker: the address of its script. where(): a promise of {model, runtime, interpreter}, see `assemble`. Nothing is
+   * fetched before a run is asked for. */
+  constructor(worker, where) {
+    Object.assign(this, { url: worker, where, ready: false });
   }
 
-  decodes(model) {
-    return model === this.name;
-  }
-
-  /** Has the decoder ready before a run is asked for, where the browser has kept its files from an earlier one. */
+  /** Has the decoder ready before a run is asked for. */
   async prepare() {
-    if (lacking() || !(await allowed(() => globalThis.caches?.has(STORE)))) return;
+    if (lacking()) return;
     this.#worker ??= this.#made();
-    await this.ask("prepare");
+    await this.#ask("prepare");
     this.ready = this.#worker !== null;
   }
 
@@ -40,10 +42,17 @@ export class BrowserSource {
    * lanes}, each lane whole as a trace's header has it; the steps that the page has come again. hear(messages): {loading},
    * {note}, {refused} or {lost}, a sentence, or the run's own. */
   start(request, hear) {
-    const run = new BrowserRun(this, `browser-${this.#count++}`);
-    this.#runs.set(run.id, hear);
-    this.#let(run.id, request).then((problem) => problem && this.#runs.get(run.id)?.([problem]));
-    return run;
+    const run = `browser-${this.#count++}`;
+    this.#runs.set(run, hear);
+    this.#let(run, request).then((problem) => problem && this.#runs.get(run)?.([problem]));
+    const asks = (name, asked) => () => this.#ask(name, run, asked);
+    return {
+      leave: () => this.#drop(run),
+      pause: asks("pause"),
+      resume: asks("resume"),
+      step: asks("resume", { steps: 1 }),
+      stop: asks("stop"),
+    };
   }
 
   /** What is wrong with a request, no sooner than its run was given; or null: then it is on its way. */
@@ -56,7 +65,7 @@ export class BrowserSource {
     const lacks = lacking();
     if (lacks) return { lost: `${GONE}it has no ${lacks}.` };
     try {
-      const whole = { ...wholeRequest(request), machine: this.machine };
+      const whole = { ...wholeRequest(request), machine: MACHINE };
       this.#worker ??= this.#made();
       this.#worker.postMessage({ ask: "start", run, request: whole });
       return null;
@@ -68,7 +77,7 @@ export class BrowserSource {
   }
 
   /** What the worker answers. */
-  ask(name, run, asked = {}) {
+  #ask(name, run, asked = {}) {
     if (!this.#worker) return Promise.resolve(null);
     return new Promise((then) => {
       this.#calls.set(this.#count, then);
@@ -76,33 +85,39 @@ export class BrowserSource {
     });
   }
 
-  /** No message of that run is heard any more. */
-  drop(run) {
+  /** A run never waits for its turn: what has not begun is not heard of any more. */
+  #drop(run) {
+    this.#ask("stop", run);
     this.#runs.delete(run);
     this.#worker?.postMessage({ ask: "drop", run });
   }
 
   document(run) {
-    return this.ask("document", run);
+    return this.#ask("document", run);
   }
 
   /** [[id, piece, p], ...]: likely tokens at a position, or null. */
   async top({ source }, cell, step) {
-    return source?.run && step >= 0 ? this.ask("top", source.run, { lane: source.id, cell, step }) : null;
+    return source?.run && step >= 0 ? this.#ask("top", source.run, { lane: source.id, cell, step }) : null;
   }
 
   /** {id, piece} of the one token that a text is, or {problem}. */
   token(text) {
     if (lacking()) return null;
     this.#worker ??= this.#made();
-    return this.ask("token", undefined, { text });
+    return this.#ask("token", undefined, { text });
   }
 
-  /** See Attended; null where nothing was fetched for a run yet. */
+  /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
-    const found = this.ready && (await this.ask("attended", undefined, { tokens, cell }));
+    const found = this.ready && (await this.#ask("attended", undefined, { tokens, cell }));
     return Array.isArray(found) ? found : null;
+  }
+
+  /** The decoder as the script elements of a page that holds it, see `decoderInside`. */
+  inside(model, presets) {
+    return decoderInside(model, presets);
   }
 
   #made() {
@@ -135,33 +150,5 @@ export class BrowserSource {
     this.#calls.clear();
     for (const then of calls) then(null);
     for (const hear of runs) hear([{ lost }]);
-  }
-}
-
-class BrowserRun {
-  constructor(source, id) {
-    Object.assign(this, { source, id });
-  }
-
-  /** It never waits for its turn: what has not begun is not heard of any more. */
-  leave() {
-    this.source.ask("stop", this.id);
-    this.source.drop(this.id);
-  }
-
-  pause() {
-    return this.source.ask("pause", this.id);
-  }
-
-  resume() {
-    this.source.ask("resume", this.id);
-  }
-
-  step() {
-    this.source.ask("resume", this.id, { steps: 1 });
-  }
-
-  stop() {
-    return this.source.ask("stop", this.id);
   }
 }

@@ -25,10 +25,6 @@ export function embed(root) {
   if (!asked) return;
   document.body.classList.add("sl-embed");
   root.append(
-    h(
-      "p",
-      { class: "sl-embed-link" },
-      h("a", { href: fullAddress(), target: "_blank", rel: "noopener" }, "Open in SureLock"),
-    ),
+    h("p.sl-embed-link", h("a", { href: fullAddress(), target: "_blank", rel: "noopener" }, "Open in SureLock")),
   );
 }

@@ -1,5 +1,7 @@
 // The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
 
+import { TraceError, traceOf } from "../trace/trace.js";
+import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
 const MOST = 4_000_000; // characters of all runs together; browsers keep about five million a page
@@ -10,17 +12,41 @@ export class Kept {
     Object.assign(this, { onProblem, tab });
   }
 
-  /** Forgets a run that cannot be read. */
-  drop(id) {
-    this.tab.drop(`run-${id}`);
-  }
-
   /** [{id, source, document}, ...], the oldest first. */
   runs() {
     return (this.tab.get("runs") ?? []).flatMap(({ id, source }) => {
       const document = this.tab.get(`run-${id}`);
       return document ? [{ id, source, document }] : [];
     });
+  }
+
+  /** The traces of these runs, each with its id as its key. What cannot be read is forgotten. */
+  traces() {
+    return this.runs().flatMap(({ id, source, document }) => {
+      try {
+        return [
+          { source, trace: Object.assign(traceOf(document), { key: id, interrupted: source === "interrupted" }) },
+        ];
+      } catch (error) {
+        if (!(error instanceof TraceError)) throw error;
+        this.tab.drop(`run-${id}`);
+        return [];
+      }
+    });
+  }
+
+  /** Keeps the run of a trace as it is now. */
+  keepTrace(trace, source) {
+    trace.key ??= `${Date.now()}-${Math.random().toString(36).slice(2, 8)}`;
+    this.keep(trace.key, source, trace.toDocument());
+  }
+
+  /** Keeps what the page is left in the middle of; its address cannot change any more. live: see Running. */
+  leave({ run, branching }) {
+    const trace = page.now.phase === "idle" ? branching?.cut && branching.before : run.trace;
+    if (!trace?.count) return;
+    this.keepTrace(trace, "interrupted");
+    this.shown = { ...this.shown, run: trace.key, query: location.search.slice(1) };
   }
 
   /** Keeps a run under its id; older ones make room for it. */

@@ -1,8 +1,8 @@
 // The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
 
-import { Actions } from "../form/actions.js";
+import { h } from "../dom.js";
+import { actions } from "../form/actions.js";
 import { openSidebar, pressRun } from "../form/controls.js";
-import { addSkipLink } from "../stage/skip.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
@@ -11,10 +11,8 @@ import { asking } from "./asking.js";
 import { BrowserDoor } from "./browser_door.js";
 import { embed } from "./embed.js";
 import { addressOf, fileOf } from "./files.js";
-import { Keeping } from "./keeping.js";
 import { Kept } from "./kept.js";
 import { newSession, Queue } from "./queue.js";
-import { formIsReady } from "./ready.js";
 import { readRun } from "./recorded.js";
 import { Running } from "./running.js";
 import { ServerSource } from "./server_source.js";
@@ -23,8 +21,34 @@ import { Starting } from "./starting.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
-/** The stage; parts() gives those that come after it. */
-function makeStage(root, { source, tab, use, parts }) {
+const FORM_MS = 60; // the other fields of the same answer
+
+/** Run can be taken from now on: stage and buttons are there, and the form holds what the page's load event brought. It is
+ * told to the script in the page's head (load/hold.js), too. */
+const formIsReady = new Promise((then) => {
+  const end = page.follow(["live", "arrived"], ({ live, arrived }) => {
+    if (!live || !arrived) return;
+    setTimeout(() => {
+      end();
+      dispatchEvent(new Event("sl-ready"));
+      then();
+    }, FORM_MS);
+  });
+});
+
+/** The first Tab stop of the page: past the sidebar's many fields, to the grids. */
+function addSkipLink(grids) {
+  grids.id = "sl-grids";
+  const go = (event) => {
+    event.preventDefault();
+    grids.querySelector("canvas")?.focus();
+  };
+  document.body.prepend(h("a.sl-skip", { href: "#sl-grids", onclick: go }, "To the grids"));
+}
+
+/** The stage. parts: see `asking`, and those that follow it here. */
+function makeStage(root, { parts, tab, onUse }) {
+  const { source } = parts;
   return new Stage(root, {
     plotly: () => addressOf("plotly.min.js"),
     source: {
@@ -36,18 +60,18 @@ function makeStage(root, { source, tab, use, parts }) {
       decoder: (model) => source.browser.decodes(model) && source.browser.inside(model, page.now.presets),
       link: linkTo,
     },
-    ...asking({ source, parts }),
-    onView: () => parts().addressing.later(),
+    ...asking(parts),
+    onView: () => parts.addressing.later(),
     onRun: (trace, from) => {
-      parts().keeping.keep(trace, from);
-      parts().addressing.write();
+      parts.kept.keepTrace(trace, from);
+      parts.addressing.write();
     },
-    onUse: use,
+    onUse,
     lessons: {
       tab,
       recorded: readRun,
-      race: (trace, lanes) => parts().starting.raceLike(trace, lanes),
-      onPlace: (name, number) => parts().addressing.place(name, number),
+      race: (trace, lanes) => parts.starting.raceLike(trace, lanes),
+      onPlace: (name, number) => parts.addressing.place(name, number),
     },
   });
 }
@@ -67,34 +91,30 @@ function queueOf() {
 function sourcesOf({ root, server }) {
   const offered = root.dataset.sources.split(" ");
   page.set({ sources: offered, source: offered[0] });
-  return new Sources({
-    server: new ServerSource({ queue: queueOf(), server }),
-    browser: new BrowserDoor(),
-    offered,
-  });
+  return new Sources(new ServerSource({ queue: queueOf(), server }), new BrowserDoor());
 }
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
  * the form. refuses(model): why that model cannot run here, a sentence, or "". seconds: see Running. */
 export function begin({ root, source, fill, refuses, seconds }) {
   const tab = new Tab();
-  const use = async (trace) => {
+  const parts = { source };
+  const onUse = async (trace) => {
     const refused = await refuses(trace.header.model.name);
-    if (refused) return stage.say(refused, "error");
+    if (refused) return parts.stage.say(refused, "error");
     fill(settingsOf(trace));
-    stage.say("The form holds the settings of this run; press Run to race them.");
+    parts.stage.say("The form holds the settings of this run; press Run to race them.");
   };
-  let parts = null;
-  const stage = makeStage(root, { source, tab, use, parts: () => parts });
+  const stage = makeStage(root, { parts, tab, onUse });
   const kept = new Kept({ onProblem: (text) => stage.say(text), tab });
   const live = new Running({ stage, source, seconds });
   const addressing = new Addressing({ stage, kept });
-  const keeping = new Keeping({ stage, kept, live });
+  addEventListener("pagehide", () => kept.leave(live));
   const fillOnceReady = (settings) => formIsReady.then(() => fill(settings));
-  const arriving = new Arriving({ stage, live, keeping, fill: fillOnceReady });
-  parts = { stage, source, live, addressing, keeping, arriving, starting: new Starting({ stage, live }) };
+  const arriving = new Arriving({ stage, live, kept, fill: fillOnceReady });
+  Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
   const decodes = (model) => source.browser.decodes(model);
-  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }).node);
+  root.before(actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }));
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests

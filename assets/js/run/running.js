@@ -6,7 +6,7 @@ import { cursorBefore, partedAt, repeats, whatIf } from "./branching.js";
 import { page } from "./state.js";
 import { Waiting } from "./waiting.js";
 
-const ONE_WAITS = "A run of yours waits for the device already: cancel it first.";
+const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
 
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
 function pointedAt({ step }, { last }) {
@@ -31,7 +31,6 @@ export class Running {
     page.follow(["waiting"], ({ waiting }) => waiting && stage.say(waiting));
     page.follow(["phase"], ({ phase }) => {
       stage.root.dataset.state = phase;
-      stage.timeline.setState(phase);
     });
   }
 
@@ -54,11 +53,8 @@ export class Running {
   askFor(branching, lanes) {
     const { trace } = branching;
     this.stage.show(trace, { label: whatIf(trace), step: cursorBefore(branching), keep: true });
-    this.ask(
-      trace,
-      lanes.map(({ decoder }) => decoder),
-      branching,
-    );
+    const decoders = lanes.map(({ decoder }) => decoder);
+    this.ask(trace, decoders, branching);
   }
 
   /** Asks for a run of these lanes with a trace's prompt. Anything but a branch ends the run on its way. */
@@ -140,10 +136,8 @@ export class Running {
     const parted = partedAt(branching, record, engine);
     const kept = trace.lanes.filter((lane) => !parted.trace.lanes.includes(lane) || trace.growing.includes(lane));
     this.leave(trace);
-    this.askFor(
-      parted,
-      kept.map(({ id }) => parted.trace.lane(id)),
-    );
+    const lanes = kept.map(({ id }) => parted.trace.lane(id));
+    this.askFor(parted, lanes);
   }
 
   /** The steps are over; what skipping changed is told lane by lane. */

@@ -35,7 +35,7 @@ function allowed(f, otherwise) {
 }
 
 /** The value of a text, undefined where it is no JSON. */
-function parsed(text) {
+export function parsed(text) {
   try {
     return JSON.parse(text);
   } catch (error) {

@@ -4,6 +4,9 @@
 import { h } from "../dom.js";
 import { described } from "../trace/described.js";
 
+const APART =
+  "It runs in an interpreter of its own, which reaches neither this page nor the network. Read it before you let it run.";
+
 const known = new Set([described.compute.own?.settings.code.default]);
 
 /** The visitor typed it. */
@@ -17,16 +20,12 @@ export async function mayRun(codes) {
 
 function letRun(code) {
   return new Promise((then) => {
-    const button = (value, text) => h("button", { type: "submit", value, class: "sl-small" }, text);
+    const button = (value, text) => h("button.sl-small", { type: "submit", value }, text);
     const dialog = h(
-      "dialog",
-      { class: "sl-letting", "aria-labelledby": "sl-letting" },
+      "dialog.sl-letting",
+      { "aria-labelledby": "sl-letting" },
       h("h2", { id: "sl-letting" }, "This rule came with a link or a file"),
-      h(
-        "p",
-        {},
-        "It runs in an interpreter of its own, which reaches neither this page nor the network. Read it before you let it run.",
-      ),
+      h("p", APART),
       h("pre", { tabindex: 0 }, code),
       h("form", { method: "dialog" }, button("run", "Let it run"), button("", "Do not run it")),
     );

@@ -4,14 +4,14 @@ import { h, setText } from "../dom.js";
 import { VALUES } from "../trace/values.js";
 
 export class ColourBy {
-  constructor({ onChange }) {
-    Object.assign(this, { onChange, name: "state", trace: null });
-    this.select = h("select", { class: "sl-speed", onchange: () => this.choose(this.select.value) });
+  constructor(stage) {
+    Object.assign(this, { stage, name: "state", trace: null });
+    this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) });
     this.low = h("span");
     this.high = h("span");
-    const ramp = h("span", { class: "sl-scale-ramp", "aria-hidden": "true" });
-    this.scale = h("span", { class: "sl-scale", hidden: true }, this.low, ramp, this.high);
-    this.node = h("span", { class: "sl-choice" }, h("label", {}, "Colours ", this.select), this.scale);
+    const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
+    this.scale = h("span.sl-scale", { hidden: true }, this.low, ramp, this.high);
+    this.node = h("span.sl-choice", h("label", "Colours ", this.select), this.scale);
   }
 
   /** Another trace, or more of it: what can be chosen. */
@@ -20,19 +20,17 @@ export class ColourBy {
     const offered = Object.entries(VALUES).filter(([, { offered: test }]) => !test || test(trace));
     const names = ["state", ...offered.map(([name]) => name)];
     if (!names.includes(this.name)) this.name = "state";
-    if (names.join() !== this.names) {
-      this.names = names.join();
-      const label = (name) => VALUES[name]?.label ?? "State";
-      this.select.replaceChildren(...names.map((name) => h("option", { value: name }, label(name))));
-    }
+    const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
+    if (names.length !== this.select.length) this.select.replaceChildren(...names.map(option));
     this.#tell();
   }
 
   choose(name) {
-    if (!this.names?.split(",").includes(name)) return;
+    if (![...this.select.options].some(({ value }) => value === name)) return;
     this.name = name;
     this.#tell();
-    this.onChange();
+    this.stage.redraw();
+    this.stage.onView();
   }
 
   /** A lane's values at a step, or null where the state is told. */

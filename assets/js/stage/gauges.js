@@ -19,13 +19,9 @@ const GAUGES = [
     key: "locked",
     label: "Positions locked",
     term: "locked",
-    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} no longer computed`, bar: now.locked / n }),
+    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} positions`, bar: now.locked / n }),
   },
-  {
-    key: "time",
-    label: "Measured time",
-    read: measured,
-  },
+  { key: "time", label: "Measured time", read: measured },
   {
     key: "damage",
     label: "Words changed",
@@ -56,49 +52,38 @@ function damageText(damage) {
 
 /** Why no number of changed words is there. */
 export function uncompared({ live, complete }) {
-  if (!live) return "not measured in this run";
-  return complete ? "being compared now" : "compared when the run is over";
+  if (!live) return "unknown";
+  return complete ? "comparing" : "at the end";
 }
 
 export class Gauges {
   constructor() {
-    this.list = h("div", { class: "sl-gauge-list" });
-    this.node = h("section", { class: "sl-gauges", "aria-label": "Gauges", "data-terms": true }, this.list);
+    this.list = h("div.sl-gauge-list");
+    this.node = h("section.sl-gauges", { "aria-label": "Gauges", "data-terms": true }, this.list);
     this.gauges = [];
   }
 
-  /** Rows for the lanes of this trace. */
   load(trace) {
     this.gauges = GAUGES.map((gauge) => ({
       ...gauge,
       rows: trace.others.map((lane) => this.#row(trace, lane, gauge.key)),
     }));
-    this.list.replaceChildren(
-      ...this.gauges.map(({ key, label, term: name, rows }, i) =>
-        h(
-          "div",
-          { class: `sl-gauge sl-gauge-${key}${rows.length > 1 ? " sl-gauge-many" : ""}` },
-          h("div", { class: "sl-gauge-label" }, name ? term(name, label, { stop: i === 0 }) : label),
-          rows.map(({ node }) => node),
-        ),
-      ),
-    );
+    const made = this.gauges.map(({ key, label, term: name, rows }, i) => {
+      const nodes = rows.map(({ node }) => node);
+      const what = `div.sl-gauge.sl-gauge-${key}${rows.length > 1 ? ".sl-gauge-many" : ""}`;
+      return h(what, h("div.sl-gauge-label", name ? term(name, label, { stop: i === 0 }) : label), nodes);
+    });
+    this.list.replaceChildren(...made);
   }
 
   #row(trace, lane, key) {
-    const value = h("div", { class: "sl-gauge-value" }, "–");
-    const note = h("div", { class: "sl-gauge-note" }, "\u00a0");
-    const bar = h("span", { class: `sl-bar sl-bar-${key}` });
-    const base = key === "time" && lane !== trace.reference ? h("span", { class: "sl-bar sl-bar-reference" }) : null;
-    const name = h("div", { class: "sl-gauge-name" }, lane.name);
-    const node = h(
-      "div",
-      { class: `sl-gauge-row sl-lane-${trace.lanes.indexOf(lane) + 1}` },
-      name,
-      value,
-      h("div", { class: "sl-gauge-bars", "aria-hidden": "true" }, base, bar),
-      note,
-    );
+    const value = h("div.sl-gauge-value", "–");
+    const note = h("div.sl-gauge-note", "\u00a0");
+    const bar = h(`span.sl-bar.sl-bar-${key}`);
+    const base = key === "time" && lane !== trace.reference ? h("span.sl-bar.sl-bar-reference") : null;
+    const bars = h("div.sl-gauge-bars", { "aria-hidden": "true" }, base, bar);
+    const own = `div.sl-gauge-row.sl-lane-${trace.lanes.indexOf(lane) + 1}`;
+    const node = h(own, h("div.sl-gauge-name", lane.name), value, bars, note);
     return { lane, node, value, note, bar, base };
   }
 

@@ -87,7 +87,7 @@ export class Grid {
     return [(cell % columns) * w + gap / 2, Math.floor(cell / columns) * h + gap / 2, w - gap, h - gap];
   }
 
-  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number} */
+  /** view: {lane, step, states (the lane's own if left out), values (0 to 1 or NaN, to colour cells by), seen ([first, end] of the cells in sight), top (see scroll), tokens, other (tokens to differ from, or null), promptLength, labels, fresh, hover, pins: Map cell -> pin number; hover and pins may be left out} */
   draw(view) {
     const { pen, n } = this;
     const { states = view.lane.row(view.step), values = null, seen: [first, end] = [0, n] } = view;
@@ -102,7 +102,7 @@ export class Grid {
       const state = states[cell];
       const tone = values ? toneOf(values[cell]) : 0;
       const text = view.labels[cell] ?? "";
-      const pin = view.pins.get(cell) ?? -1;
+      const pin = view.pins?.get(cell) ?? -1;
       const hovered = cell === view.hover;
       const look = ((((pin + 1) * 2 + hovered) * 2 + differs[cell]) * 128 + lit[cell] * 8 + state) * 32 + tone;
       if (look === this.looks[cell] && text === this.texts[cell]) continue;
@@ -332,22 +332,17 @@ export class Grid {
     const inside = (other) => other >= 0 && other < promptLength;
     const own = inside(cell);
     const [l, r, t, b] = [Math.max(x, e), Math.min(x + w, columns * w - e), Math.max(y, e), y + h];
+    const sides = [
+      [inside(cell - columns), l, t, r, t],
+      [inside(cell + columns), l, b, r, b],
+      [column > 0 && inside(cell - 1), l, t, l, b],
+      [column < columns - 1 && inside(cell + 1), r, t, r, b],
+    ];
     pen.beginPath();
-    if (own !== inside(cell - columns)) {
-      pen.moveTo(l, t);
-      pen.lineTo(r, t);
-    }
-    if (own !== inside(cell + columns)) {
-      pen.moveTo(l, b);
-      pen.lineTo(r, b);
-    }
-    if (own !== (column > 0 && inside(cell - 1))) {
-      pen.moveTo(l, t);
-      pen.lineTo(l, b);
-    }
-    if (own !== (column < columns - 1 && inside(cell + 1))) {
-      pen.moveTo(r, t);
-      pen.lineTo(r, b);
+    for (const [other, ...line] of sides) {
+      if (own === other) continue;
+      pen.moveTo(line[0], line[1]);
+      pen.lineTo(line[2], line[3]);
     }
     pen.strokeStyle = this.colours.prompt;
     pen.lineWidth = 1.8;

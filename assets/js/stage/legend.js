@@ -13,21 +13,16 @@ const LEGEND = [
   ["differs", "differs from the reference", "reference"],
 ];
 
-const swatch = (kind) => h("span", { class: `sl-swatch sl-swatch-${kind}`, "aria-hidden": "true" });
+const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
 
 /** The three colours of the first screen. */
-export const key = () =>
-  h(
-    "ul",
-    { class: "sl-legend sl-key", "aria-label": "Key" },
-    ["masked", "active", "locked"].map((kind) => h("li", {}, swatch(kind), kind)),
-  );
+export function key() {
+  const kinds = ["masked", "active", "locked"].map((kind) => h("li", swatch(kind), kind));
+  return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, kinds);
+}
 
-export const legend = () =>
-  h(
-    "ul",
-    { class: "sl-legend", "aria-label": "Legend" },
-    LEGEND.map(([kind, text, ...terms]) => {
-      return h("li", {}, swatch(kind), h("span", {}, explained(text, terms, { stop: false }))); // Tab finds them further down
-    }),
-  );
+export function legend() {
+  const told = (text, terms) => h("span", explained(text, terms, { stop: false })); // Tab finds them further down
+  const kinds = LEGEND.map(([kind, text, ...terms]) => h("li", swatch(kind), told(text, terms)));
+  return h("ul.sl-legend", { "aria-label": "Legend" }, kinds);
+}

@@ -1,6 +1,6 @@
 // Long canvases: their cells keep a legible size, and the grids scroll inside boxes of their own, together, to where is written.
 
-import { h, perFrame } from "../dom.js";
+import { h, perFrame, select } from "../dom.js";
 import { WHOLE_TOKENS } from "./grid.js";
 
 const MODES = [
@@ -13,19 +13,15 @@ export class LongText {
   /** onLayout() when cells get another size, onScroll() when others come in sight. */
   constructor({ onLayout, onScroll }) {
     Object.assign(this, { onLayout, onScroll, mode: "follow", boxes: [], top: 0, height: 0, long: false });
-    this.select = h(
-      "select",
-      { class: "sl-speed", onchange: () => this.#choose(this.select.value) },
-      MODES.map(([mode, text]) => h("option", { value: mode }, text)),
-    );
+    this.select = select("select.sl-speed", { onchange: () => this.#choose(this.select.value) }, MODES);
     const fit = perFrame(() => this.windowed && this.boxes[0]?.clientHeight !== this.height && this.onLayout());
     this.observer = new ResizeObserver(fit); // a lower or higher window shows more or fewer rows
-    this.node = h("label", { class: "sl-choice", hidden: true }, "Long text ", this.select);
+    this.node = h("label.sl-choice", { hidden: true }, "Long text ", this.select);
   }
 
   /** The box that a lane's canvas stands in. The canvas stays in sight there; a second child gives the box what it scrolls. */
   around(canvas) {
-    const box = h("div", { class: "sl-window" }, canvas, h("div"));
+    const box = h("div.sl-window", canvas, h("div"));
     const byHand = () => this.mode === "follow" && this.#choose("hand");
     box.addEventListener("scroll", () => this.#scrolled(box), { passive: true });
     box.addEventListener("wheel", byHand, { passive: true });
@@ -81,7 +77,6 @@ export class LongText {
     if (cells.length && !cells.some((cell) => this.#inside(cell, grid))) this.reveal(cells[0], grid);
   }
 
-  /** Brings one cell into sight. */
   reveal(cell, grid) {
     if (!this.windowed || this.#inside(cell, grid)) return;
     const { columns, h: row } = grid.box;

@@ -4,7 +4,8 @@ import { count, percent, seconds } from "../dom.js";
 
 /** What is told at the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own sentence. */
 export function narrate(trace, step, chapters = []) {
-  if (step < 0) return "After the prompt every word is a blank, called masked. They will be filled in over many steps.";
+  if (step < 0)
+    return "After the prompt every word is a blank, called masked. The blanks will be filled in over many steps.";
   const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
   if (over) return verdict(trace, step);
   const lane = subject(trace);
@@ -31,7 +32,7 @@ export function happens(trace, lane, at, whose) {
     const first = lane.steps.slice(0, at).every(({ locked: before }) => !before.some((p) => p >= trace.promptLength));
     const why = byRest(lane.decoder, still) ? " has come to rest, so it" : "";
     const since = seen ? `was written ${count(seen, "step")} ago and${why}` : why.trim() || "was just written and";
-    return `${stepOf(lane, at, whose)}: ${word(still)} ${since} is locked and no longer computed${first ? ", the first word to be" : ""}.`;
+    return `${stepOf(lane, at, whose)}: ${word(still)} ${since} is locked${first ? ", the first word that is" : " and"} no longer computed.`;
   }
   const who = whose ? "it" : `“${lane.name}”`;
   const wrote = unmasked.length
@@ -60,8 +61,8 @@ function finished(trace, step) {
 /** Of lanes that are through, and lanes that are not. */
 export function stillWorking(done, rest, after = "") {
   const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
-  const have = done.length > 1 ? "have" : "has";
-  return `${names(done)} ${have} finished${after}; ${names(rest)} still ${rest.length > 1 ? "work" : "works"}.`;
+  const [have, are] = [done.length > 1 ? "have" : "has", rest.length > 1 ? "are" : "is"];
+  return `${names(done)} ${have} finished${after}; ${names(rest)} ${are} still at work.`;
 }
 
 /** Of the generated words that lock in a step the position of the one that was written first, or -1. */

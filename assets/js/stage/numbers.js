@@ -15,28 +15,28 @@ export function mostWork(trace) {
 
 /** Makes room in a node for a number of each lane; of several each says by its colour and its name whose it is. */
 function parts(node, lanes, own) {
-  const made = lanes.map(() => h("span", {}, "–"));
+  const made = lanes.map(() => h("span", "–"));
   const told = (lane, i) =>
-    h("span", { class: `sl-number-lane ${own(lane)}`, title: lane.name }, hidden(`${lane.name}: `), made[i]);
+    h(`span.sl-number-lane.${own(lane)}`, { title: lane.name }, hidden(`${lane.name}: `), made[i]);
   node.replaceChildren(...(lanes.length > 1 ? lanes.map(told) : made));
   return made;
 }
 
-const hidden = (text) => h("span", { class: "sl-hidden" }, text);
+const hidden = (text) => h("span.sl-hidden", text);
 
 export class Numbers {
   constructor() {
     this.rows = [];
-    this.bars = h("div", { class: "sl-work-bars", "aria-hidden": "true" });
-    this.share = h("strong", { class: "sl-number" }, "–");
-    this.changed = h("strong", { class: "sl-number" }, "–");
-    this.of = h("span", { class: "sl-number-of" });
+    this.bars = h("div.sl-work-bars", { "aria-hidden": "true" });
+    this.share = h("strong.sl-number", "–");
+    this.changed = h("strong.sl-number", "–");
+    this.of = h("span.sl-number-of");
     this.node = h(
-      "section",
-      { class: "sl-numbers", "aria-label": "Numbers" },
-      h("p", { class: "sl-work" }, "Work ", h("span", { class: "sl-desk-only" }, "so far "), this.share),
+      "section.sl-numbers",
+      { "aria-label": "Numbers" },
+      h("p.sl-work", "Work ", h("span.sl-desk-only", "so far "), this.share),
       this.bars,
-      h("p", { class: "sl-changed" }, "Words changed ", this.changed, this.of),
+      h("p.sl-changed", "Words changed ", this.changed, this.of),
     );
   }
 
@@ -45,7 +45,7 @@ export class Numbers {
     const own = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
     this.rows = [...new Set([reference, ...others])].map((lane) => ({
       lane,
-      bar: h("span", { class: `sl-work-bar ${own(lane)}` }),
+      bar: h(`span.sl-work-bar.${own(lane)}`),
     }));
     this.bars.replaceChildren(...this.rows.map(({ bar }) => bar));
     this.shares = parts(this.share, others, own);

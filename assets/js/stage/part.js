@@ -1,7 +1,7 @@
 // A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
 
-/** Told where a part does not come. */
-export const MISSING = "A part of this page did not come. Press again to try once more, or reload the page.";
+/** Told where a part cannot be loaded. */
+export const MISSING = "A part of this page could not be loaded. Press again, or reload the page.";
 
 export class Part {
   made = null; // once it has come
@@ -32,4 +32,22 @@ export class Part {
 export function fetchFailed(error) {
   if (!(error instanceof TypeError)) throw error;
   return null;
+}
+
+/** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. options: the stage's. */
+export function partsOf(stage, options) {
+  const missing = () => stage.say(MISSING, "error");
+  const part = (name, load) => {
+    const join = (Joining) => {
+      stage[name] = new Joining(stage, options);
+      return stage[name];
+    };
+    return new Part(load, join, missing);
+  };
+  return {
+    curves: part("curves", async () => (await import("../cause/curves.js")).Curves),
+    drawer: part("drawer", async () => (await import("../cause/drawer.js")).Drawer),
+    lessons: part("lessons", async () => (await import("../lessons/lessons.js")).Lessons),
+    panels: part("panels", async () => (await import("../panels/panels.js")).Panels),
+  };
 }

@@ -1,9 +1,8 @@
 // Presenter mode: what matters on one screen, large enough for the back row. F or ?present begins it, F or Escape ends it.
 // Everything grows by one number, the stage's zoom; a grid that no longer fits becomes a window that follows what is written.
 
-import { h } from "../dom.js";
+import { h, isNarrow } from "../dom.js";
 import { letterKeys } from "./keys.js";
-import { isNarrow } from "./phone.js";
 import { icon } from "./timeline.js";
 
 const MODE = "sl-present";
@@ -13,13 +12,11 @@ const ROOM = [1200, 675]; // what the stage needs to show a run of 140 positions
 const CALM = 0.15; // a window moves when the action comes this close to its upper or lower edge
 
 export class Presenter {
-  /** sides() are the stage's: {lane, grid, box}; onChange is called when the mode begins and when it ends. */
-  constructor({ root, sides, onChange }) {
-    Object.assign(this, { root, sides, onChange });
+  constructor(stage) {
+    this.stage = stage;
     const told = { "aria-label": "Present", title: "Present on the full screen (F)" };
-    const attributes = { type: "button", class: "sl-tool sl-present-button", ...told, onclick: () => this.toggle() };
-    this.button = h("button", attributes, icon(CORNERS));
-    this.ring = h("div", { class: "sl-pointer", hidden: true, "aria-hidden": "true" });
+    this.button = h("button.sl-tool.sl-present-button", { ...told, onclick: () => this.toggle() }, icon(CORNERS));
+    this.ring = h("div.sl-pointer", { hidden: true, "aria-hidden": "true" });
     document.body.append(this.ring);
     document.addEventListener("fullscreenchange", () => {
       if (!document.fullscreenElement) this.leave();
@@ -45,16 +42,16 @@ export class Presenter {
     if (isNarrow()) return; // a phone shows the page that is made for it
     document.body.classList.add(MODE);
     this.#size();
-    this.onChange();
+    this.stage.resize();
     document.documentElement.requestFullscreen?.().catch(() => {}); // without a key press it is refused; the mode holds all the same
   }
 
   leave() {
     if (!this.on) return;
     document.body.classList.remove(MODE);
-    this.root.style.removeProperty("--sl-larger");
+    this.stage.root.style.removeProperty("--sl-larger");
     this.#hideRing();
-    this.onChange();
+    this.stage.resize();
     this.#shrink();
   }
 
@@ -65,7 +62,7 @@ export class Presenter {
   /** Brings what each lane has written by now into its grid's window. stepOf(lane): the step that it stands at. */
   follow(stepOf) {
     if (!this.on) return;
-    for (const side of this.sides()) {
+    for (const side of this.stage.sides) {
       const written = side.lane.steps[stepOf(side.lane)]?.unmasked ?? [];
       this.#reveal(side, written[written.length >> 1] ?? 0);
     }
@@ -73,7 +70,7 @@ export class Presenter {
 
   /** Brings the cell that the keyboard is on into every window. */
   reveal(cell) {
-    if (this.on) for (const side of this.sides()) this.#reveal(side, cell);
+    if (this.on) for (const side of this.stage.sides) this.#reveal(side, cell);
   }
 
   #reveal({ grid, box: view }, cell) {
@@ -87,7 +84,7 @@ export class Presenter {
   #size() {
     if (!this.on) return;
     const larger = Math.max(LARGER, Math.min(innerWidth / ROOM[0], innerHeight / ROOM[1]));
-    this.root.style.setProperty("--sl-larger", larger.toFixed(3));
+    this.stage.root.style.setProperty("--sl-larger", larger.toFixed(3));
   }
 
   #point(event) {

@@ -11,9 +11,9 @@ const pixel = (hex) =>
 export class Raster {
   constructor(lane, { onSeek }) {
     this.lane = lane;
-    this.canvas = h("canvas", { class: "sl-raster", role: "img" });
-    this.cursor = h("div", { class: "sl-raster-cursor" });
-    this.node = h("div", { class: "sl-raster-box" }, this.canvas, this.cursor);
+    this.canvas = h("canvas.sl-raster", { role: "img" });
+    this.cursor = h("div.sl-raster-cursor");
+    this.node = h("div.sl-raster-box", this.canvas, this.cursor);
     this.canvas.addEventListener("click", ({ clientX }) => {
       const { left, width } = this.canvas.getBoundingClientRect();
       onSeek(Math.floor(((clientX - left) / width) * this.columns));

@@ -15,8 +15,7 @@ export class Side {
   constructor(lane, index, stage) {
     const { trace } = stage;
     Object.assign(this, { lane, stage, labels: { count: -2 } });
-    this.canvas = h("canvas", {
-      class: "sl-grid",
+    this.canvas = h("canvas.sl-grid", {
       tabindex: 0,
       role: "application",
       "aria-roledescription": "token grid",
@@ -27,15 +26,15 @@ export class Side {
     this.box = stage.long.around(this.canvas);
     this.clock = new Clock(lane);
     this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
-    this.text = h("p", { class: "sl-text", dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
-    this.reading = h("summary", {}, "The text");
-    this.details = h("details", { class: "sl-reading", open: true }, this.reading, this.text);
-    this.parting = h("p", { class: "sl-parting", dir: "auto" });
-    this.foot = h("div", { class: "sl-foot" }, this.raster.node, this.parting);
+    this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
+    this.reading = h("summary", "The text");
+    this.details = h("details.sl-reading", { open: true }, this.reading, this.text);
+    this.parting = h("p.sl-parting", { dir: "auto" });
+    this.foot = h("div.sl-foot", this.raster.node, this.parting);
     const name = h("h2", { title: choiceText(lane.decoder) }, lane.name);
     const own = `sl-lane-${index + 1}`;
-    this.node = h("article", { class: `sl-side ${own}` }, h("header", {}, name, this.clock.node), this.box, this.foot);
-    this.more = h("article", { class: `sl-side-more ${own}` }, this.#head(trace), this.details);
+    this.node = h(`article.sl-side.${own}`, h("header", name, this.clock.node), this.box, this.foot);
+    this.more = h(`article.sl-side-more.${own}`, this.#head(trace), this.details);
     this.#listen();
   }
 
@@ -43,27 +42,18 @@ export class Side {
   #head({ lanes, reference }) {
     const { lane, stage } = this;
     const mine = lane === reference;
-    const choose = h(
-      "button",
-      {
-        type: "button",
-        class: "sl-refer",
-        "aria-current": mine ? "true" : undefined,
-        title: "Compare all lanes with this one",
-        onclick: () => stage.refer(lane),
-      },
-      mine ? "Reference" : "Make reference",
-    );
-    const told = h("p", {}, sentence(lane.decoder, reference.decoder));
-    return h("header", {}, h("h3", {}, lane.name), lanes.length > 1 ? choose : null, told);
+    const refers = { title: "Compare all lanes with this one", onclick: () => stage.refer(lane) };
+    const current = mine ? "true" : undefined;
+    const choose = h("button.sl-refer", { "aria-current": current, ...refers }, mine ? "Reference" : "Make reference");
+    const told = h("p", sentence(lane.decoder, reference.decoder));
+    return h("header", h("h3", lane.name), lanes.length > 1 ? choose : null, told);
   }
 
   #listen() {
     const { canvas, stage } = this;
-    canvas.addEventListener(
-      "pointermove",
-      (event) => event.pointerType !== "touch" && stage.point(this, this.#at(event), event),
-    );
+    canvas.addEventListener("pointermove", (event) => {
+      if (event.pointerType !== "touch") stage.point(this, this.#at(event), event);
+    });
     canvas.addEventListener("pointerdown", ({ pointerType }) => {
       this.touched = pointerType === "touch";
     });

@@ -1,6 +1,18 @@
 // The stage: puts the parts together and moves them all to one step. It is the same in the page and in an exported replay.
 
-import { beforeSeen, count, h, inView, perFrame, reducedMotion, setText, throttle, watchView, zoomOf } from "../dom.js";
+import {
+  beforeSeen,
+  count,
+  h,
+  inView,
+  isNarrow,
+  perFrame,
+  reducedMotion,
+  setText,
+  throttle,
+  watchView,
+  zoomOf,
+} from "../dom.js";
 import { tabs } from "../panels/tabs.js";
 import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
@@ -14,8 +26,7 @@ import { key, legend } from "./legend.js";
 import { LongText } from "./longtext.js";
 import { narrate, subject, verdict } from "./narrator.js";
 import { Numbers } from "./numbers.js";
-import { partsOf } from "./parts.js";
-import { isNarrow } from "./phone.js";
+import { partsOf } from "./part.js";
 import { Presenter } from "./presenter.js";
 import { Side } from "./side.js";
 import { Sight } from "./sight.js";
@@ -37,28 +48,13 @@ function describe({ header: { model, lanes }, steps }) {
 }
 
 export class Stage {
-  /** root: an empty element. options: {plotly: see loadPlotly, or null, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Attended, stepLive, onLive: see Timeline, whatIf: see WhatIf or null, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
-  constructor(
-    root,
-    {
-      plotly = null,
-      source = {},
-      fetchTop = null,
-      fetchAttended = null,
-      stepLive = () => false,
-      onLive = () => {},
-      onView = () => {},
-      onRun = () => {},
-      whatIf = null,
-      onUse = null,
-      lessons = {},
-    } = {},
-  ) {
+  /** root: an empty element. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
+  constructor(root, options = {}) {
+    const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
     Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
-    this.parts = partsOf(this, { plotly, source, fetchTop, fetchAttended, whatIf, onUse, lessons });
+    this.parts = partsOf(this, options);
     const choose = () => this.parts.lessons.use((come) => come.choose());
-    const kind = { type: "button", class: "sl-small sl-action sl-lessons-button" };
-    this.lessonsButton = h("button", { ...kind, onclick: choose }, "Lessons");
+    this.lessonsButton = h("button.sl-small.sl-action.sl-lessons-button", { onclick: choose }, "Lessons");
     this.onView = () => {
       if (this.looking) return; // half-way
       onView();
@@ -76,54 +72,43 @@ export class Stage {
     this.runs = new Visit();
     this.resize = perFrame(() => this.#resize());
     this.sight = new Sight(() => this.redraw());
-    this.status = h("p", { class: "sl-status", role: "status" });
-    this.summary = h("p", { class: "sl-hidden", "aria-live": "polite" });
-    this.spoken = h("p", { class: "sl-hidden sl-spoken", "aria-live": "assertive" });
-    this.label = h("p", { class: "sl-run-label" });
+    this.status = h("p.sl-status", { role: "status" });
+    this.summary = h("p.sl-hidden", { "aria-live": "polite" });
+    this.spoken = h("p.sl-hidden.sl-spoken", { "aria-live": "assertive" });
+    this.label = h("p.sl-run-label");
     this.teller = new Teller();
     this.teller.node.append(this.#quick());
     this.numbers = new Numbers();
-    this.tip = h("div", { class: "sl-tip", hidden: true, "aria-hidden": "true" });
-    this.colouring = new ColourBy({
-      onChange: () => {
-        this.redraw();
-        this.onView();
-      },
-    });
+    this.tip = h("div.sl-tip", { hidden: true, "aria-hidden": "true" });
+    this.colouring = new ColourBy(this);
     this.long = new LongText({ onLayout: () => this.#resize(), onScroll: perFrame(() => this.redraw()) });
-    this.grids = h("section", { class: "sl-grids", "aria-label": "Token grids" });
-    this.floor = h("div", { class: "sl-floor" }, this.grids);
-    this.lower = h("div", { class: "sl-lower" });
-    this.texts = h("section", { class: "sl-texts", "aria-label": "Texts" });
-    this.presenter = new Presenter({
-      root,
-      sides: () => this.sides,
-      onChange: () => this.resize(),
-    });
+    this.grids = h("section.sl-grids", { "aria-label": "Token grids" });
+    this.floor = h("div.sl-floor", this.grids);
+    this.lower = h("div.sl-lower");
+    this.texts = h("section.sl-texts", { "aria-label": "Texts" });
+    this.presenter = new Presenter(this);
+    root.append(...this.#nodes());
+    this.#watch(plotly);
+    this.#theme();
+  }
+
+  /** What stands below each other. */
+  #nodes() {
     this.timeline.node.append(this.presenter.button, this.#help());
-    const looks = h("div", { class: "sl-bar-row" }, legend(), this.colouring.node, this.long.node);
-    const panels = [
-      ["Numbers", h("div", { class: "sl-all-numbers" }, this.gauges.node, looks)],
-      ...PANELS.map((name) => [
-        name,
-        h("div", { "data-panel": name }),
-        () => this.parts.panels.use((all) => all.open(name)),
-      ]),
-    ];
-    this.tabs = tabs(panels, "More about this run");
-    root.append(
-      this.teller.node,
-      h("div", { class: "sl-above" }, this.numbers.node, key()),
-      this.floor,
-      h("div", { class: "sl-dock" }, this.status, this.timeline.node),
-      this.lower,
-      this.texts,
-      this.label,
-      this.tabs.node,
-      this.summary,
-      this.spoken,
-      this.tip,
-    );
+    const looks = h("div.sl-bar-row", legend(), this.colouring.node, this.long.node);
+    const numbers = ["Numbers", h("div.sl-all-numbers", this.gauges.node, looks)];
+    const opens = (name) => () => this.parts.panels.use((all) => all.open(name));
+    const panels = PANELS.map((name) => [name, h("div", { "data-panel": name }), opens(name)]);
+    this.tabs = tabs([numbers, ...panels], "More about this run");
+    const first = [this.teller.node, h("div.sl-above", this.numbers.node, key()), this.floor];
+    const dock = h("div.sl-dock", this.status, this.timeline.node);
+    const further = [this.lower, this.texts, this.label, this.tabs.node];
+    return [...first, dock, ...further, this.summary, this.spoken, this.tip];
+  }
+
+  /** Follows the window and the page's state, and what comes into view. */
+  #watch(plotly) {
+    const { root } = this;
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
     watchView(this.grids, () => this.drawRasters());
@@ -141,43 +126,26 @@ export class Stage {
     timelineKeys(this.timeline);
     if (plotly) beforeSeen(this.lower, () => this.parts.curves.use(), CURVES_MS);
     else this.parts.curves.use();
-    this.#theme();
     beforeSeen(this.tabs.node, () => this.parts.panels.use(), CURVES_MS); // and what is printed
     if (new URLSearchParams(location.search).has("lesson")) this.parts.lessons.use(); // see `arrive`
     page.follow(["pins"], () => this.#pinned());
     page.follow(["hover"], () => this.redraw());
   }
 
-  /** Null where they were not needed yet, as `drawer`, `lessons` and `panels` are. */
-  get curves() {
-    return this.parts.curves.made;
-  }
-  get drawer() {
-    return this.parts.drawer.made;
-  }
-  get lessons() {
-    return this.parts.lessons.made;
-  }
-  get panels() {
-    return this.parts.panels.made;
-  }
-
   /** What the end of a race offers at once, folded. */
   #quick() {
     const fetch = () => this.quick.open && this.parts.panels.use();
-    this.quick = h("details", { class: "sl-quick", ontoggle: fetch }, h("summary", { class: "sl-small" }, "Share"));
+    this.quick = h("details.sl-quick", { ontoggle: fetch }, h("summary.sl-small", "Share"));
     return this.quick;
   }
 
-  /** The button of the list of keys. */
   #help() {
-    const open = () => this.parts.panels.use(({ help }) => help.open());
+    const open = () => this.parts.panels.use(({ help }) => help.open || help.showModal());
     letterKeys({ "?": open });
     const told = { "aria-label": "Keys", title: "Keys (?)" };
-    return h("button", { type: "button", class: "sl-tool sl-help", ...told, onclick: open }, "?");
+    return h("button.sl-tool.sl-help", { ...told, onclick: open }, "?");
   }
 
-  /** Opens the drawer at a position of a side's lane. */
   openDrawer(cell, { lane }) {
     return this.parts.drawer.use((drawer) => {
       const side = this.sides.find((each) => each.lane === lane); // another trace may be on show by now
@@ -220,7 +188,6 @@ export class Stage {
     this.lessons?.shown(trace);
   }
 
-  /** Puts a run into the table. */
   add(trace, source) {
     this.runs.add(trace, source);
     this.panels?.runs.draw();
@@ -263,16 +230,14 @@ export class Stage {
     this.texts.replaceChildren(...this.sides.map(({ more }) => more));
     this.texts.dataset.lanes = trace.lanes.length;
     this.sight.watch(this.sides.flatMap(({ box, details }) => [box, details]));
-    this.long.load(
-      trace.n,
-      this.sides.map(({ box }) => box),
-    );
+    const boxes = this.sides.map(({ box }) => box);
+    this.long.load(trace.n, boxes);
     this.colouring.load(trace);
     this.chapters = chapters(trace);
     this.#makeRoom(this.chapters);
     this.numbers.load(trace);
     this.gauges.load(trace);
-    this.drawer?.load(trace, this.nodeOf);
+    this.drawer?.load(trace);
     this.drawer?.inspector.drawPins();
     this.quick.open = false;
     this.#resize();
@@ -397,7 +362,6 @@ export class Stage {
     else this.pin(cell);
   }
 
-  /** The drawer has closed. */
   forget() {
     this.tapped = -1;
     this.redraw();
@@ -496,10 +460,8 @@ export class Stage {
     const { lane: last } = this.sides.at(-1);
     const there = this.sides.filter(({ grid }) => grid.box); // a lesson hides what it does not speak of
     if (there.length) this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], there[0].grid);
-    this.#drawGrids(
-      there.filter(({ box }) => sight.has(box)),
-      step,
-    );
+    const seen = there.filter(({ box }) => sight.has(box));
+    this.#drawGrids(seen, step);
     const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
     this.root.dataset.over = over;
     for (const side of this.sides) {

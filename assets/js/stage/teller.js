@@ -6,9 +6,9 @@ const LEAST_MS = 1800;
 
 export class Teller {
   constructor() {
-    this.text = h("p", { class: "sl-narrator" });
-    this.room = h("p", { class: "sl-narrator sl-narrator-room", "aria-hidden": "true" });
-    this.node = h("div", { class: "sl-narrator-box" }, this.text, this.room);
+    this.text = h("p.sl-narrator");
+    this.room = h("p.sl-narrator.sl-narrator-room", { "aria-hidden": "true" });
+    this.node = h("div.sl-narrator-box", this.text, this.room);
     this.since = -Infinity;
   }
 

@@ -1,21 +1,13 @@
 // Play, pause, step and scrub. Holds the cursor; never talks to a server.
 
-import { h, perFrame, reducedMotion, setText } from "../dom.js";
+import { h, perFrame, reducedMotion, select, setText, svg } from "../dom.js";
 import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
 const STOP_MS = 2_500; // at a moment that matters, or until Play
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
-export const icon = (path) => {
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 24 24");
-  svg.setAttribute("aria-hidden", "true");
-  const shape = document.createElementNS("http://www.w3.org/2000/svg", "path");
-  shape.setAttribute("d", path);
-  svg.append(shape);
-  return svg;
-};
+export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
 const ICONS = {
   start: "M6 5h2v14H6zM20 5v14L9 12z",
   back: "M17 5v14L7 12z",
@@ -26,15 +18,9 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step. */
-  constructor({ onMove, onPlaying, onSeek, onStepPastEnd, onLive, onRace }) {
-    Object.assign(this, {
-      onMove,
-      onPlaying,
-      onSeek,
-      onStepPastEnd,
-      onLive,
-      onRace,
+  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step}. */
+  constructor(told) {
+    Object.assign(this, told, {
       byClock: true,
       step: -1,
       scrubbed: false,
@@ -45,76 +31,59 @@ export class Timeline {
       restsUntil: null,
       trace: null,
     });
-    this.state = "idle"; // of the run on the server
-    const button = (name, label, action, keys) =>
-      h(
-        "button",
-        {
-          type: "button",
-          class: `sl-tool sl-${name}`,
-          "aria-label": label,
-          title: `${label} (${keys})`,
-          onclick: action,
-        },
-        icon(ICONS[name]),
-      );
-    this.playButton = button("play", "Play", () => this.toggle(), "Space");
-    this.scrubber = h("input", {
+    this.scrubber = h("input.sl-scrubber", {
       type: "range",
       min: 0,
       max: 0,
       value: 0,
-      class: "sl-scrubber",
       "aria-label": "Step",
       oninput: () => {
         this.scrubbed = true;
         this.seek(Number(this.scrubber.value));
       },
     });
-    this.ticks = h("canvas", { class: "sl-ticks", "aria-hidden": "true" });
-    this.marks = h("div", { class: "sl-chapters", "aria-hidden": "true" });
+    this.ticks = h("canvas.sl-ticks", { "aria-hidden": "true" });
+    this.marks = h("div.sl-chapters", { "aria-hidden": "true" });
     this.chapters = [];
-    this.label = h("span", { class: "sl-step-label" }, "–"); // an output would be spoken with each step
-    this.whose = h("span", { class: "sl-step-whose" });
-    this.speed = h(
-      "select",
-      { class: "sl-speed", "aria-label": "Speed" },
-      SPEEDS.map((x) => h("option", { value: x, selected: x === 1 }, `${x}×`)),
-    );
-    this.race = h(
-      "select",
-      { class: "sl-speed sl-race", "aria-label": "Race" },
-      [
-        ["clock", "by clock"],
-        ["steps", "by step"],
-      ].map(([value, text]) => h("option", { value }, text)),
-    );
-    this.race.addEventListener("change", () => this.setRace(this.race.value === "clock"));
-    this.liveButton = h(
-      "button",
-      { type: "button", class: "sl-live", hidden: true, onclick: () => this.followLive() },
-      "Go to live",
-    );
+    this.label = h("span.sl-step-label", "–"); // an output would be spoken with each step
+    this.whose = h("span.sl-step-whose");
+    const speeds = SPEEDS.map((x) => [x, `${x}×`]);
+    this.speed = select("select.sl-speed", { "aria-label": "Speed" }, speeds, 1);
+    const race = { "aria-label": "Race", onchange: () => this.setRace(this.race.value === "clock") };
+    this.race = select("select.sl-speed.sl-race", race, [
+      ["clock", "by clock"],
+      ["steps", "by step"],
+    ]);
+    this.liveButton = h("button.sl-live", { hidden: true, onclick: () => this.followLive() }, "Go to live");
     this.node = h(
-      "section",
-      { class: "sl-timeline", "aria-label": "Timeline" },
-      h(
-        "div",
-        { class: "sl-tools" },
-        button("start", "To the start", () => this.seek(0), "Home"),
-        button("back", "One step back", () => this.move(-1), "Left"),
-        this.playButton,
-        button("forward", "One step forward", () => this.move(1), "Right"),
-        button("end", "To the end", () => this.seek(Infinity), "End"),
-      ),
-      h("div", { class: "sl-scrub" }, this.scrubber, this.ticks, this.marks),
+      "section.sl-timeline",
+      { "aria-label": "Timeline" },
+      this.#tools(),
+      h("div.sl-scrub", this.scrubber, this.ticks, this.marks),
       this.liveButton,
-      h("div", { class: "sl-step-box" }, this.label, this.whose),
+      h("div.sl-step-box", this.label, this.whose),
       this.race,
       this.speed,
     );
     this.show = perFrame(() => this.#show());
     new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+    page.follow(["phase"], () => this.#playLabel());
+  }
+
+  #tools() {
+    const button = (name, label, onclick, keys) => {
+      const told = { "aria-label": label, title: `${label} (${keys})`, onclick };
+      return h(`button.sl-tool.sl-${name}`, told, icon(ICONS[name]));
+    };
+    this.playButton = button("play", "Play", () => this.toggle(), "Space");
+    return h(
+      "div.sl-tools",
+      button("start", "To the start", () => this.seek(0), "Home"),
+      button("back", "One step back", () => this.move(-1), "Left"),
+      this.playButton,
+      button("forward", "One step forward", () => this.move(1), "Right"),
+      button("end", "To the end", () => this.seek(Infinity), "End"),
+    );
   }
 
   /** The cursor's step: the page's. */
@@ -147,7 +116,6 @@ export class Timeline {
     this.show();
   }
 
-  /** New records came in. */
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
     else if (this.follow) this.step = this.trace.front;
@@ -225,8 +193,7 @@ export class Timeline {
   #drawMarks() {
     const whole = Math.max(1, this.steps - 1);
     const mark = ({ step, name }) =>
-      h("span", {
-        class: "sl-chapter",
+      h("span.sl-chapter", {
         title: `${name}: step ${step + 1}${this.#of}`,
         style: `left:calc((100% - 12px) * ${step / whole})`,
         onclick: () => this.seek(step),
@@ -240,15 +207,9 @@ export class Timeline {
     if (found.length) this.seek(found.at(by > 0 ? 0 : -1).step);
   }
 
-  /** The run on the server is idle, running or paused. */
-  setState(state) {
-    this.state = state;
-    this.#playLabel();
-  }
-
   /** Whether the picture moves by itself: a replay, or a live run that is followed. */
   get moving() {
-    return (this.playing && !this.rests) || Boolean(this.live && this.follow && this.state === "running");
+    return (this.playing && !this.rests) || Boolean(this.live && this.follow && page.now.phase === "running");
   }
 
   /** Whether it plays, and rests at one of its stops. */
@@ -264,7 +225,7 @@ export class Timeline {
       this.held = true;
       this.onSeek();
     } else if (this.moving) this.onLive("pause");
-    else if (this.live && this.state === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
+    else if (this.live && page.now.phase === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
     else this.play();
   }
 

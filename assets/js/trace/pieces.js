@@ -6,16 +6,7 @@ const strict = new TextDecoder("utf-8", { fatal: true });
 const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
 
 const hex = (n, width) => n.toString(16).toUpperCase().padStart(width, "0");
-const isHidden = (code) =>
-  code < 32 ||
-  (code >= 127 && code < 160) ||
-  code === 0xad ||
-  code === 0x61c ||
-  (code >= 0x200b && code <= 0x200f) ||
-  (code >= 0x2028 && code <= 0x202e) ||
-  (code >= 0x2060 && code <= 0x206f) ||
-  code === 0xfeff ||
-  (code >= 0xfff0 && code <= 0xfffb);
+const HIDDEN = /[\p{Cc}\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb]/u;
 
 /** Text with white space at the ends, control and direction characters made visible. */
 export function visible(text, { trim = false } = {}) {
@@ -27,7 +18,7 @@ export function visible(text, { trim = false } = {}) {
     const code = char.codePointAt(0);
     if (char === "\n" || char === "\t" || char === "\r" || (bare && VISIBLE[char])) out += VISIBLE[char];
     else if (code < 32) out += String.fromCodePoint(0x2400 + code);
-    else if (isHidden(code)) out += `‹${hex(code, 4)}›`;
+    else if (HIDDEN.test(char)) out += `‹${hex(code, 4)}›`;
     else out += char;
   }
   return out === "" ? "∅" : out;
@@ -59,45 +50,32 @@ export class Pieces {
       if (id === eosId) labels[i] = "end";
       else if (piece === undefined) labels[i] = `#${id}`;
       else if (typeof piece === "string") labels[i] = visible(piece, { trim: true });
-      else i = this.#byteRun(tokens, i, labels);
+      else i += this.#bytes(tokens, i, labels) - 1;
     }
     return labels;
   }
 
-  /** Labels the run of byte pieces that starts at i; returns its last position. */
-  #byteRun(tokens, start, labels) {
-    let end = start;
-    while (end < tokens.length && tokens[end] >= 0 && Array.isArray(this.map.get(tokens[end]))) end++;
-    for (let i = start; i < end; ) {
-      const taken = this.#character(tokens, i, end, labels);
-      if (!taken)
-        labels[i] = this.map
-          .get(tokens[i])
-          .map((b) => hex(b, 2))
-          .join(" ");
-      i += taken || 1;
-    }
-    return end - 1;
-  }
-
-  /** Tries to read pieces i.. as whole characters; returns how many pieces it took. */
-  #character(tokens, i, end, labels) {
+  /** Labels byte pieces from i on, together where they form a character. Gives how many it took. */
+  #bytes(tokens, i, labels) {
     const bytes = [];
-    for (let j = i; j < Math.min(end, i + 4); j++) {
-      bytes.push(...this.map.get(tokens[j]));
+    for (let j = i; j < i + 4; j++) {
+      const piece = this.map.get(tokens[j]);
+      if (!Array.isArray(piece)) break;
+      bytes.push(...piece);
       try {
         labels[i] = visible(strict.decode(Uint8Array.from(bytes)));
-        for (let k = i + 1; k <= j; k++) labels[k] = "‥";
+        labels.fill("‥", i + 1, j + 1);
         return j - i + 1;
       } catch {
         /* not yet whole: take one more piece */
       }
     }
-    return 0;
+    labels[i] = this.name(tokens[i]);
+    return 1;
   }
 
   /** Running text of the tokens; masked positions show as `gap`. */
-  text(tokens, gap = "▁", stopAt = null) {
+  text(tokens, gap = "▁") {
     let text = "";
     let bytes = []; // of the pieces since the last that is text
     let masks = 0;
@@ -112,7 +90,6 @@ export class Pieces {
         continue;
       }
       masks = 0;
-      if (id === stopAt) break;
       const piece = this.map.get(id) ?? `#${id}`;
       if (typeof piece === "string") add(piece);
       else bytes.push(...piece);

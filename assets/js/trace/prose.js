@@ -45,20 +45,20 @@ function alikeAtEnds(a, b) {
 /** Which of two lists of words stand in a longest common subsequence, as two lists of flags. */
 export function align(a, b) {
   const [head, tail] = alikeAtEnds(a, b);
-  const [rows, columns] = [a.length - tail, b.length - tail];
-  const same = (i, j) => a[i].text === b[j].text;
-  const width = columns + 1;
-  const length = new Uint16Array((rows + 1) * width); // of what is between head and tail
-  for (let i = rows - 1; i >= head; i--)
-    for (let j = columns - 1; j >= head; j--)
+  const [own, other] = [a, b].map((list) => list.slice(head, list.length - tail)); // what is between
+  const same = (i, j) => own[i].text === other[j].text;
+  const width = other.length + 1;
+  const length = new Uint16Array((own.length + 1) * width);
+  for (let i = own.length - 1; i >= 0; i--)
+    for (let j = other.length - 1; j >= 0; j--)
       length[i * width + j] = same(i, j)
         ? length[(i + 1) * width + j + 1] + 1
         : Math.max(length[(i + 1) * width + j], length[i * width + j + 1]);
   const shared = [a, b].map((list) => list.map((_, i) => i < head || i >= list.length - tail));
-  for (let i = head, j = head; i < rows && j < columns; ) {
+  for (let i = 0, j = 0; i < own.length && j < other.length; ) {
     if (same(i, j)) {
-      shared[0][i++] = true;
-      shared[1][j++] = true;
+      shared[0][head + i++] = true;
+      shared[1][head + j++] = true;
     } else if (length[(i + 1) * width + j] >= length[i * width + j + 1]) i++;
     else j++;
   }
@@ -82,33 +82,17 @@ export function forkOf(trace, lane, step) {
   const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
   const which = forkAmong(own, other);
   if (which < 0) return null;
-  const token = (p) => lanes.map((each, i) => each.token(p, at[i]));
-  let { position } = own[which];
-  const { length } = own[which].text; // a word has no more tokens than characters
-  for (let p = position; p < Math.min(position + length, trace.n); p++) {
-    const [a, b] = token(p);
-    if (a === b) continue;
-    position = p;
-    break;
-  }
+  const { position: first, text } = own[which];
+  const end = Math.min(first + text.length, trace.n); // a word has no more tokens than characters
+  let position = first;
+  while (position < end && lane.token(position, at[0]) === trace.reference.token(position, at[1])) position++;
+  if (position === end) position = first;
   return { position, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
 }
 
 /** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
 export function prose(trace, lane, step) {
   const own = words(trace, lane, trace.reached(lane, step));
-  if (lane === trace.reference)
-    return own.length
-      ? [
-          {
-            text: own
-              .map(({ text }) => text)
-              .join("")
-              .trimStart(),
-            kind: "same",
-          },
-        ]
-      : [];
   const other = words(trace, trace.reference, trace.reached(trace.reference, step));
   const [shared] = align(own, other);
   const fork = forkAmong(own, other);
@@ -164,14 +148,10 @@ function upToFullStop(text, most) {
 export function writeProse(node, parts, onFork) {
   node.replaceChildren(
     ...parts.map(({ text, kind }) => {
-      if (kind === "same") return h("span", {}, text);
-      if (kind === "other") return h("mark", {}, text);
-      const go = h(
-        "button",
-        { type: "button", class: "sl-fork", title: "Here the texts part: show both", onclick: onFork },
-        text.trim() || "␣",
-      );
-      return h("span", {}, text.match(/^\s*/)[0], go);
+      if (kind === "same") return h("span", text);
+      if (kind === "other") return h("mark", text);
+      const go = h("button.sl-fork", { title: "Here the texts part: show both", onclick: onFork }, text.trim() || "␣");
+      return h("span", text.match(/^\s*/)[0], go);
     }),
   );
 }

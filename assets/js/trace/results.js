@@ -22,7 +22,7 @@ function speedOf({ timed, speed }) {
   return speed === null ? ["too close to tell", NaN] : [`${speed.toFixed(2)}×`, speed];
 }
 
-/** [name, value, number to sort by] of a lane at its end, which is told a time where it has a clock. FLOPs are of computing every position; speed and text beside the reference. */
+/** [name, value, number to sort by] of a lane at its end, which is told a time where it has a clock. All FLOPs are those of computing every position; speed and text beside the reference. */
 export function results(trace, lane, hasClock = trace.clocked.includes(lane)) {
   const now = trace.totals(lane, trace.count - 1);
   if (!now) return [];
@@ -30,7 +30,7 @@ export function results(trace, lane, hasClock = trace.clocked.includes(lane)) {
   const { words: shared, whole } = now.same;
   return [
     ["Steps", String(now.steps), now.steps],
-    ["FLOPs of its steps", percent(now.everyShare, 1), now.everyShare],
+    ["Share of all FLOPs", percent(now.everyShare, 1), now.everyShare],
     ["Active ratio", percent(now.activeRatio, 1), now.activeRatio],
     ["Time", ...(hasClock ? [seconds(now.seconds), now.seconds] : ["–", NaN])],
     ["Speed", ...(alone ? ["–", NaN] : speedOf(now))],

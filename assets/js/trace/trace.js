@@ -92,7 +92,6 @@ export class Lane {
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
-    this.seen = new Int32Array(n * t); // the last step up to it in which the position was computed, or -1
     // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
     this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
     this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
@@ -117,7 +116,6 @@ export class Lane {
     for (const p of locked) this.locked[p] = 1;
     const rows = fromRuns(record.computed, n);
     this.#states(at, rows);
-    this.#see(t, rows);
     this.#values(this.kl, at, rows, record.kl, (b) => KL_OF_BYTE[b], "KL", Infinity);
     this.#values(this.confidence, at, rows, record.confidence, (b) => b / 255, "confidence", NaN);
     if (record.top) this.tops[t] = this.#top(record.top);
@@ -179,13 +177,6 @@ export class Lane {
       if (masked[p]) state[at + p] = MASKED;
       else if (!locked[p]) state[at + p] = ACTIVE;
     }
-  }
-
-  #see(t, rows) {
-    const at = t * this.n;
-    if (t) this.seen.copyWithin(at, at - this.n, at);
-    else this.seen.fill(-1, 0, this.n);
-    for (const p of rows) this.seen[at + p] = t;
   }
 
   #values(target, at, rows, values, ofByte, what, nothing) {
@@ -256,13 +247,7 @@ export class Lane {
   }
   /** The last step that was over after so many seconds of this lane's own clock, -1 where none was. */
   doneBy(seconds) {
-    let [low, high] = [0, this.count];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.steps[middle].totalSeconds <= seconds) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
+    return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
   }
   /** The seconds of each step up to t. */
   secondsOf(t) {
@@ -289,8 +274,9 @@ export class Lane {
 
   /** The last step at or before t in which the position was computed, or -1. */
   lastComputed(position, t) {
-    const s = this.clamp(t);
-    return s < 0 ? -1 : this.seen[s * this.n + position];
+    let s = this.clamp(t);
+    while (s >= 0 && Number.isNaN(this.confidence[s * this.n + position])) s--;
+    return s;
   }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
@@ -304,11 +290,9 @@ export class Lane {
     if (!this.tops.length) return null;
     for (let s = this.clamp(t); s >= 0; s--) {
       const i = this.tops[s]?.index.get(position);
-      if (i !== undefined)
-        return Array.from({ length: TOP }, (_, k) => [
-          this.tops[s].ids[i * TOP + k],
-          this.tops[s].p[i * TOP + k] / 255,
-        ]);
+      if (i === undefined) continue;
+      const { ids, p } = this.tops[s];
+      return Array.from({ length: TOP }, (_, k) => [ids[i * TOP + k], p[i * TOP + k] / 255]);
     }
     return [];
   }
@@ -382,14 +366,8 @@ export class Trace {
     });
     const steps = Math.max(...sides.map(({ trace }) => trace.steps));
     const header = { ...first.header, engine, steps, lanes: lanes.map(({ decoder }) => decoder) };
-    const made = Object.assign(Object.create(Trace.prototype), first, {
-      header,
-      steps,
-      lanes,
-      reference: lanes[0],
-      key: null,
-      growing: undefined,
-    });
+    const own = { header, steps, lanes, reference: lanes[0], key: null, growing: undefined };
+    const made = Object.assign(Object.create(Trace.prototype), first, own);
     made.pieces = new Pieces();
     for (const { trace } of sides) made.pieces.add(Object.fromEntries(trace.pieces.map));
     return made;
@@ -402,9 +380,8 @@ export class Trace {
   }
 
   /** The same trace with some of its lanes; they stay the same lanes, and grow in both. */
-  withLanes(lanes) {
+  withLanes(lanes, reference = lanes.includes(this.reference) ? this.reference : lanes[0]) {
     const header = { ...this.header, lanes: lanes.map(({ decoder }) => decoder) };
-    const reference = lanes.includes(this.reference) ? this.reference : lanes[0];
     return Object.assign(Object.create(Trace.prototype), this, { header, lanes: [...lanes], reference, key: null });
   }
 
@@ -415,7 +392,7 @@ export class Trace {
 
   /** The same trace beside that lane, whichever was chosen since. */
   asMade() {
-    return Object.assign(this.withLanes(this.lanes), { reference: this.ownReference });
+    return this.withLanes(this.lanes, this.ownReference);
   }
 
   /** The lanes of which a header says so were timed together. Steps of two races compare with those of lanes that took turns with them in both. */
@@ -470,7 +447,7 @@ export class Trace {
   cutAt(lanes, steps) {
     const copy = (lane) => (lanes.includes(lane) ? begun(this.header, { ...lane.decoder }, lane, steps) : lane);
     const copies = this.lanes.map(copy);
-    return Object.assign(this.withLanes(copies), { reference: copies[this.lanes.indexOf(this.reference)] });
+    return this.withLanes(copies, copies[this.lanes.indexOf(this.reference)]);
   }
 
   /** The trace as a document: each lane's records from `exact` (by lane id), or as they came; with what was looked at. */
@@ -490,15 +467,8 @@ export class Trace {
     for (const { id, judged } of this.lanes)
       for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
     const told = Object.keys(scores).length ? { scores } : {};
-    return {
-      format: FORMAT,
-      version: VERSION,
-      header,
-      pieces: all,
-      records,
-      ...told,
-      ...(view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } }),
-    };
+    const looked = view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } };
+    return { format: FORMAT, version: VERSION, header, pieces: all, records, ...told, ...looked };
   }
 
   /** What judges said of the texts: by judge, then by lane. */

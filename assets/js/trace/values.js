@@ -4,22 +4,17 @@ import { count } from "../dom.js";
 
 const KL_LOW = 1e-8;
 const MOST_NATS = 8;
-const tables = new WeakMap(); // medians by a lane's KL values, which a lane under another name shares
+const tables = new WeakMap(); // by a lane's KL values, which a lane under another name shares
 
 /** Per step, the median KL of all that is unmasked, each at its last computed value: what is locked stays in. */
 export function restingMedians(lane) {
-  const { n, seen, kl: recorded } = lane;
-  if (!tables.has(recorded)) tables.set(recorded, []);
-  const medians = tables.get(recorded);
-  const values = new Float32Array(n);
+  const { n, kl: recorded } = lane;
+  if (!tables.has(recorded)) tables.set(recorded, { medians: [], last: new Float32Array(n).fill(NaN) });
+  const { medians, last } = tables.get(recorded);
   for (let t = medians.length; t < lane.count; t++) {
-    let size = 0;
-    for (let p = 0; p < n; p++) {
-      const at = seen[t * n + p];
-      const kl = at < 0 || lane.token(p, t) < 0 ? NaN : recorded[at * n + p];
-      if (Number.isFinite(kl)) values[size++] = kl;
-    }
-    const sorted = values.subarray(0, size).sort();
+    for (let p = 0; p < n; p++) if (!Number.isNaN(lane.confidence[t * n + p])) last[p] = recorded[t * n + p];
+    const sorted = last.filter((kl, p) => Number.isFinite(kl) && lane.token(p, t) >= 0).sort();
+    const { length: size } = sorted;
     medians.push(size ? (sorted[(size - 1) >> 1] + sorted[size >> 1]) / 2 : NaN);
   }
   return medians;

@@ -4,8 +4,6 @@ The two take turns step by step, under one rule after the other. What `decode` c
 adapter, so both compute the same rows. Their ratio holds what the adapter adds: it compares canvases and keeps logits.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """`bench loading`: the seconds that a model takes to load, the first time in a process and after that."""
 
-from __future__ import annotations
-
 import argparse
 import time
 

@@ -7,14 +7,14 @@ takes inside it is the other's. What none of them takes is `rest`, so the parts 
 wrapping costs is told beside them.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -57,13 +57,14 @@ MOST = 60  # steps of a run that are timed
 UNLOCKED = "unlocked"
 
 
-#: Functions by part. "products" are all of the layers; "cache" is writing keys and values, and the views that attention
-#: reads; "layers" is what these do beside the other parts, the gate's activation included.
+#: Functions by part, in the order of a step. "products" are all of the layers; "cache" is writing keys and values, and
+#: the views that attention reads; "layers" is what these do beside the other parts, the gate's activation included.
+#: Those of "rule" are the methods of the rule.
 FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
     "embedding": ((F, "embedding"),),
-    "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
     "norms": ((transformer.RMSNorm, "forward"),),
     "products": ((F, "linear"),),
+    "rotary": ((transformer, "rotate"), (transformer, "rotary_table")),
     "cache": ((KVCache, "attend"),),
     "attention": ((F, "scaled_dot_product_attention"),),
     "layers": ((PackedForward, "__call__"),),
@@ -71,75 +72,52 @@ FUNCTIONS: dict[str, tuple[tuple[Any, str], ...]] = {
     "posterior": ((Reader, "read"),),
     "choosing": ((posterior, "_choose"), (Run, "_repeats")),
     "unmasking": ((Run, "_unmask"),),
+    "rule": (),
     "report": ((Run, "_report"),),
 }
-#: In the order of a step.
-NAMES: tuple[str, ...] = (
-    "embedding", "norms", "products", "rotary", "cache", "attention", "layers", "head", "posterior",
-    "choosing", "unmasking", "rule", "report", "rest",
-)  # fmt: skip
+NAMES = (*FUNCTIONS, "rest")
 
 
 class Parts:
-    """Own seconds by part, of what is called inside `watching`; on a GPU each part ends with the device idle."""
+    """Own seconds by part, of what a step calls; on a GPU each part ends with the device idle."""
 
     def __init__(self, network: transformer.Network, rule: type[ComputeRule]) -> None:
-        self._now = _clock(network.embed.weight.device)
+        self._device = network.embed.weight.device
         self._inside = 0.0  # seconds of the parts that the running one has called
-        self.seconds: dict[str, float] = dict.fromkeys(NAMES, 0.0)
+        self.seconds: dict[str, float] = {}
         places = [(owner, name, part) for part, all_of in FUNCTIONS.items() for owner, name in all_of]
         places += [(rule, "rows", "rule"), (rule, "after", "rule")]
-        self._places = [(owner, name, self.wrapped(part, getattr(owner, name))) for owner, name, part in places]
+        self._patches = [(owner, name, self.wrapped(part, getattr(owner, name))) for owner, name, part in places]
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
 
     def wrapped(self, part: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """The call, with its own time counted to that part."""
-        now = self._now
 
         def counted(*given: Any, **named: Any) -> Any:
             before, self._inside = self._inside, 0.0
-            begun = now()
+            begun = self._now()
             result = call(*given, **named)
-            took = now() - begun
+            took = self._now() - begun
             self.seconds[part] += took - self._inside
             self._inside = before + took
             return result
 
         return counted
 
-    @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Count what is called inside, from zero; then everything is as it was."""
-        self.seconds, self._inside = dict.fromkeys(NAMES, 0.0), 0.0
-        before = [(owner, name, name in vars(owner), getattr(owner, name)) for owner, name, _ in self._places]
-        for owner, name, counted in self._places:
-            setattr(owner, name, counted)
-        try:
-            yield
-        finally:
-            for owner, name, own, was in before:
-                if own:
-                    setattr(owner, name, was)
-                else:  # a module's forward is its class's, a rule's what it inherits
-                    delattr(owner, name)
-
     def step(self, call: Callable[[], Any]) -> tuple[float, dict[str, float]]:
-        """The seconds of a call, and those of each part of it, which add up to them."""
-        with self.watching():
+        """The seconds of a call, and those of each part of it, which add up to them. Nothing stays wrapped."""
+        self.seconds, self._inside = dict.fromkeys(NAMES, 0.0), 0.0
+        with ExitStack() as stack:
+            for owner, name, counted in self._patches:
+                stack.enter_context(patch.object(owner, name, counted))
             begun = self._now()
             call()
             took = self._now() - begun
         return took, self.seconds | {"rest": took - self._inside}
-
-
-def _clock(device: torch.device) -> Callable[[], float]:
-    if device.type != "cuda":
-        return time.perf_counter
-
-    def idle() -> float:
-        torch.cuda.synchronize(device)
-        return time.perf_counter()
-
-    return idle
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -184,14 +162,6 @@ class SomeRows(LockRule):
         return np.zeros_like(LockRule.converged(self, state, reading, z))
 
 
-@dataclass(slots=True)
-class _Timed:
-    """Seconds of the plain steps, [repeats][steps], and of the profiled ones' parts, [repeats][steps][NAMES]."""
-
-    plain: list[list[float]]
-    parts: list[list[list[float]]]
-
-
 def profile(lm: LanguageModel, prompt: list[int], locked: Decoder, repeats: int) -> Figures:
     """The figures at each number of rows of ROWS that there are, of all rows, and of the unlocked sampler's step.
 
@@ -207,48 +177,43 @@ def profile(lm: LanguageModel, prompt: list[int], locked: Decoder, repeats: int)
         str(count): SomeRows(epsilon=rule.epsilon, count=count) for count in (*ROWS, positions) if count <= positions
     }
     rules[UNLOCKED] = Everything()
-    taken = {name: _Timed([], []) for name in rules}
+    plain: dict[str, list[list[float]]] = defaultdict(list)  # seconds, [repeats][steps]
+    parts: dict[str, list[list[float]]] = defaultdict(list)  # those of the profiled steps, [steps][NAMES]
     for repeat in tqdm(range(repeats), desc="repeats", disable=None):
         for name in sorted(rules, reverse=repeat % 2 == 1):
-            _add_run(taken[name], lm, prompt, replace(locked, compute=rules[name]), first_plain=repeat % 2 == 0)
+            run, clocked = decode(lm, [prompt], **replace(locked, compute=rules[name]).keywords()), []
+            plain[name].append(clocked)
+            watched = Parts(lm.network, type(rules[name]))
+            for t in range(min(locked.settings.total_steps, FIRST + MOST)):
+                if t < FIRST:
+                    next(run)
+                elif t % 2 == repeat % 2:
+                    clocked.append(timed(lm.device, lambda run=run: next(run))[0])
+                else:
+                    _, seconds = watched.step(lambda run=run: next(run))
+                    parts[name].append([seconds[part] for part in NAMES])
 
     def measure(chosen: Sequence[int]) -> Figures:
-        steps = {
-            n: 1e3 * float(np.median(np.concatenate([each.plain[r] for r in chosen]))) for n, each in taken.items()
-        }
+        steps = {name: 1e3 * float(np.median(np.concatenate([own[r] for r in chosen]))) for name, own in plain.items()}
         ratios = {f"of_unlocked {name}": step / steps[UNLOCKED] for name, step in steps.items() if name != UNLOCKED}
         return {f"step_ms {name}": step for name, step in steps.items()} | ratios
 
     figures = told(measure, repeats, ratios=[f"of_unlocked {name}" for name in rules if name != UNLOCKED])
     entries = {}
-    for name, each in taken.items():
-        parts, step = _middle(each.parts), figures.pop(f"step_ms {name}")
+    for name in rules:
+        middle, step = _middle(parts[name]), figures.pop(f"step_ms {name}")
         entries[name] = {
             "step_ms": step,
             "of_unlocked": 1.0 if name == UNLOCKED else figures.pop(f"of_unlocked {name}"),
-            "sum_over_step": sum(parts.values()) / step,
-            "parts_ms": parts,
+            "sum_over_step": sum(middle.values()) / step,
+            "parts_ms": middle,
         }
     return {"profile": entries, **figures}
 
 
-def _add_run(to: _Timed, lm: LanguageModel, prompt: list[int], decoder: Decoder, first_plain: bool) -> None:
-    run, parts = decode(lm, [prompt], **decoder.keywords()), Parts(lm.network, type(decoder.compute))
-    to.plain.append([])
-    to.parts.append([])
-    for t in range(min(decoder.settings.total_steps, FIRST + MOST)):
-        if t < FIRST:
-            next(run)
-        elif (t % 2 == 0) == first_plain:
-            to.plain[-1].append(timed(lm.device, lambda: next(run))[0])
-        else:
-            _, seconds = parts.step(lambda: next(run))
-            to.parts[-1].append([seconds[name] for name in NAMES])
-
-
-def _middle(parts: Sequence[Sequence[Sequence[float]]]) -> dict[str, float]:
+def _middle(parts: Sequence[Sequence[float]]) -> dict[str, float]:
     """Mean milliseconds of each part over the half of the steps that are neither fast nor slow: they add up."""
-    steps = np.array([step for run in parts for step in run])
+    steps = np.array(parts)
     order, quarter = np.argsort(steps.sum(axis=1)), len(steps) // 4
     return dict(zip(NAMES, (1e3 * steps[order[quarter : len(steps) - quarter]].mean(axis=0)).tolist(), strict=True))
 

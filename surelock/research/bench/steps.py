@@ -4,17 +4,17 @@ Beside each step the forward of the same rows is timed alone, by the same engine
 And in each repeat what the commit error of the locked run costs, beside the unlocked run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.bench import (
@@ -33,7 +33,9 @@ from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Plan, Step
+from surelock.decoding.state import Slots, State
+from surelock.decoding.step import Plan, Reading, Step
+from surelock.decoding.unmasking import Replay
 from surelock.engines.cache import Rows
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.posterior import kl_divergence
@@ -41,7 +43,6 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
-from surelock.research.bench.sizes import record, stretch
 from surelock.research.lab import weights_of
 from surelock.trace.cli import target_file
 
@@ -99,16 +100,18 @@ class DecodeBench(Lockstep):
 
     def _forward_alone(self, step: Step) -> Callable[[], object]:
         """The layers of all rows of a step, and the logits of those that torch computed or ONNX Runtime read."""
-        engine, memory = self.lm.engine, self._memory
+        engine, memory, plan = self.lm.engine, self._memory, forward_plan(self._run, step)
         if isinstance(engine, TorchEngine):
-            tokens, rows = packed_rows(step, self.lengths, self.lm.device)
+            given = (plan.tokens, plan.positions, plan.slots)
+            tokens, positions, slots = (torch.from_numpy(each).to(self.lm.device) for each in given)
+            rows = Rows(positions, slots, plan.counts, self.lengths)
 
             @torch.inference_mode()
             def forward() -> Tensor:
                 return engine.network.logits(memory.packed(tokens, rows))
 
             return forward if len(tokens) else lambda: tokens
-        plan, read = forward_plan(self._run, step), np.flatnonzero(np.isfinite(step.confidence[step.computed]))
+        read = np.flatnonzero(np.isfinite(step.confidence[step.computed]))
         return lambda: engine.read(memory, plan) and engine.logits(memory, read)
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
@@ -127,16 +130,6 @@ class DecodeBench(Lockstep):
         return {**super().result(ratios), **rooflines(self.lm.network, self.steps)}
 
 
-def packed_rows(step: Step, lengths: list[int], device: torch.device) -> tuple[Tensor, Rows]:
-    """Tokens and places of the rows that a step computed."""
-    width = step.tokens.shape[1]
-    kept = torch.cat([torch.arange(b * width + width - n, (b + 1) * width) for b, n in enumerate(lengths)])
-    positions = torch.cat([torch.arange(n) for n in lengths])
-    slots = torch.from_numpy(step.computed).flatten()[kept].nonzero()[:, 0]
-    rows = Rows(positions[slots].to(device), slots.to(device), step.computed.sum(axis=1).tolist(), lengths)
-    return torch.from_numpy(step.tokens).flatten()[kept][slots].to(device), rows
-
-
 def forward_plan(run: Run, step: Step) -> Plan:
     """A plan of the rows that a step computed, of which none is read."""
     canvas, slots = run.canvas, run.canvas.flat(step.computed)
@@ -152,6 +145,78 @@ def forward_plan(run: Run, step: Step) -> Plan:
         outdated=no_rows,
         **dict.fromkeys(("probed", "watches", "compares", "chooses"), none),
     )
+
+
+# --- a recorded schedule, stretched to a real size without its weights ------------------------------------------------
+
+# When each position was unmasked and locked decides which rows lock when; all of the rule's arithmetic still runs.
+
+
+def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, Any]:
+    """The first sequence's schedule. unmask: step of each generated position; lock: of every position, -1 for never."""
+    width = len(steps[0].tokens[0])
+    first = width - int(steps[0].computed[0].sum())
+    unmask, lock = np.full((2, width), -1)
+    for step in steps:
+        unmask[step.newly_unmasked[0]] = step.index
+        lock[step.newly_locked[0]] = step.index
+    return {
+        "model": model,
+        "steps": len(steps),
+        "prompt_length": prompt_length,
+        "unmask": unmask[first + prompt_length :].tolist(),
+        "lock": lock[first:].tolist(),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLocks(LockRule):
+    """The paper's rule with all of its arithmetic, which is what a benchmark times, but for its verdict.
+
+    at: for each sequence the step in which each position locks at the earliest.
+    """
+
+    at: tuple[tuple[int, ...], ...]
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        LockRule.converged(self, state, reading, z)
+        at = state.kept("recorded_locks", -1)
+        if state.step == 0:
+            if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
+                raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
+            at[:] = np.concatenate(self.at)
+        return at[reading.slots[z]] <= state.step
+
+
+def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
+    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size; its rule is a LockRule.
+
+    Raises ValueError when the file is not a recorded schedule.
+    """
+    settings, rule = decoder.settings, decoder.compute
+    assert isinstance(rule, LockRule)
+    try:
+        recorded = json.loads(file.read_text(encoding="utf-8"))
+        unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
+        prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
+        if len(lock) != prompt_length + len(unmask) or not len(unmask):
+            raise ValueError("'lock' must cover the prompt and all of 'unmask'")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not a recorded lock schedule: {error}") from error
+    generated = np.arange(settings.gen_length)
+    source = generated * len(unmask) // settings.gen_length
+    order = np.lexsort((generated, unmask[source]))
+    unmask_at = np.empty_like(generated)
+    unmask_at[order] = generated * settings.total_steps // settings.gen_length
+    lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
+    lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
+    tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
+    replay = [list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)) for row in tokens]
+    schedule = []
+    for prompt in prompts:
+        lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
+        schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
+    return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))
 
 
 # --- beside it: rounding and the roofline ----------------------------------------------------------------------------
@@ -173,50 +238,33 @@ def quantisation(lm: LanguageModel, length: int) -> dict[str, float]:
 _SIZES = {"cuda": (2**32, 8192), "cpu": (2**27, 1024)}  # bytes to copy, side of the square product
 
 
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """bandwidth: measured copy bandwidth (read + write) in bytes/s. rate: measured matrix product rate in FLOP/s.
-
-    weight_bytes: what a forward reads of the weights. head_flops: of one row's logits.
+def device_rates(weight: Tensor) -> tuple[float, float]:
+    """Measure the copy bandwidth (read + write) in bytes/s and the rate of matrix products in FLOP/s, of the dtype and
+    on the device of a tensor.
     """
-
-    bandwidth: float
-    rate: float
-    weight_bytes: int
-    head_flops: float
-
-    @classmethod
-    def measure(cls, network: Network) -> Roofline:
-        """Measure the device of the network's embedding."""
-        weight = network.embed.weight
-        size, side = _SIZES.get(weight.device.type, _SIZES["cpu"])
-        source = torch.ones(size, dtype=torch.uint8, device=weight.device)
-        target = torch.empty_like(source)
-        a, b = torch.randn(2, side, side, dtype=weight.dtype, device=weight.device)
-        used = [p for p in network.parameters() if network.config.tied or p is not weight]
-        return cls(
-            bandwidth=2 * size / _best(lambda: target.copy_(source), weight.device),
-            rate=2 * side**3 / _best(lambda: a @ b, weight.device),
-            weight_bytes=sum(p.numel() * p.element_size() for p in used),
-            head_flops=2.0 * weight.numel(),
-        )
-
-    def seconds(self, flops: float, rows: int) -> float:
-        """max(weight bytes / bandwidth, FLOPs / rate) of a step that computes `rows` rows; the head's are added."""
-        return max(self.weight_bytes / self.bandwidth, (flops + rows * self.head_flops) / self.rate)
-
-
-def _best(call: Callable[[], object], device: torch.device, repeats: int = 10) -> float:
-    """Median seconds of a call."""
-    return sorted(timed(device, call)[0] for _ in range(repeats))[repeats // 2]
+    size, side = _SIZES.get(weight.device.type, _SIZES["cpu"])
+    source = torch.ones(size, dtype=torch.uint8, device=weight.device)
+    target = torch.empty_like(source)
+    a, b = torch.randn(2, side, side, dtype=weight.dtype, device=weight.device)
+    copying, multiplying = (
+        np.median([timed(weight.device, call)[0] for _ in range(10)])
+        for call in (lambda: target.copy_(source), lambda: a @ b)
+    )
+    return 2 * size / float(copying), 2 * side**3 / float(multiplying)
 
 
 def rooflines(network: Network, steps: Mapping[str, Sequence[Step]]) -> Figures:
-    """The least that the device could take for each run, from its own measured rates."""
-    roofline = Roofline.measure(network)
-    figures = {"copy_bandwidth_gb_s": roofline.bandwidth / 1e9, "matmul_tflop_s": roofline.rate / 1e12}
+    """The least that the device could take for each run, from its own measured rates: a step reads the weights once,
+    and multiplies; the head's FLOPs are added.
+    """
+    embedding = network.embed.weight
+    bandwidth, rate = device_rates(embedding)
+    used = [p for p in network.parameters() if network.config.tied or p is not embedding]
+    reading = sum(p.numel() * p.element_size() for p in used) / bandwidth
+    figures = {"copy_bandwidth_gb_s": bandwidth / 1e9, "matmul_tflop_s": rate / 1e12}
     for name, run in steps.items():
-        bounds = [roofline.seconds(float(s.flops.sum()), int(s.computed.sum())) for s in run]
+        flops = [float(step.flops.sum()) + 2.0 * embedding.numel() * int(step.computed.sum()) for step in run]
+        bounds = [max(reading, own / rate) for own in flops]
         figures[f"{name}_roofline_step_ms"] = 1e3 * float(np.median(bounds))
-        figures[f"{name}_roofline_tps"] = float(sum(int(s.newly_unmasked.sum()) for s in run) / sum(bounds))
+        figures[f"{name}_roofline_tps"] = float(sum(int(step.newly_unmasked.sum()) for step in run) / sum(bounds))
     return figures

@@ -1,21 +1,22 @@
-"""Writes checkpoints in the LLaDA layout."""
-
-from __future__ import annotations
+"""What a training run keeps of a model: its weights in the LLaDA layout, and the byte-level BPE tokenizer."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
-from torch import Tensor
+from huggingface_hub import save_torch_state_dict
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
-from surelock.model.checkpoint import INDEX, SINGLE, row_counts
+from surelock.model.checkpoint import row_counts
 from surelock.model.families import LLADA, CheckpointError
 from surelock.model.network import Network
 from surelock.model.random_weights import llada_config
+
+EOS, MASK = "<|endoftext|>", "<|mask|>"
+EOS_ID, MASK_ID = 0, 1
 
 
 def save_checkpoint(
@@ -45,46 +46,36 @@ def save_checkpoint(
             "the LLaDA layout has no query/key norms, shifted logits or blocks, "
             "and needs n_heads * head_size == d_model"
         )
-    shards = _shards({name: value.to("cpu", dtype).contiguous() for name, value in _unstack(network)}, max_shard_bytes)
-    described = llada_config(config) | {"torch_dtype": str(dtype).removeprefix("torch.")}
-    described |= {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id}
-    directory.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=directory) as made:  # what is there stays until all of the new is written
-        weight_map = {}
-        for number, shard in enumerate(shards, 1):
-            file = f"model-{number:05d}-of-{len(shards):05d}.safetensors" if len(shards) > 1 else SINGLE
-            save_file(shard, Path(made) / file, metadata={"format": "pt"})
-            weight_map |= dict.fromkeys(shard, file)
-        if len(shards) > 1:
-            index = {"metadata": {"total_size": sum(map(_bytes, shards))}, "weight_map": weight_map}
-            _write_json(Path(made) / INDEX, index)
-        _write_json(Path(made) / "config.json", described | dict(extra or {}))
-        for old in directory.glob("model*.safetensors*"):
-            old.unlink()
-        for new in Path(made).iterdir():
-            new.replace(directory / new.name)
-
-
-def _shards(tensors: Mapping[str, Tensor], max_bytes: int) -> list[dict[str, Tensor]]:
-    shards: list[dict[str, Tensor]] = [{}]
-    for name, value in tensors.items():
-        if shards[-1] and _bytes(shards[-1]) + value.nbytes > max_bytes:
-            shards.append({})
-        shards[-1][name] = value
-    return shards
-
-
-def _bytes(tensors: Mapping[str, Tensor]) -> int:
-    return sum(value.nbytes for value in tensors.values())
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _unstack(network: Network) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of the LLaDA layout by name, with stacked parameters split."""
+    tensors = {}
     for name, parameter in network.named_parameters():
         sources = LLADA.tensor_names(name)
-        counts = row_counts(network.config, sources, len(parameter))
-        yield from zip(sources, parameter.detach().split(counts), strict=True)
+        parts = parameter.detach().split(row_counts(config, sources, len(parameter)))
+        tensors |= {source: part.to("cpu", dtype, copy=True) for source, part in zip(sources, parts, strict=True)}
+    described = llada_config(config) | {"torch_dtype": str(dtype).removeprefix("torch.")}
+    described |= {"mask_token_id": mask_id, "eos_token_id": eos_id, "pad_token_id": pad_id, **(extra or {})}
+    directory.mkdir(parents=True, exist_ok=True)
+    save_torch_state_dict(tensors, directory, max_shard_size=max_shard_bytes)
+    (directory / "config.json").write_text(json.dumps(described, indent=1) + "\n", "utf-8")
+
+
+def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
+    """Byte-level BPE of `pieces` entries: EOS (also the pad) is 0, the mask token 1, then 256 bytes, then merges."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=pieces,
+        special_tokens=[EOS, MASK],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(stories, trainer)
+    return tokenizer
+
+
+def save_tokenizer(tokenizer: Tokenizer, directory: Path, max_length: int) -> None:
+    """Write tokenizer.json and tokenizer_config.json as transformers reads them."""
+    special = {"eos_token": EOS, "pad_token": EOS, "mask_token": MASK}
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=max_length, clean_up_tokenization_spaces=False, **special
+    ).save_pretrained(directory)

@@ -1,8 +1,5 @@
-"""What a model is trained on: stories from text files, the same about others, the tokenizer, windows of tokens."""
+"""What a model is trained on: stories from text files, the same about others, windows of tokens."""
 
-from __future__ import annotations
-
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -12,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 SEPARATOR = "<|endoftext|>"
 _LAST = ".!?\"')"
@@ -156,39 +152,3 @@ def _invented(a: str, b: str) -> str:
     first, second = _OPENING.match(a), _OPENING.match(b)
     invented = a[: first.end()] + b[second.end() :] if first and second else a
     return invented if _SHORTEST <= len(invented) <= _LONGEST else a
-
-
-# --- the byte-level BPE tokenizer of the embedded model ---------------------------------------------------------------
-
-EOS, MASK = "<|endoftext|>", "<|mask|>"
-EOS_ID, MASK_ID = 0, 1
-
-
-def train_tokenizer(stories: Iterable[str], pieces: int = 4096) -> Tokenizer:
-    """Byte-level BPE of `pieces` entries: EOS (also the pad) is 0, the mask token 1, then 256 bytes, then merges."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=pieces,
-        special_tokens=[EOS, MASK],
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(stories, trainer)
-    return tokenizer
-
-
-def save_tokenizer(tokenizer: Tokenizer, directory: Path, max_length: int) -> None:
-    """Write tokenizer.json and the tokenizer_config.json with which transformers reads it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    tokenizer.save(str(directory / "tokenizer.json"))
-    described = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "eos_token": EOS,
-        "pad_token": EOS,
-        "mask_token": MASK,
-        "model_max_length": max_length,
-        "clean_up_tokenization_spaces": False,
-    }
-    (directory / "tokenizer_config.json").write_text(json.dumps(described, indent=1) + "\n", encoding="utf-8")

@@ -8,12 +8,9 @@ A window may begin with a prompt that is never masked; the same objective then h
 (LLaDA's supervised fine-tuning, Eq. 5). It is what a model meets that continues a text block by block.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,23 +20,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.bound import conditional_bound
-from surelock.model.network import Network, rotary_table
+from surelock.model.network import Network
 
-
-class Batch(NamedTuple):
-    """Windows with masks, and the flat list of what is to be predicted.
-
-    noisy [B, N] int64; places [K] int64 into the B * N positions; target [K] int64; weight [K] float32. K depends on
-    (B, N) alone, so that compiled code sees one shape; what is not needed has weight 0.
-    """
-
-    noisy: Tensor
-    places: Tensor
-    target: Tensor
-    weight: Tensor
-
-    def to(self, device: torch.device) -> Batch:
-        return Batch(*(x.to(device, non_blocking=True) for x in self))
+MOST_DRAWS = 4096  # computed at once
 
 
 def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: float) -> NDArray[np.int64]:
@@ -47,59 +30,24 @@ def prompt_lengths(rng: np.random.Generator, rows: int, length: int, share: floa
     return np.where(rng.random(rows) < share, rng.integers(0, length, rows), 0)
 
 
-def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int, capacity: int) -> Batch:
-    """Mask the windows. The weights make sum(weight * nats) the mean over windows of the nats per masked token.
+def make_batch(windows: NDArray[np.int64], masks: NDArray[np.bool_], mask_id: int) -> tuple[Tensor, ...]:
+    """The masked windows [B, N]; of each of the K masks its place among the B * N, its token and its weight.
 
-    That mean estimates the upper bound in nats per token: (1/N) (N/k) sum over the k masked.
+    The weights make sum(weight * nats) the mean over windows of the nats per masked token. That mean estimates the
+    upper bound in nats per token: (1/N) (N/k) sum over the k masked.
     """
-    index = np.flatnonzero(masks)
-    if len(index) > capacity:
-        raise ValueError(f"{len(index)} masked tokens do not fit into {capacity}")
-    per_window = 1.0 / (masks.sum(axis=1, keepdims=True) * len(windows))
-    padding = (0, capacity - len(index))
-    return Batch(
-        torch.from_numpy(np.where(masks, mask_id, windows)),
-        torch.from_numpy(np.pad(index, padding)),
-        torch.from_numpy(np.pad(windows[masks], padding)),
-        torch.from_numpy(np.pad(np.broadcast_to(per_window, masks.shape)[masks], padding).astype(np.float32)),
-    )
-
-
-def nats(network: Network, noisy: Tensor, index: Tensor, target: Tensor) -> Tensor:
-    """-log p(target) [K] in float32 at the K listed positions; the head runs on those alone."""
-    x = network.embed(noisy)
-    rotary = rotary_table(network.config, noisy.shape[1], x.dtype, noisy.device)
-    attend = _attend_plainly if noisy.device.type == "cpu" else _attend_fused
-    for block in network.blocks:
-        x = block(x, rotary, attend)
-    logits = network.logits(network.norm(x).flatten(0, 1)[index])
-    return F.cross_entropy(logits.float(), target, reduction="none")
+    weights = np.broadcast_to(1 / (masks.sum(axis=1, keepdims=True) * len(windows)), masks.shape)
+    made = np.where(masks, mask_id, windows), np.flatnonzero(masks), windows[masks], weights[masks].astype(np.float32)
+    return tuple(map(torch.from_numpy, made))
 
 
 def batch_loss(network: Network, noisy: Tensor, index: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """The objective on a batch, in nats per token."""
-    return (nats(network, noisy, index, target) * weight).sum()
-
-
-def _attend_plainly(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention by two products: at these lengths a third faster to train on a CPU than torch's fused one."""
-    rows, length, heads, size = q.shape
-    groups = heads // k.shape[2]
-    k, v = (x.repeat_interleave(groups, dim=2) if groups > 1 else x for x in (k, v))
-    q, k, v = (x.transpose(1, 2).reshape(rows * heads, length, size) for x in (q, k, v))
-    shares = torch.bmm(q * size**-0.5, k.transpose(1, 2)).softmax(dim=-1).to(v.dtype)
-    return torch.bmm(shares, v).view(rows, heads, length, size).transpose(1, 2)
-
-
-def _attend_fused(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    grouped = q.shape[2] != k.shape[2]
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v.to(q.dtype)))
-    return F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped).transpose(1, 2)
+    """The objective on a batch, in nats per token; the head runs on the masked positions alone."""
+    logits = network.logits(network.hidden(noisy).flatten(0, 1)[index])
+    return (F.cross_entropy(logits.float(), target, reduction="none") * weight).sum()
 
 
 # --- the held-out loss: an upper bound on the text's description length, comparable over tokenizers per character -----
-
-MOST_DRAWS = 4096  # computed at once
 
 
 @dataclass(frozen=True, slots=True)

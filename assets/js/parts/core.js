@@ -1,7 +1,0 @@
-// What is there before any part comes: a part that imports it holds nothing of it again.
-
-import "../stage/stage.js";
-import "../run/files.js";
-import "../run/tab.js";
-import "../decode/store.js";
-import "../trace/results.js";

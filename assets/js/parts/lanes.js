@@ -1,5 +1,0 @@
-// A part of the page that comes when it is needed, see stage/part.js. What is there before is not in it again.
-
-import "./core.js";
-
-export { LaneList } from "../form/lane_list.js";
