@@ -4,8 +4,6 @@ page.
 Flags have the names of the arguments of the functions behind them.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -5,8 +5,6 @@ figure is the range from the first to the third quartile of its values in the si
 sentence why, if its spread is wider than its effect |ratio - 1|, or if there are fewer than three repeats.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import time

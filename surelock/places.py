@@ -1,7 +1,5 @@
 """The folder of the assets: inside an installed package, next to it in a clone."""
 
-from __future__ import annotations
-
 from os.path import abspath
 from pathlib import Path
 

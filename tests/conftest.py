@@ -7,6 +7,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -59,6 +60,16 @@ def lm(tmp_path_factory: pytest.TempPathFactory) -> surelock.LanguageModel:
 def stories() -> surelock.LanguageModel:
     """The embedded checkpoint."""
     return surelock.load("stories", device="cpu")
+
+
+@pytest.fixture
+def models(stories: surelock.LanguageModel) -> Any:
+    """The models of a page that has loaded the embedded one."""
+    from surelock.ui.models import Models
+
+    made = Models(["stories"])
+    made._loaded["stories"] = stories
+    return made
 
 
 @pytest.fixture(scope="session")

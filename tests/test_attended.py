@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -11,17 +10,6 @@ import torch
 from surelock.ui import attended
 from surelock.ui.attended import most_attended
 from surelock.ui.models import EMBEDDED, Models
-
-
-@pytest.fixture(scope="module")
-def models() -> Models:
-    made = Models([EMBEDDED])
-    made.start_loading(EMBEDDED)
-    until = time.monotonic() + 60
-    while made.state(EMBEDDED) != "ready":
-        assert time.monotonic() < until, made.state(EMBEDDED)
-        time.sleep(0.05)
-    return made
 
 
 def test_the_largest_shares_of_the_networks_own_attention(models: Models) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import random
 import re
 import shutil
 import subprocess
@@ -35,13 +34,10 @@ from surelock.quality.judge import Judge, Score
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.judged import Scores, beside
 from surelock.research.lab import Lab
-from surelock.research.prompts import OPENINGS
-from surelock.research.runner import finished
 from surelock.trace.race import Judged
 from surelock.trace.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "assets" / "results"
 PAIRS = [
     ("Tom found a key. He", " put it in his pocket and ran home."),
     ("The old dog slept by the door", " all day."),
@@ -62,25 +58,6 @@ def path(small_judge: Path) -> Path:
 @pytest.fixture(scope="module")
 def judge(path: Path) -> Judge:
     return Judge.load(str(path), torch.device("cpu"))
-
-
-@pytest.fixture(scope="module")
-def fitted() -> Judge:
-    """One that has read what the embedded model wrote in the committed cells of `sampler`: seconds on one core."""
-    model, words = small_llama(0.02), tokenizer()
-    cells = list(finished(RESULTS / "sampler").values())
-    texts = [text for cell in cells for text in cell["result"]["texts"]]
-    ids = torch.tensor([token for text in texts[:1000] for token in words(text)["input_ids"]])
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(100):
-        starts = torch.randint(len(ids) - 32, (16, 1), generator=generator)
-        batch = ids[starts + torch.arange(32)]
-        loss = model(input_ids=batch, labels=batch).loss
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return Judge("fitted", model.eval(), words)
 
 
 @pytest.fixture(scope="module")
@@ -278,34 +255,6 @@ def test_asking_for_the_judge_is_what_imports_torch():
     code = "import surelock, sys; assert 'score' in dir(surelock); assert 'torch' not in sys.modules; surelock.Judge"
     code += "; assert 'torch' in sys.modules"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
-
-
-def shuffled_apart(judge: Judge, stories: list[str]) -> list[float]:
-    """Of each story: bits per character of its words in another order, less those of the story; same characters."""
-    rng = random.Random(0)
-    texts = [" " + story for story in stories]
-    mixed = [" " + " ".join(rng.sample(story.split(), len(story.split()))) for story in stories]
-    told, untold = (judge.scores([("", text) for text in each]) for each in (texts, mixed))
-    return [b.bits_per_character - a.bits_per_character for a, b in zip(told, untold, strict=True)]
-
-
-def separates(judge: Judge) -> None:
-    differences = np.array(shuffled_apart(judge, OPENINGS.read_text("utf-8").splitlines()))
-    assert (differences > 0).mean() > 0.95
-    assert differences.mean() > 10 * differences.std(ddof=1) / len(differences) ** 0.5
-
-
-def test_stories_are_told_from_their_words_shuffled(fitted):
-    separates(fitted)
-
-
-def test_a_judge_without_knowledge_does_not_tell_them(judge):
-    with pytest.raises(AssertionError):
-        separates(judge)
-
-
-def test_the_real_judge_tells_stories_from_their_words_shuffled(real):
-    separates(real)
 
 
 def test_the_real_judges_sum_is_transformers_own_loss(real):

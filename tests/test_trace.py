@@ -36,7 +36,7 @@ from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.frames import lanes_of, positions_of, read_trace
-from surelock.trace.lanes import Lane, with_baseline
+from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
@@ -487,7 +487,7 @@ def test_a_contestants_texts_have_eighty_characters() -> None:
 
 def test_the_usual_pair_differs_in_its_rule_alone() -> None:
     own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
-    first, second = with_baseline("SureLock", own)
+    first, second = beside_every_position("SureLock", own)
     assert (first.decoder.compute, first.decoder.unmask, first.decoder.events) == (Everything(), Klass(), ())
     assert (second.name, second.decoder) == ("SureLock", own)
 

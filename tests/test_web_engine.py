@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+import torch
 from checkpoints import write_dream, write_llada
+from conftest import TINY
+from safetensors.torch import save_file
 from test_decode import RUNS
 from test_javascript import ROOT, needs_node, node
 
@@ -103,6 +106,16 @@ def test_other_shapes_and_batches(write: Any, tmp_path: Path) -> None:
     found = in_node(lm, sorted(model.glob("*.safetensors")), prompts, asked, tmp_path)
     for (decoder, top_k), steps in zip(asked, found, strict=True):
         assert first_difference(in_python(lm, prompts, decoder, top_k), steps) is None, decoder
+
+
+def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
+    tensors = write_llada(model := tmp_path / "model", **TINY)
+    tensors["model.transformer.ff_out.weight"][7] = torch.nan
+    save_file(tensors, model / "model.safetensors")
+    lm = surelock.load(str(model), device="cpu", engine="onnx")
+    decoder = Decoder(settings=surelock.DecodeSettings(gen_length=2))
+    with pytest.raises(AssertionError, match="NaN or infinite logits in step 0"):
+        in_node(lm, [model / "model.safetensors"], [[5]], [(decoder, 0)], tmp_path)
 
 
 def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:

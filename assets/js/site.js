@@ -30,7 +30,7 @@ const form = new SiteForm({
 page.set({ sources: ["browser"], source: "browser", model: told.model });
 begin({
   root: document.getElementById("sl-stage"),
-  source: new Sources({ server: none, browser: new BrowserDoor(), offered: ["browser"] }),
+  source: new Sources(none, new BrowserDoor()),
   fill: (settings) => form.fill(settings),
   refuses: (model) => (model === told.model ? "" : ALONE),
   seconds: async () => null,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,9 +31,9 @@ _NAMED = 30.0  # the logit of a written token at its own position, where all oth
 class _Host(UnmaskPolicy):
     """Commits what the host sampler has written. tokens [slots]: the host's canvas, one call later."""
 
-    kind: ClassVar[str] = "host"
-    scores: ClassVar[str | None] = None
-    early: ClassVar[bool] = True
+    kind = "host"
+    scores = None
+    early = True
     tokens: NDArray[np.int64]
 
     def commits(self, candidates: Candidates) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -86,8 +86,8 @@ class Adapter:
         import torch  # not before a host wants it
 
         if attention_mask is not None and not self._sees_all(length, attention_mask.to("cpu")):
-            told = "give prompts of one length, without padding, and a length that fills the host's blocks"
-            raise ValueError(f"attention_mask hides positions that this network sees: {told}")
+            remedy = "give prompts of one length, without padding, and a length that fills the host's blocks"
+            raise ValueError(f"attention_mask hides positions that this network sees: {remedy}")
         counted = torch.arange(length)
         if position_ids is not None and not (
             position_ids.shape[-1] == length and bool((position_ids.to("cpu") == counted).all())
@@ -114,22 +114,22 @@ class Adapter:
         import torch
 
         assert self.run is not None
-        told, canvas = torch.as_tensor(self._memory.told), self.run.canvas
+        logits, canvas = torch.as_tensor(self._memory.told), self.run.canvas
 
         def place(slots: NDArray[np.int64]) -> Tensor:
-            return torch.from_numpy(slots).to(told.device)
+            return torch.from_numpy(slots).to(logits.device)
 
         written = np.flatnonzero(self._masked & ~canvas.masked)  # since the last call
-        told[place(written)] = 0
-        told[place(written), place(canvas.tokens[written])] = _NAMED
+        logits[place(written)] = 0
+        logits[place(written), place(canvas.tokens[written])] = _NAMED
         self._masked[written] = False
         if plan is not None:
             left, read = self.run.state.open.copy(), plan.slots[plan.chooses]
             left[read], self._faded[read] = False, False
             fading = np.flatnonzero(left & ~self._faded)
-            told[place(fading)] *= _LAST
+            logits[place(fading)] *= _LAST
             self._faded[fading] = True
-        return told
+        return logits
 
     def _go_on(self, tokens: NDArray[np.int64]) -> Plan | None:
         """The plan of the next step; None unless all that changed since the last call is that masks were written, and

@@ -94,9 +94,9 @@ class ComputeRule(Described):
 class Everything(ComputeRule):
     """Compute every position in every step: LLaDA's own sampler (`generate.py`)."""
 
-    kind: ClassVar[str] = "everything"
-    label: ClassVar[str] = "Every position"
-    sentence: ClassVar[str] = "Computes every position in every step."
+    kind = "everything"
+    label = "Every position"
+    sentence = "Computes every position in every step."
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +109,9 @@ class SelectRule(ComputeRule):
     ties go to the larger last KL, then to the lower position.
     """
 
-    kind: ClassVar[str] = "select"
-    label: ClassVar[str] = "Selection"
-    sentence: ClassVar[str] = "Computes a share of the positions in every step: those that were left out the longest."
+    kind = "select"
+    label = "Selection"
+    sentence = "Computes a share of the positions in every step: those that were left out the longest."
 
     fraction: float = setting(
         "number",
@@ -149,9 +149,9 @@ class BlockCache(ComputeRule):
     (`generate_with_prefix_cache`).
     """
 
-    kind: ClassVar[str] = "block_cache"
-    label: ClassVar[str] = "Block cache"
-    sentence: ClassVar[str] = "Computes every position when a block begins, then only the block."
+    kind = "block_cache"
+    label = "Block cache"
+    sentence = "Computes every position when a block begins, then only the block."
 
     dual: bool = setting(
         "flag", True, "Dual cache", "Compute only the block; off: the block and what follows it (prefix cache)."
@@ -175,9 +175,9 @@ class DelayedCache(ComputeRule):
     compute every row.
     """
 
-    kind: ClassVar[str] = "delayed_cache"
-    label: ClassVar[str] = "Delayed cache"
-    sentence: ClassVar[str] = "Computes masked and just written positions, and every position now and then."
+    kind = "delayed_cache"
+    label = "Delayed cache"
+    sentence = "Computes masked and just written positions, and every position now and then."
 
     refresh: int = setting(
         "whole", 8, "Refresh every", "Every so many steps, all positions are computed.", low=1, offered=(1, 64, 1)
@@ -212,11 +212,9 @@ class BudgetRule(ComputeRule):
     event has set the rule in the middle of a run.
     """
 
-    kind: ClassVar[str] = "budget"
-    label: ClassVar[str] = "Fixed budget"
-    sentence: ClassVar[str] = (
-        "Computes the same share of the positions in every step: near the next words, where most has changed."
-    )
+    kind = "budget"
+    label = "Fixed budget"
+    sentence = "Computes the same share of the positions in every step: near the next words, where most has changed."
 
     share: float = setting(
         "number",
@@ -328,7 +326,7 @@ class Both(ComputeRule):
     The paper's hybrid is `LockRule() & SelectRule(0.8)`. Raises ValueError unless exactly one of the two locks.
     """
 
-    kind: ClassVar[str] = "both"
+    kind = "both"
 
     lock: ComputeRule
     select: ComputeRule

@@ -1,7 +1,5 @@
 """All settings, rules, policies and presets as JSON, for the page, the replay and agents."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

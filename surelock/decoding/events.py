@@ -4,8 +4,6 @@ A running generator takes no messages. To intervene at step t, start a run with 
 first t steps equal those of the first run, bit for bit on one kind of machine.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The command-line flags of the decoder, derived from the descriptions of the settings (the flat form)."""
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 
@@ -10,8 +8,8 @@ from surelock.decoding.choices import CHOICES, COMPUTE, FlatSetting, flat_settin
 
 def add_decoder_flags(parser: argparse.ArgumentParser) -> None:
     """Add a flag for each setting of every kind. A flag that is not given is absent from the parsed arguments."""
-    told = "Defaults here and below: the model's generation_config.json overrides them."
-    groups: dict[str, Any] = {"": parser.add_argument_group("sampler", told)}
+    about = "Defaults here and below: the model's generation_config.json overrides them."
+    groups: dict[str, Any] = {"": parser.add_argument_group("sampler", about)}
     for name, metavar in (("compute", "RULE"), ("unmask", "POLICY")):
         groups[""].add_argument(f"--{name}", metavar=metavar, default=argparse.SUPPRESS, help=CHOICES[name])
     for flat, each in flat_settings().items():
@@ -30,10 +28,10 @@ def given_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def _add(group: Any, flat: str, each: FlatSetting) -> None:
     setting, flag = each.setting, f"--{flat.replace('_', '-')}"
     default = setting.none if each.default is None else each.default
-    told = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
+    sentence = f"{setting.help.rstrip('.')} (default: {default})".replace("%", "%%")
     how: dict[str, Any] = {
         "default": argparse.SUPPRESS,
-        "help": told[0].lower() + told[1:] if told[1].islower() else told,
+        "help": sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence,
     }
     if setting.kind in ("flag", "group"):
         return group.add_argument(flag, action=argparse.BooleanOptionalAction, **how)

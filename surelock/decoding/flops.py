@@ -3,8 +3,6 @@
 The output head, norms, rotary embeddings and softmax are not counted, as in the paper.
 """
 
-from __future__ import annotations
-
 import argparse
 from typing import Any
 

@@ -3,10 +3,7 @@
 Decisions are made in numpy, from the KL and the uncertainty of each row, for each sequence by itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +70,7 @@ class LockingRule(ComputeRule):
     """A rule that computes every row that is not locked, and locks some of the candidates in every step."""
 
     __slots__ = ()
-    locks: ClassVar[bool] = True
+    locks = True
 
     def locked(self, state: State, reading: Reading, wait: int) -> Slots:
         """Return the slots that lock: the candidates Z (line 20) that have converged.
@@ -117,9 +114,9 @@ class LockRule(LockingRule):
     Prompt positions lock like all others: without that the active ratios of the paper cannot be reached.
     """
 
-    kind: ClassVar[str] = "lock"
-    label: ClassVar[str] = "Lock what has converged"
-    sentence: ClassVar[str] = "Stops computing positions that have converged."
+    kind = "lock"
+    label = "Lock what has converged"
+    sentence = "Stops computing positions that have converged."
 
     epsilon: float = setting(
         "number",
@@ -265,9 +262,9 @@ class LockByAge(LockingRule):
     steps: forward passes that must have had the position's real token as input. Ours.
     """
 
-    kind: ClassVar[str] = "age"
-    label: ClassVar[str] = "Lock by age"
-    sentence: ClassVar[str] = "Stops computing a position a fixed number of steps after it was written."
+    kind = "age"
+    label = "Lock by age"
+    sentence = "Stops computing a position a fixed number of steps after it was written."
 
     steps: int = setting(
         "whole",

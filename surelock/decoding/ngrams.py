@@ -1,7 +1,5 @@
 """No n-gram twice (`no_repeat_ngram_size`, as transformers calls it), for tokens that come in any order."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray

@@ -5,8 +5,6 @@ it. Positions before the block, which only an event can mask again, have a secon
 is numpy's PCG64, which can skip numbers, so that only the numbers of candidates are drawn.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

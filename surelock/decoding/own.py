@@ -1,9 +1,6 @@
 """A typed rule: two functions in JavaScript that a visitor has written. The browser runs them in an interpreter."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import ClassVar
 
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import setting
@@ -32,10 +29,10 @@ class OwnRule(ComputeRule):
     code: the text, with the functions `rows` and `after`; docs/page.md describes their argument.
     """
 
-    kind: ClassVar[str] = "own"
-    label: ClassVar[str] = "A rule of your own"
-    sentence: ClassVar[str] = "Computes the positions that a typed rule chooses."
-    locks: ClassVar[bool] = True
+    kind = "own"
+    label = "A rule of your own"
+    sentence = "Computes the positions that a typed rule chooses."
+    locks = True
 
     code: str = setting(
         "code",

@@ -1,7 +1,5 @@
 """Presets: the named decoders that the page, the arena and `--lane` offer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

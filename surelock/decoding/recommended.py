@@ -1,7 +1,5 @@
 """The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ The flags of the command line, the form of the page, the parameters of `/decode`
 derived from these descriptions. So is the check of a value when the dataclass is made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace

@@ -1,7 +1,5 @@
 """Totals of a run: FLOPs, FLOPs per position, and the active ratio, also without the positions after EOS."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -6,8 +6,6 @@ block that is still masked, whatever the policy says. So `steps` is an upper bou
 before it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import index
@@ -97,30 +95,30 @@ class UnmaskPolicy(Described):
 class LowConfidence(UnmaskPolicy):
     """Commit the most probable candidates first (LLaDA's `remasking="low_confidence"`)."""
 
-    kind: ClassVar[str] = "low_confidence"
-    label: ClassVar[str] = "Most confident first"
-    sentence: ClassVar[str] = "Writes the most certain positions first."
+    kind = "low_confidence"
+    label = "Most confident first"
+    sentence = "Writes the most certain positions first."
 
 
 @dataclass(frozen=True, slots=True)
 class Random(UnmaskPolicy):
     """Commit positions in random order (LLaDA's `remasking="random"`)."""
 
-    kind: ClassVar[str] = "random"
-    label: ClassVar[str] = "Random order"
-    sentence: ClassVar[str] = "Writes the positions in random order."
-    scores: ClassVar[str | None] = "noise"
+    kind = "random"
+    label = "Random order"
+    sentence = "Writes the positions in random order."
+    scores = "noise"
 
 
 @dataclass(frozen=True, slots=True)
 class Entropy(UnmaskPolicy):
     """Commit the positions whose posterior has the least entropy first (Dream's `alg="entropy"`)."""
 
-    kind: ClassVar[str] = "entropy"
-    label: ClassVar[str] = "Least entropy first"
-    sentence: ClassVar[str] = "Writes first where the fewest words are likely."
-    scores: ClassVar[str | None] = "entropy"
-    by_posterior: ClassVar[bool] = True
+    kind = "entropy"
+    label = "Least entropy first"
+    sentence = "Writes first where the fewest words are likely."
+    scores = "entropy"
+    by_posterior = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +128,11 @@ class Margin(UnmaskPolicy):
     The margin is the difference between the probabilities of the two most likely tokens.
     """
 
-    kind: ClassVar[str] = "margin"
-    label: ClassVar[str] = "Largest margin first"
-    sentence: ClassVar[str] = "Writes first where one word is far ahead of the next."
-    scores: ClassVar[str | None] = "margin"
-    by_posterior: ClassVar[bool] = True
+    kind = "margin"
+    label = "Largest margin first"
+    sentence = "Writes first where one word is far ahead of the next."
+    scores = "margin"
+    by_posterior = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +144,10 @@ class Threshold(UnmaskPolicy):
     Two deviations: Fast-dLLM also commits a candidate whose confidence equals p, and does not bound the steps.
     """
 
-    kind: ClassVar[str] = "threshold"
-    label: ClassVar[str] = "All above a confidence"
-    sentence: ClassVar[str] = "Writes all positions at once that are certain enough."
-    early: ClassVar[bool] = True
+    kind = "threshold"
+    label = "All above a confidence"
+    sentence = "Writes all positions at once that are certain enough."
+    early = True
 
     p: float = setting(
         "number",
@@ -180,10 +178,10 @@ class Klass(UnmaskPolicy):
     block commits all that is left.
     """
 
-    kind: ClassVar[str] = "klass"
-    label: ClassVar[str] = "All that are confident and still"
-    sentence: ClassVar[str] = "Writes all positions at once that are certain and have stood still."
-    early: ClassVar[bool] = True
+    kind = "klass"
+    label = "All that are confident and still"
+    sentence = "Writes all positions at once that are certain and have stood still."
+    early = True
 
     confidence: float = setting(
         "number",
@@ -245,11 +243,11 @@ class EntropyBound(UnmaskPolicy):
     Deviation: entropy of the posterior at temperature 1 is the only order offered.
     """
 
-    kind: ClassVar[str] = "entropy_bound"
-    label: ClassVar[str] = "All of bounded entropy"
-    sentence: ClassVar[str] = "Writes as many positions at once as are safe together."
-    scores: ClassVar[str | None] = "entropy"
-    early: ClassVar[bool] = True
+    kind = "entropy_bound"
+    label = "All of bounded entropy"
+    sentence = "Writes as many positions at once as are safe together."
+    scores = "entropy"
+    early = True
 
     gamma: float = setting(
         "number",
@@ -278,10 +276,10 @@ class Replay(UnmaskPolicy):
     generated one.
     """
 
-    kind: ClassVar[str] = "replay"
-    label: ClassVar[str] = "Given tokens"
-    sentence: ClassVar[str] = "Writes given words in given steps."
-    scores: ClassVar[str | None] = None
+    kind = "replay"
+    label = "Given tokens"
+    sentence = "Writes given words in given steps."
+    scores = None
 
     replay: Sequence[Sequence[Commit]]
 

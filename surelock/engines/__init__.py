@@ -1,7 +1,5 @@
 """Engines compute the rows of a plan. They do not know why a run has chosen these rows."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, Protocol
 

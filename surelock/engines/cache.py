@@ -3,8 +3,6 @@
 The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Sizes of the parts in which the rows of a step are read: a table [rows, V] may take more memory than the network."""
 
-from __future__ import annotations
-
 _LEAST_READ = 4  # rows whose posteriors are read at once, however large the vocabulary
 _LEAST_ROWS = 32  # whose logits are made at once: each time reads the whole head
 

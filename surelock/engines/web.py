@@ -2,8 +2,6 @@
 MODEL``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from base64 import b64encode

@@ -3,8 +3,6 @@
 Releases of lm-eval after 0.4.13 find the model of an installed package by its entry point `lm_eval.models`.
 """
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 

@@ -1,7 +1,5 @@
 """Reads lm-eval's `--model_args` and a task's generation_kwargs into the flat form of a decoder."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from typing import Any

@@ -1,10 +1,8 @@
 """lm-evaluation-harness's model `surelock`: any decoder's texts, and likelihoods by the Monte Carlo bound."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -121,7 +119,8 @@ class SureLockLM(TextLM):
         with tqdm(total=len(asked), desc="Decoding", disable=disable_tqdm) as progress:
             for kind in _kinds(asked):
                 decoder = self.decoder_for(asked[kind[0][0]][1])
-                for batch in _batches(kind, self.batch_size):
+                for at in range(0, len(kind), self.batch_size):
+                    batch = kind[at : at + self.batch_size]
                     prompts = [self._fitting(asked[number][0], decoder.settings.gen_length) for number, _ in batch]
                     written = self._decode(prompts, decoder, [again for _, again in batch])
                     for (number, _), text in zip(batch, written, strict=True):
@@ -246,7 +245,3 @@ def _kinds(asked: Sequence[tuple[str, Mapping[str, Any]]]) -> list[list[tuple[in
         found.setdefault(kind, []).append((number, times[kind, context]))
         times[kind, context] += 1
     return [sorted(each, key=lambda one: len(asked[one[0]][0])) for each in found.values()]
-
-
-def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
-    return (items[at : at + most] for at in range(0, len(items), most))

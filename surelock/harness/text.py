@@ -1,7 +1,5 @@
 """The tokenizer's part of lm-eval's model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""The network, its cache, and where weights come from. Knows nothing of decoding."""
+"""The network, checkpoint families, loading and the tokenizer. Knows nothing of decoding."""

@@ -1,7 +1,5 @@
 """A masked diffusion model's upper bound on -log p(text), by Monte Carlo over masks (LLaDA, Eq. 6)."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -139,8 +139,8 @@ def check_layers(config: NetworkConfig, directory: Path) -> None:
     """Raise CheckpointError if a checkpoint has fewer tensors than layers, before a network of that size is built."""
     with TensorFiles(directory) as files:
         if config.n_layers > len(files.files):
-            told = f"config.json speaks of {config.n_layers} layers, but there are only {len(files.files)} tensors"
-            raise CheckpointError(f"{directory}: {told}")
+            problem = f"config.json speaks of {config.n_layers} layers, but there are only {len(files.files)} tensors"
+            raise CheckpointError(f"{directory}: {problem}")
 
 
 def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
@@ -206,8 +206,8 @@ def _check_names(
     (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
     if tied and head in extra:  # some tied checkpoints store the embedding a second time
         if not torch.equal(files.read(head), files.read(embed)):
-            told = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
-            warnings.warn(told, stacklevel=2)
+            warning = f"{directory}: {head} differs from {embed}; it is passed over, since the configuration ties them"
+            warnings.warn(warning, stacklevel=2)
         extra -= {head}
     if extra:
         raise CheckpointError(f"{directory} holds unknown {_some(sorted(extra))}")

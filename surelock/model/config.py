@@ -1,7 +1,5 @@
 """The shape of a network, as the forward pass and the FLOPs formulas need it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MOST = 2**24  # a larger size is taken for damage
@@ -9,7 +7,7 @@ MOST = 2**24  # a larger size is taken for damage
 
 @dataclass(frozen=True, slots=True)
 class NetworkConfig:
-    """The shape of a pre-norm Transformer that sees more than the past, such as LLaDA-8B or a diffusion model of Qwen3.
+    """The shape of a pre-norm Transformer with bidirectional or block-causal attention, such as LLaDA-8B.
 
     vocab_size: the width of the logits and the number of rows of the embedding.
     d_model: the width of the hidden states.

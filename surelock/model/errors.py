@@ -1,7 +1,5 @@
 """Error messages for people."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

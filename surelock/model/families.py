@@ -5,8 +5,6 @@ the model's, and a table from the network's parameters to the tensors of the che
 along the rows, in order.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -109,9 +107,9 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
     Raises CheckpointError.
     """
     shape = family.read_config(config)
-    told = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
-    if shape.block_size is None and told and told[-1] in family.named:
-        return replace(shape, block_size=family.named[told[-1]])
+    kinds = re.findall("|".join(("mdlm", *family.named)), name.lower()) if family.named else []
+    if shape.block_size is None and kinds and kinds[-1] in family.named:
+        return replace(shape, block_size=family.named[kinds[-1]])
     return shape
 
 

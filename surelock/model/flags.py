@@ -1,7 +1,5 @@
 """The command-line flags of the model: its name, device, dtype and threads."""
 
-from __future__ import annotations
-
 import argparse
 
 import torch

@@ -227,8 +227,8 @@ def _special_ids(
             f"{directory} has no mask token: neither config.json nor the tokenizer gives a mask_token_id"
         )
     if len(set(named.values())) > 1:
-        told = ", ".join(f"{value} by {source}" for source, value in named.items())
-        raise CheckpointError(f"{directory} names more than one mask token: {told}")
+        sources = ", ".join(f"{value} by {source}" for source, value in named.items())
+        raise CheckpointError(f"{directory} names more than one mask token: {sources}")
     mask_id, eos_id, pad_id = next(iter(named.values())), find("eos"), find("pad")
     vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
     eot_id = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)

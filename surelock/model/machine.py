@@ -1,7 +1,5 @@
 """The names of GPU and processor, and the peak memory of the process."""
 
-from __future__ import annotations
-
 import platform
 import sys
 from importlib.util import find_spec

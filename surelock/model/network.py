@@ -5,8 +5,6 @@ given and lets them attend to the cached keys and values of all others (Algorith
 layers and differ in one function, `attend`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import cast

@@ -1,7 +1,5 @@
 """Checkpoints of random weights: the size and the speed of a model without its files."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -32,9 +30,9 @@ def write_random(config: NetworkConfig, directory: Path) -> None:
         for source, count in zip(sources, row_counts(config, sources, rows), strict=True):
             start, stop = stop, stop + 2 * count * math.prod(columns)
             header[source] = {"dtype": "BF16", "shape": [count, *columns], "data_offsets": [start, stop]}
-    told, generator = json.dumps(header).encode(), np.random.default_rng(0)
+    described, generator = json.dumps(header).encode(), np.random.default_rng(0)
     with (directory / SINGLE).open("wb") as file:
-        file.write(len(told).to_bytes(8, "little") + told)
+        file.write(len(described).to_bytes(8, "little") + described)
         for entry in header.values():
             size, norm = math.prod(entry["shape"]), len(entry["shape"]) == 1
             for at in range(0, size, _AT_ONCE):

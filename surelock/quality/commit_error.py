@@ -106,8 +106,8 @@ def _of_trace(lm: LanguageModel, trace: dict[str, Any], regret: bool | None) -> 
             step = next(steps, None)
             where = [] if step is None else np.flatnonzero(step.newly_unmasked[0])
             if step is None or np.stack((where, step.tokens[0, where]), axis=1).tolist() != record["unmasked"]:
-                told = f"step {record['step'] + 1} of {plain['name']!r}"
-                raise ValueError(f"{told} is another one with this model and engine on this machine")
+                place = f"step {record['step'] + 1} of {plain['name']!r}"
+                raise ValueError(f"{place} is another one with this model and engine on this machine")
             shadow.add(step)
         own = shadow.result()
         own.sequence[:] = number

@@ -90,9 +90,9 @@ class Judge:
                 check_patterns(json.loads(tokenizer.backend_tokenizer.to_str()), Path("its tokenizer"))
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
-            model, told = loaded
-            if told["missing_keys"]:
-                raise ValueError(f"it has no weights for {min(told['missing_keys'])}")
+            model, info = loaded
+            if info["missing_keys"]:
+                raise ValueError(f"it has no weights for {min(info['missing_keys'])}")
             for parameter in model.parameters():
                 parameter.data = parameter.data.clone()  # transformers maps the file, which may be written over
             judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
@@ -122,7 +122,7 @@ class Judge:
         for batch in self._batches(jobs):
             for number, own in zip(batch, self._nats([jobs[number] for number in batch]), strict=True):
                 nats[number] = own
-        return [self._score(text, own, told) for (_, text), (_, own), told in zip(pairs, jobs, nats, strict=True)]
+        return [self._score(text, own, counted) for (_, text), (_, own), counted in zip(pairs, jobs, nats, strict=True)]
 
     def reads(self, text: str) -> bool:
         """Return whether the text by itself fits into the judge's context."""
@@ -175,12 +175,12 @@ class Judge:
             both = torch.tensor([*given, *own], dtype=torch.int64)
             row[width - len(both) :], mask[width - len(both) :] = both, 1
         logits = self._logits(ids, seen)
-        told = []
+        found = []
         for z, row, (given, own) in zip(logits, ids.to(logits.device), jobs, strict=True):
             counted = len(own) if given else len(own) - 1
             nats = F.cross_entropy(z[width - counted - 1 : -1].float(), row[width - counted :], reduction="none")
-            told.append(tuple(nats.tolist()))
-        return told
+            found.append(tuple(nats.tolist()))
+        return found
 
     @torch.inference_mode()
     def _logits(self, ids: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:

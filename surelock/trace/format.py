@@ -6,8 +6,6 @@ position; ``computed`` says which those are as [start, length, start, length, ..
 They are either base64 of one byte each (the stream, the recorded run) or plain numbers (the export).
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json

@@ -1,7 +1,5 @@
 """A trace as pandas DataFrames."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +48,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     header, pieces, records = document["header"], document["pieces"], document["records"]
     field = lanes_of(header)
     positions = [positions_of(header, pieces, [r for r in records if r["lane"] == c.id], c.id) for c in field]
-    told = pd.DataFrame(
+    lanes = pd.DataFrame(
         {
             "lane": [c.id for c in field],
             "name": [c.name for c in field],
@@ -63,7 +61,7 @@ def read_trace(source: str | Path | dict[str, Any]) -> Trace:
         }
     )
     values = _values(header["length"], records)
-    return Trace(header, told, steps_of(records), pd.concat(positions, ignore_index=True), values)
+    return Trace(header, lanes, steps_of(records), pd.concat(positions, ignore_index=True), values)
 
 
 def lanes_of(header: dict[str, Any]) -> list[Lane]:

@@ -67,7 +67,7 @@ def alone(decoder: Decoder) -> Lane:
     return Lane(id="decode", name=f"{decoder.compute.label}; {decoder.unmask.label.lower()}", decoder=decoder)
 
 
-def with_baseline(name: str, decoder: Decoder) -> list[Lane]:
+def beside_every_position(name: str, decoder: Decoder) -> list[Lane]:
     """Return two lanes: the decoder with every position computed, and the decoder itself."""
     plain = replace(decoder, compute=Everything(), events=())
     first = Lane(id="everything", name=PRESETS["everything"].name, decoder=plain)

@@ -1,7 +1,5 @@
 """The lessons of the page, read from assets/lessons/ and checked against its schema."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

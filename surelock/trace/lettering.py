@@ -1,7 +1,5 @@
 """Text for a picture: broken into lines by an estimate of its width, since only the viewer knows the font."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

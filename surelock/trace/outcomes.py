@@ -1,7 +1,5 @@
 """The outcome of a lane: the state of every position in every step, its totals and its text."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

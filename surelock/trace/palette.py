@@ -1,7 +1,5 @@
 """The colours of the page, read from its stylesheet. They are declared in `assets/css/base.css`."""
 
-from __future__ import annotations
-
 import re
 
 from surelock.places import ASSETS

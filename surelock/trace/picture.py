@@ -1,7 +1,5 @@
 """A race as one picture: an SVG without scripts and without anything to load."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

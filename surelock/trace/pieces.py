@@ -1,7 +1,5 @@
 """Pieces: the text of single tokens, or their bytes if these are not valid text by themselves."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain, groupby, islice

@@ -1,7 +1,5 @@
 """A race: lanes take turns step by step, and each step is timed by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 

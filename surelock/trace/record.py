@@ -2,8 +2,6 @@
 assets/runs/stories.json``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.trace.cli import target_file
-from surelock.trace.lanes import Lane, with_baseline
+from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.picture import picture
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
@@ -68,7 +66,7 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
     Raises ValueError for an unknown preset.
     """
     if not presets:
-        return with_baseline(PRESETS["surelock"].name, recommended(lm.generation, given))
+        return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
     if unknown := [name for name in presets if name not in PRESETS]:
         raise ValueError(f"--lane must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
     return [

@@ -1,7 +1,5 @@
 """Turns the steps of a race into the records of a trace."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -81,8 +79,8 @@ class Recorder:
     def __init__(self, header: dict[str, Any], tokenizer: Any | None) -> None:
         self.header = header
         self._pieces = Pieces(tokenizer)
-        self._records: list[dict[str, Any]] = []
-        self._exact: list[dict[str, np.ndarray]] = []
+        self._opening = [*header["prompt_tokens"], header["mask_id"]]  # tokens whose pieces come first
+        self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
         self._scores: dict[str, Any] = {}
         ids = [lane["id"] for lane in header["lanes"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
@@ -91,7 +89,7 @@ class Recorder:
 
     def start(self) -> dict[str, Any]:
         """Return the first message of the stream: format, version, header and the pieces of the prompt."""
-        return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening())}
+        return {"format": FORMAT, "version": VERSION, "header": self.header, "pieces": self._pieces.of(self._opening)}
 
     def take(self, items: Round) -> dict[str, Any]:
         """Add a round of a race, and return the message of the stream.
@@ -132,14 +130,13 @@ class Recorder:
         if step.top_ids is not None and step.top_probs is not None and step.top_ids.shape[-1] == TOP_K:
             ids, probs = step.top_ids[0][computed].astype(np.int32), unit_to_bytes(step.top_probs[0][computed])
             self._keep_top(lane, np.flatnonzero(computed), ids, probs)
-        self._exact.append({"kl": kl, "confidence": confidence})
-        self._records.append(record)  # last: another thread may be making a document
+        self._records.append((record, kl, confidence))  # last: another thread may be making a document
         return record
 
     def _add_errors(self, errors: Errors) -> dict[str, Any]:
         """Write the commit errors of a lane into its records, in the order of `unmasked`, and each step's regret."""
         found = errors.commits
-        records = [record for record in self._records if record["lane"] == errors.lane]
+        records = [record for record, *_ in self._records if record["lane"] == errors.lane]
         for record in records:
             own = found.step == record["step"]
             record["commit_error"] = [nats if math.isfinite(nats) else None for nats in short_floats(found.error[own])]
@@ -153,10 +150,7 @@ class Recorder:
         """Return the pieces of tokens that the stream uses for the first time in these records."""
         used = {token for record in records for token in tokens_of(record)} - self._sent
         self._sent |= used
-        return self._pieces.of(used - set(self._opening()))
-
-    def _opening(self) -> list[int]:
-        return [*self.header["prompt_tokens"], self.header["mask_id"]]
+        return self._pieces.of(used - set(self._opening))
 
     def _keep_top(self, lane: str, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> None:
         now = np.concatenate([ids, probs], axis=1)
@@ -189,24 +183,20 @@ class Recorder:
         top: with likely tokens.
         steps: the first steps alone, without commit errors and scores; None is all.
         """
-        records, seen = [], dict.fromkeys(self._tops, 0)
-        used = set(self._opening())
-        for record, numbers in zip(list(self._records), self._exact, strict=False):
-            own = record["lane"]
-            entry = dict(record)
-            if steps is not None:
-                if record["step"] >= steps:
-                    continue
-                for name in _LATER:
-                    entry.pop(name, None)
+        records, used = [], set(self._opening)
+        for record, kl, confidence in list(self._records):
+            if steps is not None and record["step"] >= steps:
+                continue
+            entry, tops = dict(record), self._tops[record["lane"]]
+            for name in _LATER if steps is not None else ():
+                entry.pop(name, None)
             if exact:
-                entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(numbers["kl"])]
-                entry["confidence"] = short_floats(numbers["confidence"])
-            if top and self._tops[own]:
-                entry["top"] = self._top_entry(*self._tops[own][seen[own]])
+                entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(kl)]
+                entry["confidence"] = short_floats(confidence)
+            if top and tops:
+                entry["top"] = self._top_entry(*tops[record["step"]])
                 used.update(entry["top"]["ids"])
             used.update(tokens_of(record))
-            seen[own] += 1
             records.append(entry)
         scores = {"scores": self._scores} if self._scores and steps is None else {}
         return {**self.start(), "pieces": self._pieces.of(used), "records": records, **scores}

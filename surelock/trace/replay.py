@@ -1,7 +1,5 @@
 """The standalone replay: one HTML file that holds the page's script and style, Plotly and one trace."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from functools import cache

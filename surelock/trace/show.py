@@ -1,7 +1,5 @@
 """A trace in a notebook: the replay page in a frame, without a server."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import html

@@ -2,8 +2,6 @@
 only if it is further from 1 than its spread over the steps. assets/js/trace/timing.js has the same rule.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Converts traces of version 2, which called lanes contestants."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """Network addresses: which are local, and which belong to one client."""
 
-from __future__ import annotations
-
 import os
 from ipaddress import IPv6Address, ip_address, ip_network
 
@@ -33,8 +31,8 @@ def client_of(scope: Scope) -> str:
     if "SPACE_ID" not in os.environ:
         return own
     lines = Headers(scope=scope).getlist("x-forwarded-for")
-    told = [_without_port(each.strip()) for each in ",".join(lines).split(",")]
-    public = (each for each in reversed(told) if is_address(each) and ip_address(each).is_global)
+    hops = [_without_port(each.strip()) for each in ",".join(lines).split(",")]
+    public = (each for each in reversed(hops) if is_address(each) and ip_address(each).is_global)
     return network_of(next(public, own))
 
 

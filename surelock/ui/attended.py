@@ -1,7 +1,5 @@
 """The positions that a choice attended to most: one dense forward pass of a small model, outside the queue."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from surelock.ui.models import Models, NotReady

@@ -47,7 +47,7 @@ class Computation:
     ) -> None:
         self.key, self.recorder = job.key, recorder
         self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
-        self.seconds, self.steps = 0.0, 0  # of computation, and computed
+        self.seconds = 0.0  # of computation
         self._begun: float | None = None  # when the step that is on its way began
         self._took = took
         self.log: list[str] = []
@@ -69,7 +69,7 @@ class Computation:
     @property
     def running(self) -> bool:
         """Whether it is being computed: a follower is streaming."""
-        return not self.ended and any(each.streams for each in tuple(self._followers))
+        return not self.ended and self.crowd > 0
 
     @property
     def crowd(self) -> int:
@@ -105,7 +105,7 @@ class Computation:
         """Return the seconds that the remaining steps will take, by the time of the steps so far; None before the
         first.
         """
-        steps = self.steps
+        steps = (self.over or len(self.log)) - 1  # the first message opens the race
         return self._spent() / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
 
     def _spent(self) -> float:
@@ -125,10 +125,7 @@ class Computation:
             if any(isinstance(each, StepsOver) for each in items):
                 self.over = len(self.log)
                 return
-            message = self.recorder.take(items)
-            if self.over is None:
-                self.steps += 1
-            self._append(message)
+            self._append(self.recorder.take(items))
             if self.seconds > self._most_seconds:
                 self._end(FAILED, too_long(self._most_seconds))
 

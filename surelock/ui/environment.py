@@ -1,7 +1,5 @@
 """Flags from environment variables, for a Space without a command line: `--keep-mb` is SURELOCK_KEEP_MB."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """The sidebar: fields for the settings that all lanes share, the lanes, and notes beside the fields."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

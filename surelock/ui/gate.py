@@ -4,8 +4,6 @@ Gradio serves many routes that this page does not use. A route that is not liste
 Gradio adds it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -233,11 +231,11 @@ def _parsed(content: bytearray) -> Any:
         ) from None
     except (ValueError, RecursionError):
         raise Refused(400, "The body is no JSON that can be read.") from None
-    _check(body)
+    _check_body(body)
     return body
 
 
-def _check(body: Any) -> None:
+def _check_body(body: Any) -> None:
     """Raise Refused for a body with a malformed session, with too many values, or with an object of Gradio's type
     FileData anywhere, which Gradio would fetch or open.
     """

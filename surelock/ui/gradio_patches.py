@@ -3,8 +3,6 @@
 Review them when Gradio is updated, and remove those that are no longer needed.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
@@ -53,7 +51,7 @@ def keep_queue(page: gr.Blocks) -> None:
             loop = asyncio.ensure_future(plain())
             await asyncio.wait({loop})
             error = None if loop.cancelled() else loop.exception()
-            if error is None:  # it was told to stop
+            if error is None:  # it was asked to stop
                 return
             queue.stopped = False
             _LOG.error("The queue had stopped and was started again (%s: %s).", type(error).__name__, first_line(error))
@@ -162,8 +160,8 @@ def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]
     """
     (made,) = (fn for fn in page.fns.values() if fn.api_name == endpoint)
     (given,) = made.outputs
-    told = [*schemas.values(), {"type": "object", "description": answer}]
-    for component, schema in zip([*made.inputs, given], told, strict=True):
+    every = [*schemas.values(), {"type": "object", "description": answer}]
+    for component, schema in zip([*made.inputs, given], every, strict=True):
         assert isinstance(component, Api)
         component._api_info = schema
 
@@ -176,7 +174,7 @@ def serve_agents() -> None:
     """
     from gradio.mcp import GradioMCPServer
 
-    plain, told = GradioMCPServer.postprocess_output_data, GradioMCPServer._execute_tool_with_progress
+    plain, progress = GradioMCPServer.postprocess_output_data, GradioMCPServer._execute_tool_with_progress
 
     def in_json(self: Any, data: Any, root_url: str) -> list[Any]:
         return plain(self, [json.dumps(each) if isinstance(each, dict) else each for each in data], root_url)
@@ -191,7 +189,7 @@ def serve_agents() -> None:
 
     async def followed(self: Any, job: Any, progress_token: Any) -> Any:
         try:
-            return await told(self, job, progress_token)
+            return await progress(self, job, progress_token)
         finally:
             _end(self.blocks, job)
 
@@ -201,20 +199,16 @@ def serve_agents() -> None:
 
 
 def _end(page: gr.Blocks, job: Any) -> None:
-    """End a job of the page's own client that is not finished."""
+    """End a job of the page's own client that is not finished: at once if it waits, else after its present step.
+
+    Call it in the queue's thread. A job's own `cancel` would end all calls of the session, and all agents share one.
+    """
+    queue, event_id = page._queue, job.communicator.event_id
     if job.done():
         return
-    if job.communicator.event_id is None:  # it is being asked for at this moment
+    if event_id is None:  # it is being asked for at this moment
         asyncio.get_running_loop().call_later(POLL_SECONDS, _end, page, job)
-    else:
-        _end_event(page._queue, job.communicator.event_id)
-
-
-def _end_event(queue: queueing.Queue, event_id: str) -> None:
-    """Remove an event from the queue, or stop it after its present step. Call it in the queue's thread.
-
-    A job's own `cancel` would end all calls of the session, and all agents share one session.
-    """
+        return
     event = queue.event_ids_to_events.get(event_id)
     if event is None:
         return

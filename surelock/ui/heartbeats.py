@@ -1,7 +1,5 @@
 """The stream of each open page: when it ends, the page is closed, and its runs are dropped."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Callable

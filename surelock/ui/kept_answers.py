@@ -1,7 +1,5 @@
 """The page and its configuration, made once for all visitors. The page begins with two scripts of its own."""
 
-from __future__ import annotations
-
 import asyncio
 
 from starlette.datastructures import Headers, MutableHeaders

@@ -1,14 +1,12 @@
 """From the command line to a running page."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
 import threading
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from gradio.themes import Default
 from gradio.tunneling import CURRENT_TUNNELS
@@ -29,9 +27,6 @@ from surelock.ui.log import calm
 from surelock.ui.models import EMBEDDED, Models
 from surelock.ui.serving import exception_handlers, page_head, routes
 from surelock.ui.session import keep_tidy
-
-if TYPE_CHECKING:
-    from surelock.quality.judge import Judge
 
 FONTS = ["system-ui", "-apple-system", "Segoe UI", "Noto Sans", "sans-serif"]
 
@@ -106,9 +101,13 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
         models = Models(given.model, given.device_map, given.engine, decodes=not in_browsers)
+        judge = None
+        if given.judge:
+            from surelock.quality.judge import Judge  # brings in torch
+
+            judge = Judge.load(given.judge)
     except ValueError as error:
         refuse(str(error))
-    judge = _judge(given.judge, refuse) if given.judge else None
     page, sessions, shares = build(
         models,
         most=given.max_length,
@@ -176,15 +175,6 @@ def _stop(*_: object) -> None:
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
     os._exit(0)
-
-
-def _judge(name: str, refuse: Callable[[str], NoReturn]) -> Judge:
-    from surelock.quality.judge import Judge
-
-    try:
-        return Judge.load(name)
-    except ValueError as error:
-        refuse(str(error))
 
 
 def look(gate: Middleware, heartbeats: BaseRoute, api: bool) -> dict[str, Any]:

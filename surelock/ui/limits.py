@@ -1,7 +1,5 @@
 """Limits of a server: memory for kept runs, seconds for one run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

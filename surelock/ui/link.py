@@ -1,7 +1,5 @@
 """Reads the settings of a link, and describes in one sentence what could not be read."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,8 +43,8 @@ class Link:
         """Add a problem for each length of the link that was changed to fit."""
         for name, value in taken.values.items():
             if self.settings.get(name) not in (None, value):
-                told = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
-                self.problems.append(told)
+                problem = f"{SHARED[name].label} {self.settings[name]} does not fit ({value} taken instead)"
+                self.problems.append(problem)
 
     @property
     def sentence(self) -> str:
@@ -54,8 +52,8 @@ class Link:
         if not self.problems:
             return ""
         more = len(self.problems) - MOST_TOLD
-        told = [*self.problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
-        return f"Not all of this link could be followed: {'; '.join(told)}."
+        listed = [*self.problems[:MOST_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        return f"Not all of this link could be followed: {'; '.join(listed)}."
 
 
 def read_link(query: Mapping[str, str], labels: list[str], suits: Any) -> Link:

@@ -134,10 +134,10 @@ class Models:
                 self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
 
 
-def _usable(generation: Any) -> dict[str, Any]:
+def _usable(generation: dict[str, Any]) -> dict[str, Any]:
     """The recommended settings; none if they make no decoder."""
     try:
-        recommended(generation if isinstance(generation, dict) else {}, {})
+        recommended(generation, {})
     except (ValueError, TypeError):
         return {}
-    return dict(generation) if isinstance(generation, dict) else {}
+    return dict(generation)

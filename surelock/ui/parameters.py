@@ -1,7 +1,5 @@
 """The parameters of /decode, derived from the descriptions of the settings, for scripts and agents."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Sequence

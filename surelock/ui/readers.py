@@ -1,7 +1,5 @@
 """Readers of streams: a run that nobody reads does not go on, and messages are kept for open sessions."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct
@@ -34,13 +32,13 @@ class Link:
         if self._link is None:
             return True
         try:
-            told = self._link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, self._ASKED)
+            info = self._link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, self._ASKED)
         except OSError:  # it has ended
             return False
-        if len(told) < self._ASKED:  # a kernel that does not say
+        if len(info) < self._ASKED:  # a kernel that does not say
             return True
-        left = struct.unpack_from("I", told, self._UNACKED_AT)[0] + struct.unpack_from("I", told, self._LEFT_AT)[0]
-        before, self._taken = self._taken, struct.unpack_from("Q", told, self._TAKEN_AT)[0]
+        left = struct.unpack_from("I", info, self._UNACKED_AT)[0] + struct.unpack_from("I", info, self._LEFT_AT)[0]
+        before, self._taken = self._taken, struct.unpack_from("Q", info, self._TAKEN_AT)[0]
         return not left or self._taken != before
 
 

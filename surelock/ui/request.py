@@ -202,8 +202,8 @@ def check_length(job: Job, most: int) -> None:
     """Raise ValueError if prompt and generated part together exceed `most` positions."""
     total = len(job.tokens) + job.gen_length
     if total > most:
-        told = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
-        raise ValueError(f"prompt is too long: {told}; at most {most} positions fit here.")
+        sizes = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
+        raise ValueError(f"prompt is too long: {sizes}; at most {most} positions fit here.")
 
 
 def has_chat(lm: LanguageModel) -> bool:

@@ -1,7 +1,5 @@
 """The run of one visitor: a race at the visitor's own pace, with its own pauses and end, under an unguessable id."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import threading

@@ -1,7 +1,7 @@
 """Answers beside Gradio's: the files of the page, exports, the refusal of uploads, and error responses.
 
-Files are compressed once for all visitors. Gradio compresses them for every visit, which takes a third of a second of
-the cores that decode.
+Files are compressed once for all visitors, and the gate hands answers over piece by piece. Gradio compresses files for
+every visit, which takes a third of a second of the cores that decode.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Collection, MutableMapping
+from collections.abc import Callable, Collection, MutableMapping
 from errno import ENAMETOOLONG
 from functools import cache
 from hashlib import sha256
@@ -45,7 +45,6 @@ ICON = (
 )
 PART = "part-"  # begins the names of the files that page.js is split into; the name holds the content's hash
 SHELL = "replay.txt"  # the replay without its trace, as text, so that a browser does not open it
-_SLICE = 2**16  # bytes
 _ASK_AGAIN = "no-cache"  # after an update a browser must not mix old and new modules
 _FOR_GOOD = "public, max-age=31536000, immutable"  # for files whose address changes with their content
 #: The policy of the worker's script, which runs WebAssembly and fetches from this server.
@@ -60,18 +59,7 @@ def _packed(path: str | os.PathLike[str], changed: int) -> bytes:
     return gzip.compress(Path(path).read_bytes())
 
 
-class Shared(Response):
-    """A response whose body is shared by all requests: each connection gets a slice at a time."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for start in range(0, len(self.body), _SLICE):
-            part = self.body[start : start + _SLICE]
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-
-
-class Export(Shared):
+class Export(Response):
     """The response with a recorder's document, see `Recorder.document`.
 
     It is made in a thread, once the client's previous export has been sent.
@@ -123,7 +111,7 @@ class _Files(StaticFiles):
         text = kind.startswith("text/") or kind.endswith(("javascript", "json", "xml"))
         if isinstance(response, FileResponse) and text and _takes_packed(Headers(scope=scope)):
             headers = {name: response.headers[name] for name in ("etag", "last-modified")} | _PACKED
-            response = Shared(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
+            response = Response(_packed(full_path, stat_result.st_mtime_ns), status_code, headers, kind)
         for_good = b"sha256=" in scope["query_string"] or Path(full_path).name.startswith(PART)
         response.headers["Cache-Control"] = _FOR_GOOD if for_good else self._caching
         return response
@@ -155,8 +143,8 @@ def _shell(request: Request) -> Response:  # in a thread: making it takes a seco
     if request.headers.get("if-none-match", "").removeprefix("W/") == tag:
         return Response(status_code=304, headers=headers)
     if _takes_packed(request.headers):
-        return Shared(packed, media_type="text/plain", headers=headers | _PACKED)
-    return Shared(text, media_type="text/plain", headers=headers)
+        return Response(packed, media_type="text/plain", headers=headers | _PACKED)
+    return Response(text, media_type="text/plain", headers=headers)
 
 
 async def _no_upload(request: Request) -> Response:
@@ -193,31 +181,25 @@ def page_head() -> str:
     return f'{data_scripts()}{icon}{styles}{run}{parts}<script type="module" src="{PREFIX}/scripts/page.js"></script>'
 
 
-def _unknown(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request names what does not exist here: {without_paths(error)}"}, 404)
-
-
-def _no_file(request: Request, error: OSError) -> Response:
-    """A name that is too long for a file is unknown. Other OSErrors are raised again."""
-    if error.errno != ENAMETOOLONG:
-        raise error
-    return _unknown(request, error)
-
-
-def _malformed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": f"The request is not understood: {without_paths(error)}"}, 400)
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return JSONResponse({"detail": "The server failed at this request; its log says more."}, 500)
+def _answering(status: int, sentence: str) -> Callable[[Request, Exception], Response]:
+    """An error response. sentence: {} stands for the error."""
+    return lambda request, error: JSONResponse({"detail": sentence.format(without_paths(error))}, status)
 
 
 def exception_handlers() -> dict[Any, Any]:
     """Return the error responses for exceptions that Gradio's routes raise at malformed requests."""
-    unknown, malformed = (LookupError, FnIndexInferError), (TypeError, ValueError, AttributeError)
+    unknown = _answering(404, "The request names what does not exist here: {}")
+    malformed = _answering(400, "The request is not understood: {}")
+
+    def no_file(request: Request, error: OSError) -> Response:
+        """A name that is too long for a file is unknown. Other OSErrors are raised again."""
+        if error.errno != ENAMETOOLONG:
+            raise error
+        return unknown(request, error)
+
     return {
-        **dict.fromkeys(unknown, _unknown),
-        **dict.fromkeys(malformed, _malformed),
-        OSError: _no_file,
-        Exception: _failed,
+        **dict.fromkeys((LookupError, FnIndexInferError), unknown),
+        **dict.fromkeys((TypeError, ValueError, AttributeError), malformed),
+        OSError: no_file,
+        Exception: _answering(500, "The server failed at this request; its log says more."),
     }

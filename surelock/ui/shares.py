@@ -1,7 +1,5 @@
 """Fair shares of the queue: visitors come before scripts, clients take turns, and equal jobs are computed once."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping

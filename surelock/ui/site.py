@@ -1,7 +1,5 @@
 """`surelock site`: writes the page without a server, as a folder or as one file. The visitor's browser decodes."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import sys

@@ -1,7 +1,5 @@
 """The component of the stage: static markup, and the functions that the page may call outside the queue."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from threading import Lock

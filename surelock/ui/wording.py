@@ -1,7 +1,5 @@
 """Error messages in the words of the page: labels of settings instead of their names in the library."""
 
-from __future__ import annotations
-
 import re
 
 from surelock.decoding.choices import flat_settings
@@ -27,6 +25,6 @@ def in_words(problem: str) -> str:
     """
     known = labels()
     first, *rest = re.split(r"(?<=\w)\b", problem, maxsplit=1)
-    told = known.get(first, first) + "".join(rest)
-    told = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: known.get(found[0], found[0]), told)
-    return _NONE.sub("", told)
+    text = known.get(first, first) + "".join(rest)
+    text = re.sub(r"\b[a-z]+(?:_[a-z]+)+\b", lambda found: known.get(found[0], found[0]), text)
+    return _NONE.sub("", text)

@@ -11,6 +11,9 @@ from urllib.parse import urlencode
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from surelock.trace.replay import replay_html
+from tests.browser.server import ROOT
+
 SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 SHORT = {"gen_length": 24, "steps": 24}
 PAIR = [
@@ -32,6 +35,44 @@ def visit(page: Page, url: str, **settings: Any) -> None:
     )
     page.evaluate("innerWidth > 768 && document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
     until(page, "document.querySelector('.sidebar.open') ? document.querySelector('.sl-lane') : true")
+
+
+def arrive(page: Page, address: str) -> None:
+    """Open a page that has a stage, and wait until that shows something."""
+    page.goto(address)
+    until(page, "window.surelock?.stage.trace && surelock.stage.root.dataset.step !== undefined")
+
+
+def recorded(name: str = "stories") -> dict[str, Any]:
+    """The document of a recorded run."""
+    return json.loads((ROOT / "assets" / "runs" / f"{name}.json").read_text("utf-8"))
+
+
+def replayed(page: Page, folder: Path, document: dict[str, Any], query: str = "") -> Path:
+    """Open a document as a replay from the disk, and return its file."""
+    path = folder / "replay.html"
+    path.write_text(replay_html(document), encoding="utf-8")
+    arrive(page, f"{path.as_uri()}{query}")
+    return path
+
+
+def exported(page: Page, folder: Path, button: str = "Trace (JSON)") -> Path:
+    """The file that a button of Export gives."""
+    page.click("role=tab[name='Export']")
+    with page.expect_download(timeout=60_000) as waiting:
+        page.click(f"button:has-text('{button}')")
+    path = folder / waiting.value.suggested_filename
+    waiting.value.save_as(path)
+    return path
+
+
+def imported(page: Page, document: dict[str, Any]) -> None:
+    """Open a document as a trace, and wait until it is on show."""
+    page.click("role=tab[name='Export']")
+    page.evaluate("window.before = surelock.stage.trace")
+    data = json.dumps(document).encode()
+    page.set_input_files("#sl-import", {"name": "trace.json", "mimeType": "application/json", "buffer": data})
+    until(page, "surelock.stage.trace !== before && surelock.stage.label.textContent.startsWith('Imported')", 60)
 
 
 def run_to_end(page: Page) -> None:
@@ -97,12 +138,57 @@ def drawn_states(page: Page, lane: int) -> list[int]:
     return page.evaluate(DRAWN_STATES, lane)
 
 
-def draws(page: Page, lane: int, states: list[int], seconds: float = 1) -> None:
-    """A lane's canvas shows these states, at once or as soon as the page has a moment: it stands still."""
+def true_states(document: dict[str, Any], lane: int, step: int) -> list[int]:
+    """The states of a lane after a step, worked out from the records alone."""
+    header = document["header"]
+    own = header["lanes"][lane]["id"]
+    masked = [False] * len(header["prompt_tokens"]) + [True] * (header["length"] - len(header["prompt_tokens"]))
+    locked, computed = [False] * header["length"], [True] * header["length"]
+    for record in document["records"]:
+        if record["lane"] != own or record["step"] > step:
+            continue
+        for position in record.get("masked", ()):
+            masked[position] = True
+        for position, _ in (*record.get("written", ()), *record["unmasked"]):
+            masked[position] = False
+        for position in record.get("unlocked", ()):
+            locked[position] = False
+        for position in record["locked"]:
+            locked[position] = True
+        runs = record["computed"]
+        rows = {p for start, length in zip(runs[::2], runs[1::2], strict=True) for p in range(start, start + length)}
+        computed = [position in rows for position in range(header["length"])]
+    return [
+        0 if hidden else 2 if still else 1 if ran else 3
+        for hidden, still, ran in zip(masked, locked, computed, strict=True)
+    ]
+
+
+def draws(page: Page, lane: int, states: list[int], seconds: float = 30) -> None:
+    """A lane's canvas comes to show these states, and then stands still."""
     end = time.monotonic() + seconds
     while (drawn := drawn_states(page, lane)) != states:
         assert time.monotonic() < end, f"lane {lane} at step {shown(page)}: {drawn} instead of {states}"
         page.wait_for_timeout(40)
+
+
+def settled(page: Page) -> None:
+    """Until two frames have been drawn: what was to be drawn is."""
+    page.evaluate("() => new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(then)))")
+
+
+def tap(page: Page, place: str) -> bool:
+    """A finger's tap on what stands still there; whether the page heard a click, or only ceased to scroll."""
+    page.evaluate(
+        "() => { window.heard = 0; addEventListener('click', () => heard++, { capture: true, once: true }); }"
+    )
+    page.touchscreen.tap(*steady(page, place))
+    try:
+        until(page, "heard", 2)
+    except AssertionError:
+        return False
+    settled(page)
+    return True
 
 
 def steady(page: Page, place: str) -> Any:

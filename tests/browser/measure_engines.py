@@ -8,15 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from playwright.sync_api import sync_playwright
 
@@ -25,7 +19,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.model.machine import processor
 from surelock.trace.lanes import Lane
 from tests.browser.measure_here import DECODERS, PROMPT
-from tests.browser.server import FLAGS, ROOT, chromium_path
+from tests.browser.server import FLAGS, ROOT, Quiet, chromium_path, files_of
 
 ENGINES = {
     "one thread": {"module": "ort.wasm.bundle.min.mjs", "threads": 1, "provider": "wasm"},
@@ -38,7 +32,7 @@ PAGE = """<!doctype html><script type="importmap">{"imports": {"quickjs-emscript
 "data:text/javascript,export const shouldInterruptAfterDeadline = null"}}</script>"""
 
 
-class _Isolated(SimpleHTTPRequestHandler):
+class _Isolated(Quiet):
     """Serves the repository to a page that may have threads."""
 
     def do_GET(self) -> None:
@@ -54,18 +48,6 @@ class _Isolated(SimpleHTTPRequestHandler):
         self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
 
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@contextmanager
-def isolated() -> Iterator[str]:
-    """Serve the page until the block ends."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Isolated, directory=str(ROOT))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure one thread, two threads and WebGPU in Chromium.")
@@ -79,7 +61,7 @@ def main() -> None:
     lanes = [Lane(id=name, name=name, decoder=decoder).to_plain() for name, decoder in decoders.items()]
     asked = {"prompt": lm.encode(PROMPT), "lanes": lanes, "repeats": given.repeats}
     found = {}
-    with isolated() as url, sync_playwright() as playwright:
+    with files_of(ROOT, _Isolated) as url, sync_playwright() as playwright:
         flags = [flag for flag in FLAGS if flag != "--disable-gpu"]
         browser = playwright.chromium.launch(
             executable_path=chromium_path(), args=[*flags, "--enable-unsafe-webgpu", "--enable-features=Vulkan"]

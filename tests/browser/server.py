@@ -7,10 +7,13 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,26 @@ def serve(
     finally:
         process.terminate()
         process.wait(20)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A plain file server. What it sent is asked for again, or a test would have what another one left."""
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-store")
+        super().end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def files_of(folder: Path, handler: type[SimpleHTTPRequestHandler] = Quiet) -> Iterator[str]:
+    """Serve the files of a folder until the block ends: nothing else computes."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 def wait_for_model(app: App, seconds: float = 90) -> None:

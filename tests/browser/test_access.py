@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import drawn_states, seek, serious, shows, until, visit
+from tests.browser.actions import drawn_states, seek, serious, settled, shows, until, visit
 from tests.browser.server import App
 
 FOCUSED = "document.activeElement"
@@ -34,7 +35,7 @@ def test_tab_changes_no_field_on_its_way(page: Page, app: App) -> None:
     page.focus("#sl-prompt textarea")
     for _ in range(4):
         page.keyboard.press("Tab")
-    page.wait_for_timeout(500)
+        settled(page)
     assert page.input_value("#sl-prompt textarea") == "A boat that"
 
 
@@ -73,28 +74,35 @@ def test_the_summary_waits_while_a_cell_speaks(page: Page, app: App) -> None:
     assert spoken.get_attribute("aria-live") == "assertive" and summary.get_attribute("aria-live") == "polite"
     page.evaluate("surelock.stage.timeline.seek(50)")
     page.clock.fast_forward(4500)
-    page.wait_for_timeout(100)
     expect(summary).to_contain_text("Step 31")
     page.evaluate(f"{FOCUSED}.blur()")
     page.clock.fast_forward(4500)
     expect(summary).to_contain_text("Step 51")
+    label = page.locator("canvas.sl-grid").nth(1).get_attribute("aria-label") or ""
+    assert "masked" in label and "locked" in label
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_forced_colours_keep_what_colours_mean(page: Page, app: App, scheme: str) -> None:
+def test_forced_colours_keep_what_colours_mean(page: Page, app: App) -> None:
     """Bars, swatches and cells stay, and what is told apart by colour is still told apart."""
-    page.emulate_media(forced_colors="active", color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+    page.emulate_media(forced_colors="active", color_scheme="light", reduced_motion="reduce")
     visit(page, app.url)
     seek(page, 70)
-    page.wait_for_timeout(300)
+    told_apart(page, "#ffffff")
+    page.emulate_media(forced_colors="active", color_scheme="dark", reduced_motion="reduce")
+    until(page, "surelock.stage.colours.masked === '#000000'")
+    told_apart(page, "#000000")
+
+
+def told_apart(page: Page, canvas: str) -> None:
+    """On a canvas of that colour, the system's own."""
+    settled(page)
     paint = "(selector) => getComputedStyle(document.querySelector(selector)).background"
     bar, track = (page.evaluate(paint, f".sl-gauge-flops .sl-{part}") for part in ("bar", "gauge-bars"))
     assert bar != track
     swatches = [page.evaluate(paint, f".sl-swatch-{kind}") for kind in ("masked", "locked")]
     assert len(set(swatches)) == 2
     colours = page.evaluate("surelock.stage.colours")
-    dark = scheme == "dark"
-    assert colours["masked"] == ("#000000" if dark else "#ffffff") != colours["activeRing"], "the system's own"
+    assert colours["masked"] == canvas != colours["activeRing"]
     for one, other in (("lockedHatch", "locked"), ("maskedDot", "masked"), ("restingRing", "resting")):
         assert colours[one] != colours[other]
     assert len({colours[f"raster{state}"] for state in ("Masked", "Active", "Locked", "Resting")}) == 4
@@ -129,14 +137,15 @@ def test_where_motion_is_not_wanted_the_recorded_run_stands_at_its_end(page: Pag
     assert set(drawn_states(page, 1)) <= {0, 1, 2}
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_while_presenting(page: Page, app: App, scheme: str) -> None:
-    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+def test_axe_finds_nothing_serious_while_presenting(page: Page, app: App) -> None:
     visit(page, app.url)
     page.keyboard.press("f")
     until(page, "document.body.classList.contains('sl-present')")
-    page.wait_for_timeout(500)
-    assert serious(page) == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        until(page, f"document.body.classList.contains('dark') === {json.dumps(scheme == 'dark')}")
+        settled(page)
+        assert serious(page) == [], scheme
 
 
 def test_magnified_to_200_percent_the_player_takes_a_line(page: Page, app: App) -> None:

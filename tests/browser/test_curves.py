@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from surelock.trace.replay import replay_html
-from tests.browser.actions import seek, status, until, visit, wait_for_run
-from tests.browser.server import ROOT, App
+from tests.browser.actions import arrive, recorded, replayed, seek, shown, shows, until
+from tests.browser.server import App
 
 ESTIMATE = "Estimate"
 
 
-def recorded(page: Page, app: App) -> None:
+def drawn(page: Page, app: App) -> None:
     """The recorded run, at a step in its middle, with its curves drawn and in sight."""
-    page.goto(f"{app.url}/?race=steps")
-    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    arrive(page, f"{app.url}/?race=steps")
     seek(page, 60)
     page.evaluate("surelock.stage.lower.scrollIntoView()")
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
@@ -38,7 +35,7 @@ def locked_shown(page: Page) -> int:
 
 
 def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
-    recorded(page, app)
+    drawn(page, app)
     assert "changed since it was last computed" in page.inner_text(".sl-figure >> nth=0")
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
@@ -74,9 +71,30 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert texts == ["ε = 5e-4", "block 2", "block 3", "block 4"]
 
 
+def test_the_cursor_of_every_curve_stands_at_the_step_and_no_server_is_asked_for_it(page: Page, app: App) -> None:
+    drawn(page, app)
+    until(page, "surelock.stage.curves.plots.every(({ plot }) => plot._fullLayout)")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for step in (60, 11, 90, 3, 100):  # the curves came when the first was drawn already
+        if step != shown(page):
+            page.fill(".sl-scrubber", str(step))
+            shows(page, step)
+        off = page.evaluate(
+            """(step) => surelock.stage.curves.plots.map(({ plot, cursor }) => {
+              const { xaxis, _size: size } = plot._fullLayout, at = cursor.getBoundingClientRect();
+              const box = plot.getBoundingClientRect();
+              return [at.left + 1 - (box.left + size.l + xaxis.d2p(step + 1)), at.top - (box.top + size.t)];
+            }).flat()""",
+            step,
+        )
+        assert max(map(abs, off)) < 2, off
+    assert asked == []
+
+
 def test_four_lanes_and_their_pins_leave_the_curves_their_height(page: Page, app: App) -> None:
     page.set_viewport_size({"width": 1280, "height": 800})
-    recorded(page, app)
+    drawn(page, app)
     page.evaluate("""() => {
       const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes, four = trace.withLanes(trace.lanes);
       for (const id of ["third", "fourth"])
@@ -91,7 +109,7 @@ def test_four_lanes_and_their_pins_leave_the_curves_their_height(page: Page, app
 
 
 def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, app: App) -> None:
-    recorded(page, app)
+    drawn(page, app)
     until(page, "document.querySelectorAll('.sl-plot .modebar').length === 4")
     page.wait_for_function(
         "[...document.querySelectorAll('.sl-plot')].every((plot) => "
@@ -110,7 +128,7 @@ def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, a
 
 
 def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
-    recorded(page, app)
+    drawn(page, app)
     opened(page)
     was = locked_shown(page)
     handle = page.locator(".sl-epsilon")
@@ -135,32 +153,21 @@ def test_epsilon_by_hand_and_into_the_race(page: Page, app: App) -> None:
     page.mouse.move(box["x"] + 8, box["y"] + box["height"] / 2 + 40, steps=4)
     page.mouse.up()
     assert locked_shown(page) < was and page.is_visible(".sl-estimate")
+    texts = page.inner_text(".sl-stage") + page.text_content(".sl-plot >> nth=0")
+    assert "ε = 5e-4" in texts and ".00e-" not in texts, "one way to write it, described.js's"
     epsilon = page.evaluate("surelock.stage.drawer.epsilon.value")
     assert epsilon < 5e-4
     page.click("button:has-text('Race it')")
     until(page, "surelock.stage.trace.lanes.length === 3 && surelock.stage.trace.lanes[2].count >= 2", 60)
     raced = page.evaluate("surelock.stage.trace.lanes[2].decoder")
     assert raced["compute"]["epsilon"] == epsilon and raced["name"].startswith("SureLock, ε ") and not raced["events"]
-    assert not page.is_visible(".sl-epsilon"), "records still come"
-    page.evaluate("surelock.live.stop()")
-
-
-def test_what_a_record_cannot_tell_has_no_handle(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=120, steps=120)
-    page.click("#sl-run")
-    wait_for_run(page, 2)
-    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 20)")
-    expect(page.locator(".sl-cell-curve")).to_be_visible()
-    assert not page.is_visible(".sl-epsilon") and status(page) == ""
+    assert not page.is_visible(".sl-epsilon") and page.is_visible(".sl-cell-curve"), "records still come"
     page.evaluate("surelock.live.stop()")
     until(page, "surelock.stage.root.dataset.state === 'idle' && !document.querySelector('.sl-epsilon').hidden")
 
 
-def test_a_replay_estimates_and_cannot_race(page: Page, app: App, tmp_path: Path) -> None:
-    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
-    (tmp_path / "replay.html").write_text(replay_html(document), "utf-8")
-    page.goto((tmp_path / "replay.html").as_uri())
-    page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+def test_a_replay_estimates_and_cannot_race(page: Page, tmp_path: Path) -> None:
+    replayed(page, tmp_path, recorded())
     seek(page, 60)
     opened(page)
     page.focus(".sl-epsilon")
@@ -170,13 +177,3 @@ def test_a_replay_estimates_and_cannot_race(page: Page, app: App, tmp_path: Path
     page.click("text=Put it back")
     assert not page.is_visible(".sl-estimate")
     assert page.evaluate("document.activeElement.className") == "sl-epsilon"
-
-
-def test_epsilon_is_written_one_way(page: Page, app: App) -> None:
-    """As described.js writes numbers: 5e-3, never 5.00e-3 or 5·10⁻³."""
-    recorded(page, app)
-    opened(page)
-    page.focus(".sl-epsilon")
-    page.keyboard.press("PageDown")
-    shown = page.inner_text(".sl-stage") + page.text_content(".sl-plot >> nth=0")
-    assert "ε 5e-5" in shown and "ε = 5e-4" in shown and ".00e-" not in shown

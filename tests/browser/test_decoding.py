@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Sequence
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import zip_longest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Page
-from test_web_engine import whole_runs
 
 import surelock
 from surelock.decoding.choices import Decoder
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
 from surelock.trace.frames import read_trace
-from surelock.trace.lanes import MOST, Lane
+from surelock.trace.lanes import Lane
 from surelock.trace.record import record_run
+from tests.browser.server import Quiet, files_of
 
 PROMPT = "Once upon a time there was a little"
 LOST = "The decoder could not be fetched: "
@@ -32,11 +27,14 @@ START = """async ([lanes, prompt, prompt_tokens, model, described]) => {
   const { BrowserSource } = await import("/js/run/browser_source.js");
   const url = (path) => new URL(path, location.href).href;
   window.heard = [];
-  window.source = new BrowserSource({
-    worker: url("/scripts/worker.js"),
-    where: async () => ({ model: url(model), runtime: url("/scripts/ort.wasm.gz"),
-      interpreter: url("/scripts/quickjs.wasm.gz") }),
-  });
+  if (window.model !== model) {
+    window.model = model;
+    window.source = new BrowserSource({
+      worker: url("/scripts/worker.js"),
+      where: async () => ({ model: url(model), runtime: url("/scripts/ort.wasm.gz"),
+        interpreter: url("/scripts/quickjs.wasm.gz") }),
+    });
+  }
   const request = { model: "stories", prompt, prompt_tokens, lanes };
   window.over = new Promise((then) => {
     window.run = window.source.start(request, (messages) => {
@@ -51,7 +49,7 @@ ASKED: list[str] = []
 SPOILED: dict[str, Any] = {}  # what becomes of a file's bytes, by its name
 
 
-class Files(SimpleHTTPRequestHandler):
+class Files(Quiet):
     """Keeps what it was asked for, and spoils some."""
 
     def do_GET(self) -> None:
@@ -64,21 +62,14 @@ class Files(SimpleHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(SPOILED[name](content))
 
-    def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-store")  # what the page itself keeps is seen then
-        super().end_headers()
-
     def log_message(self, *_: Any) -> None:
         ASKED.append(self.path)
 
 
 @pytest.fixture(scope="module")
 def files() -> Iterator[str]:
-    """A plain file server: nothing else computes."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(ASSETS))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with files_of(ASSETS, Files) as url:
+        yield url
 
 
 @pytest.fixture
@@ -128,66 +119,6 @@ def test_a_run_in_the_browser_is_the_one_in_python(page: Page, stories: Any) -> 
     own = {path for path in paths if path.startswith(("/js/", "/scripts/", "/stories/"))}
     assert "/stories/tokenizer.json" in own and paths <= own | {"/favicon.ico"}
     assert all("sha256=" in path for path in ASKED if path.startswith("/stories/model"))
-
-
-DECODED = """async ([lanes, prompt, prompt_tokens]) => {
-  let [run, id, count] = [null, null, 0];
-  const wanted = lanes.length * lanes[0].settings.gen_length;
-  await new Promise((then, failed) => {
-    run = window.source.start({ model: "stories", prompt, prompt_tokens, lanes }, (messages) => {
-      for (const { open, run: own, records = [], errors, end, refused, lost, problem } of messages) {
-        if (open) id = own;
-        if (refused ?? lost ?? problem) failed(new Error(refused ?? lost ?? problem));
-        count += records.length;
-        if (count === wanted || errors || end) then(); // before its commit errors
-      }
-    });
-  });
-  const { records } = await window.source.document(id);
-  await run.stop();
-  window.source.drop(id);
-  return records;
-}"""
-
-
-def parts_in(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> int | None:
-    """The first step in which two lanes decide otherwise; up to it all that was read is equal up to rounding."""
-    for mine, other in zip_longest(ours, theirs):
-        if mine is None or other is None:
-            return (mine or other)["step"]
-        for name in ("computed", "unmasked", "locked", "masked", "written", "unlocked"):
-            if mine.get(name) != other.get(name):
-                return mine["step"]
-        for name in ("kl", "confidence"):
-            told = [np.array(each[name], float) for each in (mine, other)]  # null is infinite: NaN in both
-            np.testing.assert_allclose(told[1], told[0], rtol=1e-2, atol=2e-5, err_msg=f"{name}, step {mine['step']}")
-    return None
-
-
-@pytest.mark.parametrize("seeds", [(5,), pytest.param(range(18), marks=[pytest.mark.long, pytest.mark.timeout(3000)])])
-def test_whole_runs_differ_in_ties_alone(page: Page, stories: Any, seeds: Sequence[int]) -> None:
-    """As in Node (tests/test_web_engine.py): of 306 runs at most one in fifty parts from Python's."""
-    prompt = "The dog and the cat went to the"
-    tokens = stories.encode(prompt)
-    start(page)
-    assert heard_last(page)["end"] == "finished"
-    count, parted = 0, []
-    for seed in seeds:
-        every = whole_runs(tokens, seed)
-        chosen = every if len(seeds) > 1 else every[::6]
-        field = [Lane(id=f"{i}", name=f"{i}", decoder=decoder) for i, decoder in enumerate(chosen)]
-        for first in range(0, len(field), MOST):
-            race = field[first : first + MOST]
-            theirs = page.evaluate(DECODED, [[lane.to_plain() for lane in race], prompt, tokens])
-            ours = json.loads(json.dumps(record_run(stories, prompt, race)))["records"]
-            for lane in race:
-                own, other = ([each for each in records if each["lane"] == lane.id] for records in (ours, theirs))
-                assert len(own) > 1
-                step = parts_in(own, other)
-                parted += [] if step is None else [(seed, chosen[int(lane.id)], step)]
-            count += len(race)
-    assert len(parted) <= 0.02 * count, f"{len(parted)} of {count}: {parted}"
-    print(f"{len(parted)} of {count} runs part: {parted}")
 
 
 def test_a_run_pauses_steps_and_stops(page: Page) -> None:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import hypot
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import SIMULATED, seek, serious, status, until
+from tests.browser.actions import SIMULATED, seek, serious, settled, status, steady, until
 from tests.browser.server import App
 
 SHOWN, REACH = (1280, 800), 400
-CELL_OF = """([lane, cell]) => {
-  const { canvas, grid } = surelock.stage.sides[lane], [x, y, width, height] = grid.rect(cell);
-  const edge = canvas.getBoundingClientRect();
-  return { x: edge.x + x, y: edge.y + y, width, height };
+CELLS = """([lane, cells]) => {
+  const { canvas, grid } = surelock.stage.sides[lane], edge = canvas.getBoundingClientRect();
+  return cells.map((cell) => {
+    const [x, y, width, height] = grid.rect(cell);
+    return { x: edge.x + x, y: edge.y + y, width, height };
+  });
 }"""
-CELL = f"(cell) => ({CELL_OF})([1, cell])"
 MORE = """(count) => {
   const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes;
   const more = ["c", "d"].slice(0, count - 2).map((id) => lane.as(id, `SureLock ${id}`));
@@ -35,7 +37,6 @@ def stage(page: Page, app: App) -> Page:
     page.wait_for_selector(".sidebar.open")  # see conftest.py
     page.click(".sidebar .toggle-button")
     expect(page.locator(".sidebar.open")).to_have_count(0)
-    page.wait_for_timeout(500)
     seek(page, 60)
     page.evaluate("surelock.stage.grids.scrollIntoView()")
     rest(page)
@@ -44,24 +45,26 @@ def stage(page: Page, app: App) -> Page:
 
 def rest(page: Page) -> None:
     """Until the grids stand still."""
-    where = f"JSON.stringify([0, 40].map({CELL}))"
-    before = None
-    for _ in range(20):
-        if before == (before := page.evaluate(where)):
-            return
-        page.wait_for_timeout(300)
+    steady(page, f"JSON.stringify(({CELLS})([1, [0, 40]]))")
 
 
-def press(page: Page, cell: int) -> None:
-    box = page.evaluate(CELL, cell)
+def cells(page: Page, lane: int, numbers: Iterable[int]) -> list[Any]:
+    """Where these cells of a lane are."""
+    return page.evaluate(CELLS, [lane, list(numbers)])
+
+
+def press(page: Page, lane: int, cell: int) -> None:
+    """Press a cell where it is; the grids make room for what this opens."""
+    (box,) = cells(page, lane, [cell])
     page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_timeout(200)
+    expect(page.locator(".sl-inspector-title")).to_contain_text(f"Position {cell}")
+    rest(page)
 
 
 def open_what_if(page: Page) -> None:
     page.click(".sl-whatif summary")
     expect(page.locator(".sl-whatif[open] button:enabled").first).to_be_visible()
-    page.wait_for_timeout(300)  # it is filled in when its opening has been told
+    settled(page)  # it is filled in when its opening has been told
 
 
 def box(page: Page, selector: str) -> Any:
@@ -94,11 +97,11 @@ def gap(one: Any, other: Any) -> float:
 
 def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     """Pin and curve, ε and what it locks, What if and its lane: each in the window, 400 px apart at most."""
-    press(stage, 40)
+    press(stage, 1, 40)
     assert stage.evaluate("[...surelock.page.now.pins.keys()]") == [40]
     curve = box(stage, ".sl-cell-curve")
     columns = stage.evaluate("surelock.stage.sides[1].grid.box.columns")
-    far = max(gap(stage.evaluate(CELL, cell), curve) for cell in range(4 * columns, 12 * columns))
+    far = max(gap(each, curve) for each in cells(stage, 1, range(4 * columns, 12 * columns)))
     assert far <= REACH, "from any cell of eight rows"
     stage.focus(".sl-epsilon")
     for _ in range(6):
@@ -107,7 +110,8 @@ def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
     changed = stage.evaluate(
         f"{locks}(state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))(surelock.stage)"
     )
-    away = [gap(stage.evaluate(CELL, p), box(stage, ".sl-epsilon-grip")) for p in changed]
+    grip = box(stage, ".sl-epsilon-grip")
+    away = [gap(each, grip) for each in cells(stage, 1, changed)]
     assert sum(each <= REACH for each in away) >= 0.75 * len(away) > 0
     both = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
     assert max(both) <= stage.locator(".sl-drawer").bounding_box()["x"], "both grids stay in sight"
@@ -126,14 +130,12 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     stage.evaluate(MORE, lanes)
     for lane in range(lanes):
         for cell in (20, 60, 110):
-            pressed = stage.evaluate(CELL_OF, [lane, cell])
-            stage.mouse.click(pressed["x"] + pressed["width"] / 2, pressed["y"] + pressed["height"] / 2)
-            expect(stage.locator(".sl-inspector-title")).to_contain_text(f"Position {cell}")
-            stage.wait_for_timeout(150)  # the grids make room
-            assert gap(stage.evaluate(CELL_OF, [lane, cell]), box(stage, ".sl-cell-curve")) <= REACH, (lane, cell)
+            press(stage, lane, cell)
+            curve = box(stage, ".sl-cell-curve")
+            assert gap(*cells(stage, lane, [cell]), curve) <= REACH, (lane, cell)
             stage.evaluate("surelock.page.set({ pins: new Map() })")
-        cells = [stage.evaluate(CELL_OF, [lane, cell]) for cell in range(stage.evaluate("surelock.stage.trace.n"))]
-        away = [gap(cell, box(stage, ".sl-cell-curve")) for cell in cells]
+        curve = box(stage, ".sl-cell-curve")
+        away = [gap(each, curve) for each in cells(stage, lane, range(stage.evaluate("surelock.stage.trace.n")))]
         assert sum(each <= REACH for each in away) >= 0.95 * len(away), (lane, max(away))
         whole = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
         assert max(whole) <= SHOWN[0], "all grids stay in sight"
@@ -150,12 +152,13 @@ def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage:
     changed = stage.evaluate("""(({ drawer: { epsilon }, sides: [, { lane }] }) =>
       [...epsilon.states(lane, 60)].flatMap((state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))
       (surelock.stage)""")
-    away = [gap(stage.evaluate(CELL_OF, [1, p]), box(stage, ".sl-epsilon-grip")) for p in changed]
+    grip = box(stage, ".sl-epsilon-grip")
+    away = [gap(each, grip) for each in cells(stage, 1, changed)]
     assert away and max(away) <= REACH
     stage.keyboard.press("Escape")
     asked = begin_what_if(stage)
     expect(stage.locator(".sl-side")).to_have_count(4)
-    stage.wait_for_timeout(300)
+    rest(stage)
     lane = stage.locator(".sl-side").nth(2).bounding_box()
     assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1]
 
@@ -218,20 +221,29 @@ def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(s
     assert stage.evaluate("document.activeElement === surelock.stage.sides[1].canvas")
 
 
-def test_choosing_no_lane_to_make_room_leads_the_focus_back(stage: Page) -> None:
-    stage.evaluate("""() => {
-      const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes;
-      const more = ["c", "d"].map((id) => lane.as(id, id));
-      stage.show(trace.withLanes([...trace.lanes, ...more]), { step: 60 });
-      stage.press(stage.sides[1], 40);
-    }""")
+def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(stage: Page) -> None:
+    """Or none, which leads the focus back."""
+    stage.evaluate(MORE, 4)
+    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
     open_what_if(stage)
-    button = stage.locator(".sl-whatif button:enabled").first
+    names = stage.locator(".sl-side h2").all_inner_texts()
+    button, room = stage.locator(".sl-whatif button:enabled").first, stage.locator(".sl-whatif .sl-room")
     button.focus()
     stage.keyboard.press("Enter")
-    expect(stage.locator(".sl-whatif .sl-room button").first).to_be_focused()
-    stage.click("text=Keep them")
+    expect(room.locator("button").first).to_be_focused()
+    choices = [f"Replace “{names[2]}”", f"Replace “{names[3]}”", "Keep them"]
+    assert room.locator("button").all_inner_texts() == choices
+    room.locator("button").last.click()
+    expect(room).to_be_hidden()
     expect(button).to_be_focused()
+    assert stage.locator(".sl-side h2").all_inner_texts() == names
+    button.click()
+    room.locator("button").nth(1).click()
+    expect(stage.locator(".sl-drawer-progress")).to_have_text("Starting …")
+    shown = stage.locator(".sl-side h2").all_inner_texts()
+    assert shown[:2] == names[:2] and shown[2].startswith("SureLock, from step 62") and shown[3] == names[2]
+    stage.evaluate("send({ run: null, seq: 9, refused: 'Not so.' })")
+    assert stage.locator(".sl-side h2").all_inner_texts() == names, "what made room is back"
 
 
 def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) -> None:

@@ -89,6 +89,7 @@ def test_a_trace_in_a_notebook(page: Page, tmp_path: Path) -> None:
     assert (tmp_path / "steps.csv").read_text("utf-8").startswith("lane,step,position")
 
 
+@pytest.mark.long
 def test_the_notebook_as_nbconvert_exports_it(browser: Browser, tmp_path: Path) -> None:
     """The example notebook with a trace that would like to be code for its output. Offline: what nbconvert's own page
     would fetch from elsewhere is not there.

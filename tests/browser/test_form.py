@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, status, visit, wait_for_run
+from tests.browser.actions import run_to_end, status, until, visit, wait_for_run
 from tests.browser.server import App
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import held
 
 
 def set_length(page: Page, length: int) -> None:
@@ -101,58 +100,42 @@ def test_lengths_come_back_and_none_that_is_offered_is_refused(page: Page, app: 
     expect(page.locator(".sl-model-badge")).to_contain_text("writes children's stories")
 
 
-def test_a_refusal_speaks_of_the_fields_as_the_page_calls_them(page: Page, app: App) -> None:
-    visit(page, app.url)
+def test_what_cannot_run_is_corrected_or_explained_as_the_page_calls_it(page: Page, app: App) -> None:
+    visit(page, app.url, gen_length=64, steps=48)
+    set_length(page, 32)
+    expect(page.locator("#sl-steps")).to_contain_text("Lowered from 48")
     page.fill("#sl-prompt textarea", " ")
     page.click("#sl-run")
     expect(page.locator(".sl-status")).to_contain_text("Prompt is empty")
+    page.click("text=More settings")
+    seed = page.locator("#sl-seed input")
+    seed.fill("-4")
+    seed.press("Tab")
+    expect(page.locator("#sl-seed")).to_contain_text("must be a whole number")
+    expect(page.locator("#sl-run")).to_be_disabled()
+    seed.fill("4")
+    seed.press("Tab")
+    expect(page.locator("#sl-run")).to_be_enabled()
 
 
-def test_who_waits_is_told_how_long_and_can_leave(page: Page, app: App) -> None:
-    first = Visitor(app.url)
-    list(first.run(Generated_length=8, Steps=8, Block_length=8))  # one run has been timed
-    stream = first.run(Generated_length=256, Steps=256, Block_length=256)
-    opened = next(stream)
-    holder = threading.Thread(target=lambda: list(stream))
-    holder.start()
+def test_who_waits_is_told_how_long_can_leave_and_comes_again(page: Page, app: App) -> None:
     visit(page, app.url)
-    page.click("#sl-run")
-    expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours, ")
-    stop = page.locator(".sl-control-stop")
-    expect(stop).to_have_text("Cancel")
-    stop.click()
-    expect(page.locator(".sl-status")).to_contain_text("Cancelled")
-    expect(stop).to_have_text("Stop")
-    expect(stop).to_be_disabled()
-    first.call("stop", opened["run"])
-    holder.join(60)
-    page.wait_for_timeout(800)
-    assert page.evaluate("surelock.live.run") is None, "what was cancelled does not run"
-    run_to_end(page)
-    first.close()
-
-
-def test_pause_and_stop_give_a_sign_at_once(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=160, steps=160)
-    page.evaluate("""() => {
-      window.signs = [];
-      const note = () => signs.push([".sl-status", ".sl-control-pause", ".sl-control-stop"].map((name) =>
-        document.querySelector(name).textContent));
-      for (const name of ["pause", "stop"])
-        document.querySelector(`.sl-control-${name}`).addEventListener("click", () => note());
-    }""")
-    page.click("#sl-run")
-    wait_for_run(page, 3)
-    page.click(".sl-control-pause")
-    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    expect(page.locator(".sl-control-pause")).to_have_text("Resume")
-    page.click(".sl-control-pause")
-    wait_for_run(page, page.evaluate("surelock.stage.trace.count") + 1)
-    page.click(".sl-control-stop")
-    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
-    paused, _, stopped = page.evaluate("signs")
-    assert paused == ["Pausing after this step …", "Pausing …", "Stop"]
-    assert stopped == ["Stopping after this step …", "Pause", "Stopping …"]
+    run_to_end(page)  # one run has been timed
+    said, stop = page.locator(".sl-status"), page.locator(".sl-control-stop")
+    with held(app.url) as leave:
+        page.click("#sl-run")
+        expect(said).to_contain_text("Waiting for the device: 1 run before yours, ")
+        expect(stop).to_have_text("Cancel")
+        stop.click()
+        expect(said).to_contain_text("Cancelled")
+        expect(stop).to_have_text("Stop")
+        expect(stop).to_be_disabled()
+        page.click("#sl-run")
+        expect(said).to_contain_text("Waiting for the device: 1 run before yours, ")
+        leave()
+        until(page, "surelock.stage.runs.entries.length === 3 && !surelock.stage.trace.live", 90)
+    sources = page.evaluate("surelock.stage.runs.entries.map(({ source }) => source)")
+    assert sources == ["recorded", "live", "live"], "what was cancelled does not run"
 
 
 def test_tab_leaves_no_list_open_and_escape_closes_it(page: Page, app: App) -> None:

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from surelock.trace.frames import read_trace
-from tests.browser.actions import run_to_end, seek, status, until, visit, wait_for_run
+from tests.browser.actions import exported, imported, run_to_end, seek, status, until, visit
 from tests.browser.server import App, serve
 
 OFFER = "This server can compute it instead: choose it beside Run."
@@ -32,7 +32,7 @@ def plain(page: Page, expression: str) -> Any:
     return json.loads(page.evaluate(f"JSON.stringify({expression}, (_, value) => value?.buffer ? [...value] : value)"))
 
 
-def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Page, app: App) -> None:
+def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Page, app: App, tmp_path: Path) -> None:
     visit(page, app.url)
     run_to_end(page)
     commits, damage = plain(page, COMMITS), plain(page, DAMAGE)
@@ -68,10 +68,7 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     alike = "surelock.starting.raceLike(surelock.stage.trace, surelock.stage.trace.lanes.map(({ decoder }) => decoder))"
     assert page.evaluate(alike) == "", "a lesson's own run"
     until(page, "surelock.live.run?.trace?.lanes.length === 3 && surelock.live.run.over", 60)
-    page.click("role=tab[name='Export']")
-    with page.expect_download() as download:
-        page.click("text=Trace (JSON)")
-    frames = read_trace(json.loads(Path(download.value.path()).read_text("utf-8")))
+    frames = read_trace(exported(page, tmp_path))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all()
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
 
@@ -84,7 +81,7 @@ OTHERWISE = """(place) => {
 }"""
 
 
-@pytest.mark.parametrize("where", ["browser", "server"])
+@pytest.mark.parametrize("where", ["browser", pytest.param("server", marks=pytest.mark.long)])
 def test_a_branch_of_a_run_that_is_computed_otherwise_here_stands_beside_what_is_computed(
     page: Page, app: App, where: str
 ) -> None:
@@ -92,10 +89,7 @@ def test_a_branch_of_a_run_that_is_computed_otherwise_here_stands_beside_what_is
     page.select_option(".sl-action-where", where)
     run_to_end(page)
     computed = plain(page, COMMITS)
-    data = page.evaluate(OTHERWISE, 4).encode()
-    page.click("role=tab[name='Export']")
-    page.set_input_files("#sl-import", {"name": "other.json", "mimeType": "application/json", "buffer": data})
-    until(page, "surelock.stage.trace !== surelock.live.run.trace")
+    imported(page, json.loads(page.evaluate(OTHERWISE, 4)))
     page.evaluate("""() => {
       const { trace } = surelock.stage;
       const event = { step: 9, kind: "mask", position: trace.lanes[1].steps[1].unmasked[0] };
@@ -114,54 +108,11 @@ def test_a_branch_of_a_run_that_is_computed_otherwise_here_stands_beside_what_is
     assert shown[2][:9] == computed[1][:9] and shown[2] != computed[1]
 
 
-def test_it_pauses_steps_and_stops(page: Page, app: App) -> None:
-    here(page, app, gen_length=64, steps=64)
-    page.click("#sl-run")
-    wait_for_run(page, 3)
-    page.click(".sl-control-pause")
-    until(page, "surelock.page.now.phase === 'paused' && !surelock.page.now.wish")
-    count = page.evaluate("surelock.live.run.trace.count")
-    page.click(".sl-control-step")
-    until(page, f"surelock.live.run.trace.count === {count + 1} && surelock.page.now.phase === 'paused'")
-    page.click(".sl-control-pause")
-    wait_for_run(page, count + 4)
-    page.click(".sl-control-stop")
-    until(page, "surelock.live.run.over")
-    assert status(page).startswith("Stopped after")
-
-
-@pytest.mark.long
-def test_ten_browsers_at_once_ask_the_server_for_no_run(browser: Browser, app: App) -> None:
-    """Each with a store of its own. Once they have fetched the decoder, a run of each costs the server nothing."""
-    contexts = [browser.new_context(reduced_motion="reduce") for _ in range(10)]
-    pages = [context.new_page() for context in contexts]
-    asked: list[str] = []
-    for page in pages:
-        page.on("request", lambda request: asked.append(request.url))
-        here(page, app, gen_length=8, steps=8)
-    try:
-        for _ in range(2):  # the first time the decoder is fetched
-            pages[0].wait_for_timeout(2000)
-            asked.clear()
-            before = app.cpu_seconds()
-            for page in pages:
-                page.evaluate("window.before = surelock.live.run; document.querySelector('#sl-run').click()")
-            for page in pages:
-                until(page, "surelock.live.run !== before && surelock.live.run.over", 120)
-            spent = app.cpu_seconds() - before
-            assert [url for url in asked if "/gradio_api/" in url and "heartbeat" not in url] == []
-        assert [url for url in asked if "heartbeat" not in url] == []
-        assert spent < 0.05 * len(pages)
-    finally:
-        for context in contexts:
-            context.close()
-
-
 def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page: Page, app: App) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     here(page, app, gen_length=8, steps=8)
-    page.wait_for_timeout(1000)
+    page.wait_for_timeout(300)
     parts = [url for url in asked if "worker.js" in url or "/stories/" in url]
     assert parts == [] and page.workers == []
     run_to_end(page)

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page
 
 from surelock.trace import replay
-from tests.browser.actions import run_to_end, seek, until, visit
+from tests.browser.actions import arrive, imported, replayed, run_to_end, seek, until, visit
 from tests.browser.server import ROOT, App
 
 HOSTILE = [
@@ -75,38 +75,26 @@ def look_everywhere(page: Page) -> None:
     page.evaluate("() => { surelock.stage.pin(15); surelock.stage.pin(16); }")
     for tab in ("Runs", "Export", "About", "Analysis"):
         page.click(f"role=tab[name='{tab}']")
+    page.evaluate("surelock.stage.lower.scrollIntoView()")
+    until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")  # a plot draws names, too
     page.click("role=tab[name='Runs']")
     for pick in page.locator(".sl-runs tbody input").all()[:2]:
         pick.check()
     page.click("text=Compare what is picked")
-    page.wait_for_timeout(1200)
+    page.wait_for_selector(".sl-comparison table")
 
 
-@pytest.mark.parametrize(
-    "prompt", ["".join(HOSTILE), "{{value}} ${value} <b>bold</b>", "🐙 " * 20, "\u202eabc \u05e9\u05dc\u05d5\u05dd"]
-)
-def test_hostile_prompts_run_as_text(page: Page, app: App, prompt: str) -> None:
-    visit(page, app.url, prompt=prompt)
+def test_hostile_prompts_run_as_text(page: Page, app: App) -> None:
+    visit(page, app.url, prompt="".join(HOSTILE))
     run_to_end(page)
     look_everywhere(page)
     unharmed(page)
     assert page.evaluate("() => surelock.stage.trace.header.prompt") == page.input_value("#sl-prompt textarea")
 
 
-def test_a_hundred_thousand_characters_are_refused(page: Page, app: App) -> None:
-    visit(page, app.url)
-    page.fill("#sl-prompt textarea", "<b>x</b> " * 11_000)
-    page.click("#sl-run")
-    page.wait_for_function("document.querySelector('.sl-status').textContent.includes('at most 20,000')")
-    unharmed(page)
-
-
 def test_hostile_tokens_are_drawn_not_run(page: Page, app: App) -> None:
-    visit(page, app.url)
-    data = json.dumps(hostile_trace()).encode()
-    page.click("role=tab[name='Export']")
-    page.set_input_files("#sl-import", {"name": "hostile.json", "mimeType": "application/json", "buffer": data})
-    page.wait_for_function("document.querySelector('.sl-run-label').textContent.startsWith('Imported')")
+    arrive(page, app.url)
+    imported(page, hostile_trace())
     look_everywhere(page)
     unharmed(page)
     seek(page, 100)
@@ -140,11 +128,8 @@ def test_hostile_tokens_in_a_replay(page: Page, tmp_path: Path, monkeypatch: pyt
     found = {"lessons": [hostile_lesson()], "problems": HOSTILE}
     monkeypatch.setattr(replay, "read_lessons", lambda: found)
     replay.replay_shell.cache_clear()
-    path = tmp_path / "hostile.html"
-    path.write_text(replay.replay_html(hostile_trace()), encoding="utf-8")
+    replayed(page, tmp_path, hostile_trace())
     replay.replay_shell.cache_clear()
-    page.goto(path.as_uri())
-    until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
     look_everywhere(page)
     unharmed(page)
     page.click("role=button[name='Lessons']")
@@ -170,16 +155,3 @@ def test_hostile_links(page: Page, app: App) -> None:
     )
     unharmed(page)
     assert page.locator(".sl-lane-preset").first.input_value() == "own"
-
-
-@pytest.mark.usefixtures("modules")
-def test_byte_pieces_join_to_characters(page: Page, app: App) -> None:
-    page.goto(app.url)
-    page.wait_for_function("window.surelock?.stage.trace")
-    labels = page.evaluate("""async () => {
-      const { Pieces } = await import(new URL("surelock/js/trace/pieces.js", document.baseURI).href);
-      const pieces = new Pieces();
-      pieces.add({ 1: [0xe2], 2: [0x98, 0x83], 3: [0xff], 4: " a", 5: "\\n", 6: [0xc3, 0xa9] });
-      return [pieces.labels([1, 2, 4, 1, 4, 3, 5, 6, -1, 9], null), pieces.text([4, 1, 2, -1, -1, 6])];
-    }""")
-    assert labels == [["☃", "‥", "a", "E2", "a", "FF", "⏎", "é", "", "#9"], " a☃▁é"]

@@ -14,9 +14,20 @@ from playwright.sync_api import Page, expect
 
 from surelock.decoding.choices import COMPUTE, UNMASK
 from surelock.trace.frames import read_trace
-from tests.browser.actions import draws, run_to_end, seek, status, until, visit
+from tests.browser.actions import (
+    arrive,
+    draws,
+    exported,
+    imported,
+    recorded,
+    run_to_end,
+    seek,
+    true_states,
+    until,
+    visit,
+    wait_for_run,
+)
 from tests.browser.server import App
-from tests.browser.test_page import exported, true_states
 
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 NAMES = ["Every word", "SureLock", "Parallel threshold", "Dual cache"]
@@ -37,7 +48,6 @@ def press(page: Page, lane: int, cell: int, step: int, action: str) -> None:
     expect(page.locator(".sl-drawer")).to_be_visible()
     if not page.evaluate("document.querySelector('.sl-whatif').open"):
         page.click(".sl-whatif summary")
-    page.wait_for_timeout(400)  # likely words come from the server
     page.locator(f".sl-whatif button:enabled:has-text('{action}')").first.click()
 
 
@@ -63,18 +73,17 @@ def told(page: Page) -> dict[str, Any]:
 
 
 def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path) -> None:
-    """On the page, in the export, in pandas, in the CSV, imported again, and in the replay offline."""
+    """On the page, in the export, in pandas, in the CSV, imported, beside any reference, and in the replay offline."""
     race(page, app, *FOUR)
     assert page.locator(".sl-side h2").all_inner_texts() == NAMES
-    path = exported(page, tmp_path)
-    document = json.loads(path.read_text("utf-8"))
+    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     assert [lane["name"] for lane in document["header"]["lanes"]] == NAMES
     for step in (0, 5, 13, 23):
         seek(page, step)
         for lane in range(4):
             draws(page, lane, true_states(document, lane, step))
     shown, trace = told(page), read_trace(document)
-    table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
+    table = pandas.read_csv(exported(page, tmp_path, "Steps (CSV)"))
     assert list(table.lane.unique()) == NAMES == trace.lanes.name.tolist()
     for own, name in zip(trace.lanes.lane, NAMES, strict=True):
         positions = trace.positions[trace.positions.lane == own]
@@ -86,32 +95,11 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
         assert rows[rows.step == rows.step.max()].token.tolist() == shown[name]["tokens"]
         assert ("locked" in set(rows.state)) == (name == "SureLock")
         assert ("resting" in set(rows.state)) == (name == "Dual cache")
-    page.set_input_files("#sl-import", path)
-    page.wait_for_function("surelock.stage.label.textContent.startsWith('Imported')")
+    imported(page, document)
     assert told(page) == shown
-    replay = exported(page, tmp_path, button="Replay (HTML)")
-    assert page.context.browser is not None
-    offline = page.context.browser.new_context(offline=True, reduced_motion="reduce")
-    alone = offline.new_page()
-    errors: list[str] = []
-    alone.on("pageerror", lambda error: errors.append(str(error)))
-    alone.goto(replay.as_uri())
-    until(alone, "Number(document.querySelector('.sl-stage').dataset.step) >= 2")
-    assert told(alone) == shown and errors == []
-    assert (
-        alone.locator(".sl-side-more header p")
-        .nth(3)
-        .inner_text()
-        .startswith("Computes every position when a block begins")
-    )
-    offline.close()
 
-
-def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> None:
-    race(page, app, *FOUR)
-    seek(page, 23)
-    trace = read_trace(exported(page, tmp_path))
     flops = trace.steps.groupby("lane", sort=False).flops.sum().tolist()
+    seek(page, 23)
     for reference in (1, 3, 0):
         page.locator(".sl-refer").nth(reference).click()
         assert page.locator(".sl-refer[aria-current]").count() == 1
@@ -122,12 +110,31 @@ def test_any_lane_can_be_the_reference(page: Page, app: App, tmp_path: Path) -> 
         spoken = page.locator(".sl-stage > .sl-hidden").first  # now and then
         expect(spoken).to_contain_text(f"of the computation of {NAMES[reference]}", timeout=10_000)
     page.locator(".sl-refer").nth(2).click()
-    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    assert document["header"]["reference"] == document["header"]["lanes"][2]["id"]
+    header = json.loads(exported(page, tmp_path).read_text("utf-8"))["header"]
+    assert header["reference"] == header["lanes"][2]["id"]
+
+    replay = exported(page, tmp_path, "Replay (HTML)")
+    page.goto("about:blank")
+    page.context.set_offline(True)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    arrive(page, replay.as_uri())
+    seek(page, 17)
+    for lane in range(4):
+        draws(page, lane, true_states(document, lane, 17))
+    assert told(page) == shown
+    page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
+    until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
+    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 12)")
+    until(page, "document.querySelectorAll('.sl-top-name').length >= 10")
+    how = page.locator(".sl-side-more header p").nth(3).inner_text()
+    assert how.startswith("Computes every position when a block begins")
+    assert [url for url in asked if url.startswith("http")] == []
 
 
 def test_one_lane_alone(page: Page, app: App) -> None:
-    race(page, app, "surelock")
+    arrive(page, app.url)
+    page.evaluate("surelock.stage.show(surelock.stage.trace.withLanes(surelock.stage.trace.lanes.slice(1)))")
     assert page.locator(".sl-side").count() == 1 and page.locator(".sl-refer").count() == 0
     page.locator(".sl-gauges").scroll_into_view_if_needed()
     expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every position")
@@ -159,7 +166,7 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
     page.wait_for_function("document.querySelector('.sl-plot')?.layout?.annotations?.length === 2")
     lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
     assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
-    table = pandas.read_csv(exported(page, tmp_path, button="Steps (CSV)"))
+    table = pandas.read_csv(exported(page, tmp_path, "Steps (CSV)"))
     assert sorted(table.lane.unique()) == sorted(names)
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     seek(page, 23)
@@ -175,11 +182,11 @@ def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app
 
 
 def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: App) -> None:
-    visit(page, app.url)
-    run_to_end(page)
+    arrive(page, app.url)
+    imported(page, recorded("rules"))
     page.click("role=tab[name='Runs']")
     boxes = page.locator(".sl-runs tbody input")
-    expect(boxes).to_have_count(4)
+    expect(boxes).to_have_count(2 + 4)
     for number in (1, 3):
         boxes.nth(number).check()
     page.click("text=Compare what is picked")
@@ -274,19 +281,15 @@ def test_what_if(page: Page, app: App, tmp_path: Path, lane: int, cell: Any, act
 def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tmp_path: Path) -> None:
     """A branch of an imported run: its parent's records come from the file, the rest from the server."""
     race(page, app, "everything", "surelock")
-    path = exported(page, tmp_path)
-    page.reload()
-    page.wait_for_function("window.surelock?.stage.trace")
-    page.click("role=tab[name='Export']")
-    page.set_input_files("#sl-import", path)
-    page.wait_for_function("surelock.stage.label.textContent.startsWith('Imported')")
+    before = json.loads(exported(page, tmp_path).read_text("utf-8"))
+    arrive(page, app.url)
+    imported(page, before)
     seek(page, 9)
     page.locator("canvas.sl-grid").nth(1).click(position={"x": 30, "y": 12})
     page.click(".sl-whatif summary")
     page.locator(".sl-whatif select").last.select_option("age")
     branch(page, 1, 2, 9, "Change the rule")
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    before = json.loads(path.read_text("utf-8"))
     child = document["header"]["lanes"][2]
     assert child["name"] == "SureLock, from step 11: Lock by age"
     own = [r for r in document["records"] if r["lane"] == child["id"]]
@@ -298,47 +301,26 @@ def test_another_rule_from_here_on_also_after_an_import(page: Page, app: App, tm
 
 
 def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=96, steps=96)
+    visit(page, app.url, gen_length=48, steps=48)
     page.click("#sl-run")
-    page.wait_for_function("surelock.live.run && surelock.stage.trace.count >= 12")
+    wait_for_run(page, 12)
     page.click("text=Pause")
-    page.wait_for_function("surelock.stage.root.dataset.state === 'paused'")
-    page.wait_for_timeout(500)
+    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
+    assert page.evaluate("surelock.stage.trace.count") < 48
     branch(page, 1, 0, 8, "ock it")
-    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [96, 96, 96]
-
-
-def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(page: Page, app: App) -> None:
-    race(page, app, *FOUR)
-    press(page, 1, 0, 11, "Unlock it")
-    room = page.locator(".sl-whatif .sl-room")
-    choices = [f"Replace “{NAMES[2]}”", f"Replace “{NAMES[3]}”", "Keep them"]
-    assert room.locator("button").all_inner_texts() == choices
-    assert page.evaluate("document.activeElement.textContent") == choices[0]
-    room.locator("button").last.click()
-    expect(room).to_be_hidden()
-    assert page.locator(".sl-side h2").all_inner_texts() == NAMES
-    page.locator(".sl-whatif button:enabled:has-text('Unlock it')").click()
-    room.locator("button").nth(1).click()
-    page.wait_for_function("!surelock.stage.trace.live && surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
-    names = page.locator(".sl-side h2").all_inner_texts()
-    assert names[:2] == NAMES[:2] and names[2].startswith("SureLock, from step 13") and names[3] == NAMES[2]
-    expect(page.locator(".sl-drawer-progress")).to_contain_text("shown next to “SureLock”.")
-    page.click("role=tab[name='Runs']")
-    page.locator("button[aria-label='Show run 2']").click()
-    assert page.locator(".sl-side h2").all_inner_texts() == NAMES
+    assert page.evaluate(f"{LANES}.map(({{ count }}) => count)") == [48, 48, 48]
 
 
 def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: App) -> None:
-    race(page, app, "everything", "surelock")
+    arrive(page, app.url)
     seek(page, 11)
-    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 15)")
+    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 20)")
     page.click(".sl-whatif summary")
     page.fill(".sl-whatif-word", "incomprehensibilities of it")
     page.click("text=Write it")
     expect(page.locator(".sl-whatif [role=status]")).to_contain_text("is not one token of this model")
     assert page.evaluate(f"{LANES}.length") == 2
-    seek(page, 23)
+    seek(page, 127)
     expect(page.locator(".sl-whatif")).to_contain_text("“SureLock” is at its end, where nothing is decided any more")
     assert all(
         button.is_disabled() for button in page.locator(".sl-whatif-actions button:not([type=submit])").all()[:3]
@@ -346,11 +328,9 @@ def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: Ap
 
 
 def test_what_the_server_refuses_leaves_the_run_as_it_was(page: Page, app: App) -> None:
-    race(page, app, "everything", "surelock")
+    visit(page, app.url)
     page.evaluate(
         "surelock.starting.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
     )
     page.wait_for_function("/prompt, whose tokens stay/.test(surelock.stage.status.textContent)")
     assert page.locator(".sl-side h2").all_inner_texts() == ["Every word", "SureLock"]
-    run_to_end(page)
-    assert status(page) == ""

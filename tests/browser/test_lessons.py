@@ -13,11 +13,10 @@ from playwright.sync_api import Browser, Page
 
 from surelock.trace.lessons import LESSONS, read_lessons
 from surelock.trace.replay import embedded_json, replay_html
-from tests.browser.actions import until
+from tests.browser.actions import recorded, replayed, settled, until
 from tests.browser.hands import CARD, RANGE, Fingers, Hands, Keys, Mouse
-from tests.browser.server import ROOT, App
+from tests.browser.server import App
 
-RUNS = ROOT / "assets" / "runs"
 LESSONS_THERE = read_lessons()["lessons"]
 TWO = [lesson for lesson in LESSONS_THERE if lesson["name"] in ("unmasking", "too-early")]  # every kind of question
 two_or_all = pytest.mark.parametrize(
@@ -31,6 +30,13 @@ LIST = "role=button[name='Lessons']"
 def opened(page: Page, url: str, name: str, number: int = 1) -> None:
     page.goto(f"{url}?lesson={name}&page={number}")
     until(page, "window.surelock?.stage.lessons?.open")
+
+
+def begin(page: Page, lesson: dict[str, Any]) -> None:
+    """By the list of lessons."""
+    page.click(LIST)
+    page.click(f"[aria-label$='lesson: {lesson['title']}']")
+    place(page, 1)
 
 
 def card(page: Page) -> str:
@@ -145,11 +151,10 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
     """
     page.context.set_offline(True)
     for name in sorted({lesson["run"]["recorded"] for lesson in LESSONS_THERE}):
-        path = tmp_path / f"{name}.html"
-        path.write_text(replay_html(json.loads((RUNS / f"{name}.json").read_text("utf-8"))), encoding="utf-8")
+        replayed(page, tmp_path, recorded(name))
         for lesson in [each for each in LESSONS_THERE if each["run"]["recorded"] == name]:
             for right in (True, False) if both else (lesson["number"] % 2 == 0,):
-                opened(page, path.as_uri(), lesson["name"])
+                begin(page, lesson)
                 play(page, Mouse(page), lesson, right)
                 assert page.inner_text(".sl-status") == ""
     page.click(LIST)
@@ -253,9 +258,7 @@ def test_lessons_on_runs_of_ones_own(page: Page, app: App, lessons: list[dict[st
     page.goto(f"{app.url}/")
     until(page, "window.surelock?.stage.trace")
     for number, lesson in enumerate(lessons):
-        page.click(LIST)
-        page.click(f"[aria-label$='lesson: {lesson['title']}']")
-        place(page, 1)
+        begin(page, lesson)
         page.evaluate("(own) => Object.assign(surelock.stage.lessons.lesson.run.settings ??= {}, own)", SHORT)
         play(page, Mouse(page), lesson, right=number % 2 == 1, own=True)
         assert page.inner_text(".sl-run-label").startswith("Your run")
@@ -271,9 +274,10 @@ PARTS = {
     "curves": ".sl-plot",
     "inspector": ".sl-drawer",
 }
-IN_SIGHT = """(selector) => [...document.querySelectorAll(selector)].map((node) => node.getBoundingClientRect())
+IN_SIGHT = """(selectors) => selectors.map((selector) => [...document.querySelectorAll(selector)]
+  .map((node) => node.getBoundingClientRect())
   .filter(({ width, height }) => width && height)
-  .map(({ top, bottom }) => Math.min(bottom, innerHeight) - Math.max(top, 0))"""
+  .map(({ top, bottom }) => Math.min(bottom, innerHeight) - Math.max(top, 0)))"""
 BEGIN = """async (name) => {
   const { stage } = surelock, lesson = stage.lessons.lessons.find((one) => one.name === name);
   stage.show(await stage.lessons.recorded(lesson.run.recorded));
@@ -303,12 +307,11 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
             page.evaluate("document.querySelector('.sl-lesson').scrollIntoView()")
             if "curves" in told["shows"]:
                 until(page, "surelock.stage.curves", 5)
-            page.wait_for_timeout(60)
+            settled(page)
             where = (lesson["name"], number + 1)
             shown = [part for part in told["shows"] if not part.startswith("lane:")]
             lanes = len(told["shows"]) - len(shown) or page.evaluate("surelock.stage.trace.lanes.length")
-            for part, selector in PARTS.items():
-                seen = page.evaluate(IN_SIGHT, selector)
+            for part, seen in zip(PARTS, page.evaluate(IN_SIGHT, [*PARTS.values()]), strict=True):
                 per_lane = part in ("grids", "rasters", "texts")
                 assert len(seen) == (lanes if per_lane else 1) * (part in shown), (where, part, seen)
                 least = max(seen, default=99) if width == 390 else min(seen, default=99)
@@ -353,7 +356,7 @@ def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     another = json.loads((LESSONS / "2-work.json").read_text("utf-8")) | {"name": "eight", "number": 8, "title": title}
     (tmp_path / "8.json").write_text(json.dumps(another), encoding="utf-8")
     (tmp_path / "9.json").write_text(json.dumps(another | {"minutes": "long"}), encoding="utf-8")
-    html = replay_html(json.loads((RUNS / "stories.json").read_text("utf-8")))
+    html = replay_html(recorded())
     before, _, rest = html.partition('<script id="sl-lessons" type="application/json">')
     html = f'{before}<script id="sl-lessons" type="application/json">{embedded_json(read_lessons(tmp_path))}'
     html += rest[rest.index("</script>") :]
@@ -361,7 +364,7 @@ def test_another_lesson_and_a_damaged_one(page: Page, tmp_path: Path) -> None:
     path.write_text(html, encoding="utf-8")
     opened(page, path.as_uri(), "eight")
     assert title in card(page)
-    play(page, Mouse(page), another, True)
+    press(page, "Leave the lesson")
     page.click(LIST)
     assert "The lesson 9.json is damaged at minutes:" in page.inner_text(".sl-lessons")
     assert page.locator(".sl-lesson-list li").count() == 1

@@ -6,10 +6,9 @@ import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
 from surelock.ui.serving import first_parts
-from tests.browser.actions import until
+from tests.browser.actions import arrive, settled
 from tests.browser.server import App
 
-THERE = "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1"
 MISSING = "A part of this page could not be loaded. Press again, or reload the page."
 PRESSES = {  # a part, what opens it, and what it shows
     "drawer": ("canvas.sl-grid >> nth=1", ".sl-drawer .sl-inspector-title"),
@@ -18,17 +17,12 @@ PRESSES = {  # a part, what opens it, and what it shows
 }
 
 
-def arrive(page: Page, app: App, wish: str = "") -> None:
-    page.goto(f"{app.url}/{wish}")
-    until(page, THERE)
-
-
 def test_showing_and_playing_the_race_fetches_its_own_scripts_alone(browser: Browser, app: App) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url.rpartition("/")[2]))
-    arrive(page, app)
+    arrive(page, app.url)
     page.locator(".sl-scrubber").fill("60")
     page.wait_for_timeout(2000)
     parts = {name for name in asked if name.startswith("part-")}
@@ -37,36 +31,32 @@ def test_showing_and_playing_the_race_fetches_its_own_scripts_alone(browser: Bro
 
 
 @pytest.mark.parametrize("part", PRESSES)
-def test_a_press_before_a_part_has_come_is_kept(page: Page, app: App, part: str) -> None:
+def test_a_press_on_a_part_that_does_not_come_is_told_and_one_before_it_comes_is_kept(
+    page: Page, app: App, part: str
+) -> None:
+    scripts = f"**/part-{part}-*.js"
     held: list[Route] = []
-    page.route(f"**/part-{part}-*.js", lambda route: held.append(route))
-    arrive(page, app)
+    page.route(scripts, lambda route: route.abort())
+    arrive(page, f"{app.url}/?race=steps")
     press, shown = PRESSES[part]
     page.click(press)
-    page.wait_for_timeout(300)
+    expect(page.locator(".sl-status")).to_have_text(MISSING)
+    page.unroute(scripts)
+    page.route(scripts, lambda route: held.append(route))
+    page.click(press)
+    if part == "drawer":
+        page.click(press)  # the second press took the first one's pin away
+    settled(page)
     expect(page.locator(shown)).not_to_be_visible()
+    assert held
     for route in held:
         route.continue_()
     expect(page.locator(shown)).to_be_visible()
 
 
-@pytest.mark.parametrize("part", PRESSES)
-def test_a_part_that_does_not_come_is_told_and_asked_for_again(page: Page, app: App, part: str) -> None:
-    page.route(f"**/part-{part}-*.js", lambda route: route.abort())
-    arrive(page, app, "?race=steps")
-    press, shown = PRESSES[part]
-    page.click(press)
-    expect(page.locator(".sl-status")).to_have_text(MISSING)
-    page.unroute(f"**/part-{part}-*.js")
-    page.click(press)
-    if part == "drawer":
-        page.click(press)  # the second press took the first one's pin away
-    expect(page.locator(shown)).to_be_visible()
-
-
 def test_a_run_of_this_browser_says_that_its_part_did_not_come(page: Page, app: App) -> None:
     page.route("**/part-browser_source-*.js", lambda route: route.abort())
-    arrive(page, app)
+    arrive(page, app.url)
     page.select_option(".sl-action-where", "browser")
     page.click(".sl-action-run")
     expect(page.locator(".sl-status")).to_contain_text(MISSING)

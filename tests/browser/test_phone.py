@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.actions import seek, serious, visit, wait_for_run
+from tests.browser.actions import seek, serious, steady, tap, until, visit, wait_for_run
 from tests.browser.server import App
 
 WIDTH, HEIGHT = 390, 844
@@ -33,17 +33,15 @@ def box(page: Page, selector: str) -> Any:
     return found
 
 
-def tap(page: Page, lane: int, cell: int) -> None:
-    x, y = page.evaluate(
-        """([lane, cell]) => {
-          const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
-          const at = canvas.getBoundingClientRect();
-          return [at.left + x + w / 2, at.top + y + h / 2];
-        }""",
-        [lane, cell],
-    )
-    page.touchscreen.tap(x, y)
-    page.wait_for_timeout(250)
+def press(page: Page, lane: int, cell: int) -> None:
+    """Tap a cell, and wait until the sheet stands still."""
+    at = """(([lane, cell]) => {
+      const { grid, canvas } = surelock.stage.sides[lane], [x, y, w, h] = grid.rect(cell);
+      const at = canvas.getBoundingClientRect();
+      return [at.left + x + w / 2, at.top + y + h / 2];
+    })"""
+    assert tap(page, f"{at}([{lane}, {cell}])")
+    steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 
 
 def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None:
@@ -57,7 +55,7 @@ def test_nothing_is_cut_and_a_finger_scrolls_over_the_grids(phone: Page) -> None
 
 def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     phone.evaluate("scrollTo(0, 240)")
-    tap(phone, 1, 70)
+    press(phone, 1, 70)
     sheet, player = phone.locator(".sl-drawer"), box(phone, ".sl-timeline")
     expect(sheet).to_be_visible()
     assert "Position 70" in sheet.inner_text() and phone.evaluate("surelock.page.now.pins.size") == 0
@@ -69,13 +67,13 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
         "(surelock.stage.sides[1])"
     )
     assert phone.evaluate(bottom) <= lies["y"], "the cell that it speaks of stays in sight"
-    tap(phone, 1, 70)
+    press(phone, 1, 70)
     assert phone.evaluate("[...surelock.page.now.pins.keys()]") == [70]
     for cell in range(66, 70):
-        tap(phone, 1, cell)
+        press(phone, 1, cell)
     assert phone.evaluate("surelock.page.now.pins.size") == 1, "single taps pin nothing"
     phone.evaluate("for (let cell = 20; cell < 25; cell++) surelock.stage.pin(cell)")
-    tap(phone, 1, 69)
+    press(phone, 1, 69)
     said = phone.locator(".sl-note")
     expect(said).to_contain_text("At most 6 positions can be pinned")
     place = box(phone, ".sl-note")
@@ -91,7 +89,7 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
         lambda: phone.touchscreen.tap(WIDTH / 2, 100),
     ):
         phone.evaluate("scrollTo(0, 0)")
-        tap(phone, 1, 13)
+        press(phone, 1, 13)
         expect(sheet).to_be_visible()
         close()
         expect(sheet).to_be_hidden()
@@ -105,11 +103,21 @@ def test_the_sheet_closes_by_its_button_escape_and_a_tap_outside(phone: Page) ->
 def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     run, prompt = phone.locator(".sl-action-run"), phone.locator(".sl-action-prompt")
     prompt.tap()
-    phone.wait_for_timeout(500)
-    assert box(phone, "#sl-prompt")["x"] >= 0 and phone.evaluate("document.activeElement.matches('#sl-prompt *')")
+    assert steady(phone, "document.querySelector('#sl-prompt').getBoundingClientRect().x") >= 0
+    until(phone, "document.activeElement.matches('#sl-prompt *')")
     phone.tap(".sidebar .toggle-button")
     expect(phone.locator(".sidebar.open")).to_have_count(0)
+    expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it
+    at = box(phone, ".sl-narrator-box")["y"]
     run.tap()
+    phone.wait_for_selector(".sl-action-stop")
+    assert box(phone, ".sl-narrator-box")["y"] == at, "Stop takes no second line"
     wait_for_run(phone)
     phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     assert serious(phone) == []
+    outside = (
+        "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"
+        " && e.getBoundingClientRect().right > innerWidth + 1"
+    )
+    assert phone.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0
+    assert phone.evaluate("document.documentElement.scrollWidth") <= WIDTH and box(phone, ".sl-grid")["width"] > 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from base64 import b64encode
 from pathlib import Path
@@ -13,8 +12,7 @@ from playwright.sync_api import Page, expect
 from surelock.trace.outcomes import STATES, outcomes_of
 from surelock.trace.palette import palette
 from surelock.trace.picture import picture
-from surelock.trace.replay import replay_html
-from tests.browser.actions import until
+from tests.browser.actions import exported, recorded, replayed, until
 from tests.browser.server import ROOT
 
 PARTS = "".join(
@@ -83,11 +81,8 @@ TOO_WIDE = """() => Array.from(document.querySelectorAll("text"))
 @pytest.fixture
 def replay(page: Page, tmp_path: Path) -> Page:
     """The recorded run as a file, at rest, at its exports; the network is off."""
-    path = tmp_path / "replay.html"
-    path.write_text(replay_html(json.loads((ROOT / "assets/runs/stories.json").read_text("utf-8"))), encoding="utf-8")
     page.context.set_offline(True)
-    page.goto(path.as_uri())
-    until(page, "Number(document.querySelector('.sl-stage').dataset.step) >= 1")
+    replayed(page, tmp_path, recorded())
     page.evaluate("surelock.stage.timeline.pause()")
     page.click("role=tab[name='Export']")
     build = [str(ROOT / "node_modules" / ".bin" / "esbuild"), "--bundle", "--format=iife", "--global-name=modules"]
@@ -125,11 +120,7 @@ def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path)
 
 def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     """A file of its size; and every word that is drawn, also during the race: names, verdict, numbers, texts."""
-    with replay.expect_download() as waiting:
-        replay.click("text=Picture (PNG)")
-    path = tmp_path / "race.png"
-    waiting.value.save_as(path)
-    data = path.read_bytes()
+    data = exported(replay, tmp_path, "Picture (PNG)").read_bytes()
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1600, 900] and len(data) > 50_000
 
@@ -157,7 +148,7 @@ def test_the_drawn_picture_shows_every_state_in_the_pages_colours(replay: Page, 
         assert {name: ours[name] for name in ("panel", "ink", "muted", "line", "prompt")}.items() <= theirs.items()
         assert [ours[f"lane-{i + 1}"] for i in range(4)] == theirs["lanes"]
 
-    document = json.loads((ROOT / "assets/runs/rules.json").read_text("utf-8"))
+    document = recorded("rules")
     document["header"]["lanes"][0]["name"] = "W" * 80
     made, lanes = picture(document), outcomes_of(document)
     (tmp_path / "race.svg").write_text(made, encoding="utf-8")

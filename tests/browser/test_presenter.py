@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from math import prod
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from surelock.trace.replay import replay_html
-from tests.browser.actions import seek, until, visit
-from tests.browser.server import ROOT, App
+from tests.browser.actions import recorded, replayed, seek, settled, until, visit
+from tests.browser.server import App
 
 PRESENTING = "document.body.classList.contains('sl-present')"
 SHOWN = (
@@ -45,7 +43,7 @@ def test_what_matters_is_on_one_screen_and_large(browser: Browser, app: App, siz
     type_before, cell_before = page.evaluate(FONTS, TYPE), page.evaluate(CELL)
     page.keyboard.press("f")
     until(page, PRESENTING)
-    page.wait_for_timeout(300)
+    settled(page)
     for now, before in zip(page.evaluate(FONTS, TYPE), type_before, strict=True):
         assert now >= 1.6 * before - 0.1
     assert prod(page.evaluate(CELL)) >= 1.55**2 * prod(cell_before), "cells"
@@ -71,15 +69,13 @@ def test_what_matters_is_on_one_screen_and_large(browser: Browser, app: App, siz
 
 @pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)])
 def test_the_verdict_of_four_lanes_is_whole(page: Page, tmp_path: Path, size: tuple[int, int]) -> None:
-    path = tmp_path / "replay.html"
-    document = json.loads((ROOT / "assets" / "runs" / "too-early.json").read_text("utf-8"))
-    path.write_text(replay_html(document), encoding="utf-8")
+    """In a replay, which presents too."""
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.goto(f"{path.as_uri()}?present")
-    until(page, f"window.surelock?.stage.trace && {PRESENTING}")
+    replayed(page, tmp_path, recorded("too-early"), "?present")
+    until(page, PRESENTING)
     page.evaluate("surelock.stage.timeline.seek(Infinity)")
     until(page, "surelock.stage.root.dataset.step === '31'")
-    page.wait_for_timeout(200)
+    settled(page)
     assert page.evaluate(WHOLE, ".sl-narrator-box") and page.evaluate(WHOLE, ".sl-narrator-box > p")
     windows = page.evaluate("surelock.stage.sides.map(({ box }) => box.getBoundingClientRect().height)")
     assert min(windows) >= 60, windows
@@ -90,7 +86,7 @@ def test_a_ring_follows_the_pointer_and_cells_are_hit(page: Page, app: App) -> N
     page.keyboard.press("f")
     until(page, PRESENTING)
     seek(page, 40)
-    page.wait_for_timeout(200)
+    settled(page)
     x, y = page.evaluate(
         """() => {
           const { grid, canvas } = surelock.stage.sides[1], [x, y, w, h] = grid.rect(30);
@@ -131,21 +127,7 @@ def test_the_address_presents_where_full_screen_is_refused(page: Page, app: App)
     page.add_init_script("Element.prototype.requestFullscreen = () => Promise.reject(new TypeError('not allowed'))")
     page.goto(f"{app.url}/?present")
     page.wait_for_function(f"window.surelock?.stage.trace && {PRESENTING}")
-    page.wait_for_timeout(300)
+    settled(page)
     assert page.evaluate("surelock.stage.root.getBoundingClientRect().width") == 1440
     page.keyboard.press("Escape")
     until(page, f"!{PRESENTING}")
-
-
-def test_a_replay_presents_too(page: Page, tmp_path: Path) -> None:
-    document = json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8"))
-    path = tmp_path / "replay.html"
-    path.write_text(replay_html(document), encoding="utf-8")
-    page.goto(path.as_uri())
-    until(page, "window.surelock?.stage.trace")
-    page.keyboard.press("f")
-    until(page, PRESENTING)
-    page.wait_for_timeout(300)
-    for selector in SHOWN:
-        box = page.locator(selector).bounding_box()
-        assert box is not None and box["y"] + box["height"] <= 1000, selector

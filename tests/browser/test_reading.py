@@ -7,17 +7,9 @@ import json
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import seek, visit
+from tests.browser.actions import arrive, imported, seek, settled, visit
 from tests.browser.measure import big_trace
 from tests.browser.server import App
-
-
-def open_trace(page: Page, n: int) -> None:
-    page.click("role=tab[name='Export']")
-    page.set_input_files(
-        "#sl-import", {"name": "big.json", "mimeType": "application/json", "buffer": json.dumps(big_trace(n)).encode()}
-    )
-    page.wait_for_function(f"surelock.stage.trace.n === {n}", timeout=60_000)
 
 
 def fill(page: Page, lane: int, cell: int) -> list[int]:
@@ -33,11 +25,8 @@ def fill(page: Page, lane: int, cell: int) -> list[int]:
     )
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App, dark: bool) -> None:
-    page.emulate_media(color_scheme="dark" if dark else "light")
-    visit(page, app.url)
-    page.wait_for_function("surelock.stage.trace.n > 100")
+def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
+    arrive(page, app.url)
     seek(page, 60)
     assert not page.is_visible(".sl-scale")
     options = page.locator("label:has-text('Colours') option").all_inner_texts()
@@ -54,29 +43,33 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App, dark: bool) 
         assert page.evaluate("surelock.stage.colourBy") == label.lower()
         assert fill(page, 0, 20) != state
     newest = page.evaluate("surelock.stage.trace.lanes[0].steps[60 - 4].unmasked[0]")  # no longer lit
-    old, new = sum(fill(page, 0, 0)), sum(fill(page, 0, newest))
-    assert (old > new) if dark else (old < new), "the ends of the scale are ordered by lightness"
+    ends_are_ordered = "the ends of the scale are ordered by lightness"
+    assert sum(fill(page, 0, 0)) < sum(fill(page, 0, newest)), ends_are_ordered
+    light = page.evaluate("surelock.stage.colours.masked")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("(light) => surelock.stage.colours.masked !== light", arg=light)
+    settled(page)
+    assert sum(fill(page, 0, 0)) > sum(fill(page, 0, newest)), ends_are_ordered
     masked = page.evaluate("surelock.stage.trace.n - 1")
     assert fill(page, 0, masked) == page.evaluate(
         "[1, 3, 5].map((i) => parseInt(surelock.stage.colours.masked.slice(i, i + 2), 16))"
     ), "what is not written has no age"
     page.evaluate("() => { surelock.stage.colourBy = 'nothing of the kind'; }")
     assert page.evaluate("surelock.stage.colourBy") == "age"
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function("(light) => surelock.stage.colours.masked === light", arg=light)
     page.evaluate("() => { surelock.stage.colourBy = 'state'; }")
+    settled(page)
     assert fill(page, 0, 20) == state
 
 
 def test_a_judges_surprise_can_be_chosen_where_there_is_one(page: Page, app: App) -> None:
-    visit(page, app.url)
+    arrive(page, app.url)
     document = big_trace(40)
     text = [document["pieces"][str(7 + step % 50)] for step in range(24)]
     score = {"bits_per_character": 1.0, "nats": [0.1 * i for i in range(24)], "tokens": text}
     document["scores"] = {"a judge": {"lane-1": score}}
-    page.click("role=tab[name='Export']")
-    page.set_input_files(
-        "#sl-import", {"name": "small.json", "mimeType": "application/json", "buffer": json.dumps(document).encode()}
-    )
-    page.wait_for_function("surelock.stage.trace.n === 40")
+    imported(page, document)
     page.click("role=tab[name='Numbers']")
     page.get_by_label("Colours").select_option(label="Surprise (judge)")
     values = page.evaluate("[...surelock.stage.colouring.values(surelock.stage.trace.lanes[0], 23)].slice(16, 40)")
@@ -84,8 +77,8 @@ def test_a_judges_surprise_can_be_chosen_where_there_is_one(page: Page, app: App
 
 
 def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App) -> None:
-    visit(page, app.url)
-    open_trace(page, 510)
+    arrive(page, app.url)
+    imported(page, big_trace(510))
     boxes = page.locator(".sl-window")
     for step in (0, 250, 493):
         seek(page, step)
@@ -126,10 +119,10 @@ def test_a_long_texts_canvas_is_as_tall_as_what_is_seen_and_drawn_right_wherever
     page: Page, app: App
 ) -> None:
     """Scrolling moves what is drawn and paints the rows that come in; painting all anew must change no pixel."""
-    visit(page, app.url)
-    open_trace(page, 510)
+    arrive(page, app.url)
+    imported(page, big_trace(510))
     page.evaluate("surelock.stage.grids.scrollIntoView()")
-    page.wait_for_timeout(300)
+    settled(page)
     told = page.evaluate(
         """async () => {
           const { stage } = surelock, found = [], tops = [];
@@ -169,14 +162,35 @@ def test_a_long_texts_canvas_is_as_tall_as_what_is_seen_and_drawn_right_wherever
     assert page.evaluate(at, [10, 8]), "the last cell is where it is drawn"
 
 
-def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: App) -> None:
-    visit(page, app.url)
-    page.evaluate("surelock.stage.timeline.pause()")
+def test_what_is_out_of_sight_follows_when_the_scrubbing_or_a_replay_rests(page: Page, app: App) -> None:
+    """While it plays, texts that nobody sees are not written with each step, and are about a second behind."""
+    arrive(page, f"{app.url}/?race=steps")
     page.set_viewport_size({"width": 1440, "height": 500})
+    page.evaluate("scrollTo(0, 0)")
+    page.wait_for_function("surelock.stage.sides.every(({ details }) => details.getBoundingClientRect().top > 650)")
+    settled(page)
+    before, steps, texts = page.evaluate(
+        """async () => {
+          const { timeline, sides } = surelock.stage, steps = new Set(), texts = new Set();
+          timeline.seek(10);
+          const before = sides[0].text.textContent;
+          timeline.play();
+          while (timeline.step < 60) {
+            await new Promise(requestAnimationFrame);
+            steps.add(timeline.step);
+            texts.add(sides[0].text.textContent);
+          }
+          timeline.pause();
+          return [before, steps.size, texts.size];
+        }"""
+    )
+    assert steps > 20 and 4 <= texts <= steps / 3, "written before it, and once a second for who reads it all the same"
+    page.wait_for_function(f"surelock.stage.sides[0].text.textContent !== {json.dumps(before)}")
+
     page.evaluate("document.querySelector('.sl-texts').style.marginBottom = '900px'")  # far above what is seen
     page.evaluate("document.querySelector('.sl-tabs').scrollIntoView()")
     page.wait_for_function("surelock.stage.sides.every(({ node }) => node.getBoundingClientRect().bottom < -110)")
-    page.wait_for_timeout(400)
+    page.wait_for_timeout(400)  # what was just left is drawn once more
     drawn, texts = page.evaluate(
         """async () => {
           const { stage } = surelock, drawn = (window.drawn = []);
@@ -197,33 +211,6 @@ def test_what_is_out_of_sight_follows_when_the_scrubbing_rests(page: Page, app: 
     page.wait_for_function(f"surelock.stage.sides[0].text.textContent.includes({wanted})")
     gauge = page.inner_text(".sl-gauge-locked .sl-gauge-value")
     assert gauge == str(page.evaluate("surelock.stage.trace.lanes[1].steps[68].lockedCount"))
-
-
-def test_what_is_out_of_sight_follows_when_a_replay_rests(page: Page, app: App) -> None:
-    """While it plays, texts that nobody sees are not written with each step, and are about a second behind."""
-    visit(page, app.url)
-    page.evaluate("surelock.stage.timeline.pause()")
-    page.set_viewport_size({"width": 1440, "height": 500})
-    page.evaluate("scrollTo(0, 0)")
-    page.wait_for_function("surelock.stage.sides.every(({ details }) => details.getBoundingClientRect().top > 650)")
-    page.wait_for_timeout(400)
-    before, steps, texts = page.evaluate(
-        """async () => {
-          const { timeline, sides } = surelock.stage, steps = new Set(), texts = new Set();
-          timeline.seek(10);
-          const before = sides[0].text.textContent;
-          timeline.play();
-          while (timeline.step < 60) {
-            await new Promise(requestAnimationFrame);
-            steps.add(timeline.step);
-            texts.add(sides[0].text.textContent);
-          }
-          timeline.pause();
-          return [before, steps.size, texts.size];
-        }"""
-    )
-    assert steps > 20 and 4 <= texts <= steps / 3, "written before it, and once a second for who reads it all the same"
-    page.wait_for_function(f"surelock.stage.sides[0].text.textContent !== {json.dumps(before)}")
 
 
 def test_terms_explain_themselves(page: Page, app: App) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from checkpoints import write_chat_model
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, visit, wait_for_run
+from tests.browser.actions import run_to_end, steady, visit, wait_for_run
 from tests.browser.server import ROOT, App, serve
 
 PROMPT = "Tom had a small red boat. One day"
@@ -51,7 +51,8 @@ def test_the_table_of_runs(page: Page, app: App) -> None:
     for pick in page.locator(".sl-runs input").all():
         pick.check()
     page.click("text=Compare what is picked")
-    page.wait_for_timeout(300)
+    page.wait_for_selector(".sl-comparison table")
+    steady(page, "scrollY")
     top, cut = page.evaluate("""() => {
       const { parentElement: box } = document.querySelector(".sl-comparison table");
       return [box.getBoundingClientRect().top, box.scrollWidth - box.clientWidth];
@@ -93,33 +94,41 @@ def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:
     expect(page.locator(".sl-status")).to_have_text("This page does not offer that model.")
 
 
-def test_settings_come_with_their_model(page: Page, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """A page that offers more models than the embedded one."""
+    folder = tmp_path_factory.mktemp("models")
+    tales, qwen, bd3lm = (folder / name for name in ("tales", "qwen", "bd3lm"))
+    tales.symlink_to(ROOT / "assets" / "stories")
+    write_chat_model(qwen)
+    write_chat_model(bd3lm)
+    with serve("--model", "stories", *map(str, (tales, qwen, bd3lm))) as app:
+        yield app
+
+
+def test_settings_come_with_their_model(page: Page, several: App) -> None:
     """The model changes and takes the prompt and the settings along, not its own examples and recommendations."""
-    (tmp_path / "tales").symlink_to(ROOT / "assets" / "stories")
-    with serve("--model", "stories", str(tmp_path / "tales")) as app:
-        visit(page, app.url)
-        label = page.locator("input[aria-label='Model']")
-        expect(label).to_have_value("stories")
-        page.evaluate("surelock.stage.trace.header.model.name = 'tales'")
-        page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
-        page.click("role=tab[name='Runs']")
-        page.click("button[aria-label='Use these settings, of run 1']")
-        expect(label).to_have_value("tales", timeout=30_000)
-        page.wait_for_timeout(1500)
-        assert page.input_value("#sl-prompt textarea") == "A fox ran"
-        assert page.input_value("#sl-gen-length input[type=number]") == "128"
+    visit(page, several.url)
+    label = page.locator("input[aria-label='Model']")
+    expect(label).to_have_value("stories")
+    page.evaluate("surelock.stage.trace.header.model.name = 'tales'")
+    page.evaluate("surelock.stage.trace.header.prompt = 'A fox ran'")
+    page.click("role=tab[name='Runs']")
+    page.click("button[aria-label='Use these settings, of run 1']")
+    expect(label).to_have_value("tales", timeout=30_000)
+    page.wait_for_timeout(1500)
+    assert page.input_value("#sl-prompt textarea") == "A fox ran"
+    assert page.input_value("#sl-gen-length input[type=number]") == "128"
 
 
 @pytest.mark.parametrize(("name", "block"), [("qwen", 32), pytest.param("bd3lm", 64, marks=pytest.mark.long)])
-def test_a_real_models_folder_is_offered_and_runs(page: Page, tmp_path: Path, name: str, block: int) -> None:
+def test_a_real_models_folder_is_offered_and_runs(page: Page, several: App, name: str, block: int) -> None:
     """Qwen3's kind, in its own template, in the blocks that suit its family; a block-causal one has its own."""
-    write_chat_model(tmp_path / name)
-    with serve("--model", str(tmp_path / name)) as app:
-        visit(page, app.url, prompt="What is a fox?", gen_length=64, steps=64)
-        while not page.evaluate("surelock.live.run?.id"):  # "The model is still loading"
-            page.click("#sl-run")
-            page.wait_for_timeout(2000)
-        wait_for_run(page, 64)
-        header = page.evaluate("surelock.stage.trace.header")
+    visit(page, several.url, model=name, prompt="What is a fox?", gen_length=64, steps=64)
+    while not page.evaluate("surelock.live.run?.id"):  # "The model is still loading"
+        page.click("#sl-run")
+        page.wait_for_timeout(500)
+    wait_for_run(page, 64)
+    header = page.evaluate("surelock.stage.trace.header")
     assert header["model"]["name"] == name and header["lanes"][0]["settings"]["block_length"] == block
     assert header["mask_id"] == 1 and header["length"] == len(header["prompt_tokens"]) + 64

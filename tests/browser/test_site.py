@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote_plus, urlencode, urlsplit
 
@@ -17,22 +14,12 @@ from playwright.sync_api import Page, expect
 from surelock.__main__ import main
 from surelock.places import ASSETS
 from surelock.trace.frames import read_trace
-from tests.browser.actions import seek, serious, until
+from tests.browser.actions import arrive, exported, seek, serious, until
 from tests.browser.hands import Mouse
+from tests.browser.server import files_of
 from tests.browser.test_lessons import LESSONS_THERE, SHORT, opened, play
 
 QUERY = "gen_length=16&steps=16&block_length=16&race=steps"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    """A plain file server. What it sent is asked for again, or a test would have what another one left."""
-
-    def end_headers(self) -> None:
-        self.send_header("Cache-Control", "no-store")
-        super().end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +27,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of the site under /a/b/."""
     root = tmp_path_factory.mktemp("served")
     main(["site", str(root / "a" / "b")])
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=root)) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/a/b/"
-        server.shutdown()
+    with files_of(root) as url:
+        yield f"{url}/a/b/"
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +60,13 @@ def what_if(page: Page) -> int:
     return lanes + 1
 
 
-def all_that_it_can(page: Page, url: str) -> None:
+def all_that_it_can(page: Page, url: str, downloads: Path) -> None:
     """A run, a what-if, an export, and a lesson to its end."""
-    page.goto(f"{url}?{QUERY}")
-    until(page, "window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
+    arrive(page, f"{url}?{QUERY}")
     assert serious(page) == []
     run(page)
     lanes = what_if(page)
-    page.click("role=tab[name='Export']")
-    with page.expect_download() as download:
-        page.click("text=Trace (JSON)")
-    frames = read_trace(json.loads(Path(download.value.path()).read_text("utf-8")))
+    frames = read_trace(exported(page, downloads))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all() and len(frames.lanes) == lanes
     lesson = LESSONS_THERE[0]
     opened(page, url, lesson["name"])
@@ -94,31 +75,25 @@ def all_that_it_can(page: Page, url: str) -> None:
 
 
 @pytest.mark.long
-def test_under_a_path_of_a_plain_file_server(page: Page, folder: str) -> None:
+def test_under_a_path_of_a_plain_file_server(page: Page, folder: str, tmp_path: Path) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    all_that_it_can(page, folder)
+    all_that_it_can(page, folder, tmp_path)
     assert all(url.startswith((folder, "blob:", "data:")) for url in asked)
 
 
-def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path) -> None:
+def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_path: Path) -> None:
     page.context.set_offline(True)
-    all_that_it_can(page, file.as_uri())
+    all_that_it_can(page, file.as_uri(), tmp_path)
 
 
 def test_a_replay_with_the_decoder_inside_answers_what_if_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
-    page.goto(f"{folder}?{QUERY}")
-    until(page, "window.surelock?.stage.trace")
+    arrive(page, f"{folder}?{QUERY}")
     run(page)
-    page.click("role=tab[name='Export']")
-    with page.expect_download(timeout=60_000) as download:
-        page.click("text=Replay that decodes (HTML)")
-    replay = tmp_path / "replay.html"
-    download.value.save_as(replay)
+    replay = exported(page, tmp_path, "Replay that decodes (HTML)")
     assert replay.stat().st_size < 30e6
     page.context.set_offline(True)
-    page.goto(replay.as_uri())
-    until(page, "window.surelock?.stage.trace")
+    arrive(page, replay.as_uri())
     lanes = what_if(page)
     trace = "surelock.stage.trace"
     assert page.evaluate(f"{trace}.lanes.at(-1).count") == 16 and lanes == page.evaluate(f"{trace}.lanes.length")
@@ -142,8 +117,7 @@ def test_a_recording_is_computed_again_as_it_is_and_what_if_goes_on_from_it(
     page: Page, folder: str, recording: str
 ) -> None:
     """Its lanes were computed by the engine of CPUs. A branch computes its parent again up to its step."""
-    page.goto(f"{folder}?{QUERY}")
-    until(page, "window.surelock?.stage.trace")
+    arrive(page, f"{folder}?{QUERY}")
     page.click("role=tab[name='Export']")
     page.set_input_files("#sl-import", ASSETS / "runs" / f"{recording}.json")
     until(page, "surelock.stage.trace !== surelock.page.now.recorded")
@@ -167,26 +141,6 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     run(page)
     assert page.evaluate("surelock.live.run.trace.lanes[0].decoder.settings.block_length") == 8
     assert page.evaluate("surelock.live.run.trace.count") == 24
-
-
-@pytest.mark.long
-def test_a_part_that_breaks_off_or_came_changed_is_one_sentence_and_a_second_press_decodes(
-    page: Page, folder: str
-) -> None:
-    whole = "**/model-00001-*"
-    for damage in (
-        lambda body: body[: len(body) * 6 // 10],
-        lambda body: body[:-9] + bytes([body[-9] ^ 1]) + body[-8:],
-    ):
-        page.goto(f"{folder}?{QUERY}")
-        until(page, "window.surelock?.stage.trace")
-        page.route(whole, lambda route, _, damage=damage: route.fulfill(body=damage(route.fetch().body())))
-        page.click(".sl-action-run")
-        expect(page.locator(".sl-status")).to_contain_text("model-00001", timeout=30_000)
-        assert page.inner_text(".sl-status").count(".") <= 3, page.inner_text(".sl-status")
-        assert page.evaluate("surelock.stage.trace === surelock.page.now.recorded")
-        page.unroute(whole)
-    run(page)
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,14 +183,10 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     assert every == 1 and 0.4 < own < 0.7
     assert "active" in unquote_plus(urlsplit(page.url).fragment), "the address goes on to hold it"
     assert all("active" not in unquote_plus(url) for url in asked)
-    page.click("role=tab[name='Export']")
-    with page.expect_download() as download:
-        page.click("text=Trace (JSON)")
-    frames = read_trace(json.loads(Path(download.value.path()).read_text("utf-8")))
+    frames = read_trace(exported(page, tmp_path))
     assert frames.lanes.compute.tolist() == ["everything", "own"]
 
-    page.goto(f"{folder}?{QUERY}&{query}")
-    until(page, "window.surelock?.stage.trace")
+    arrive(page, f"{folder}?{QUERY}&{query}")
     page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
     page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")
     run(page)
@@ -256,8 +206,7 @@ HOSTILE = {
 @pytest.mark.long
 def test_a_hostile_rule_is_stopped_in_a_sentence_and_leaves_the_tab_alive(page: Page, folder: str) -> None:
     query = urlencode({"contestants": json.dumps([EVERY, OWN])})
-    page.goto(f"{folder}?{QUERY}&{query}")
-    until(page, "window.surelock?.stage.trace")
+    arrive(page, f"{folder}?{QUERY}&{query}")
     page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
     page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")
     run(page)  # all is fetched

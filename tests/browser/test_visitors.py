@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import json
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
@@ -14,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import SHORT, run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
-from tests.browser.visitor import Visitor
+from tests.browser.visitor import Visitor, held
 from tests.soak.lesson import crowd
 from tests.soak.tally import Tally
 
@@ -115,64 +114,27 @@ def test_a_lost_connection_stops_computing_too(app: App) -> None:
         kept = visitor.call("export", opened["run"])
         return len(kept["records"]) // 2 if kept else 0
 
-    time.sleep(3)
-    before = steps()
-    time.sleep(1)
-    assert before == steps() < 480
+    end, seen = time.monotonic() + 10, [steps()]
+    while len(seen) < 4 or seen[-4] < seen[-1]:
+        assert time.monotonic() < end, "it is still computed"
+        time.sleep(0.2)
+        seen.append(steps())
+    assert seen[-1] < 480
     visitor.close()
 
 
-def test_nobody_reaches_another_visitors_run(app: App) -> None:
-    owner, stranger = Visitor(app.url), Visitor(app.url)
-    seen = list(owner.run(Generated_length=8, Steps=8, Block_length=8))
-    for guess in (None, "", 0, "../x", seen[0]["run"][:-1], {"run": 1}):
-        assert stranger.call("export", guess) is None
-        assert not stranger.call("stop", guess)
-        assert stranger.call("top", guess, 0, 0) is None
-    assert stranger.call("export", raw={"a": [1]}) is None
-    assert stranger.call("top", raw=[[1, 2], [3], None]) is None
-    for guess in ("guess", "", seen[0]["run"][:-1]):
-        assert "no longer kept" in next(stranger.ask("follow", guess, -1, None))["refused"]
-    owner.close()
-    stranger.close()
-
-
-def test_a_waiting_visitor_sees_their_place(page: Page, app: App) -> None:
-    first = Visitor(app.url)
-    stream = first.run(Generated_length=128, Steps=128, Block_length=128)
-    opened = next(stream)
-    holder = threading.Thread(target=lambda: list(stream))
-    holder.start()
-    visit(page, app.url)
-    page.click("#sl-run")
-    page.wait_for_function(
-        "/Waiting for the device: 1 run before yours/.test(document.querySelector('.sl-status').textContent)"
-    )
-    first.call("stop", opened["run"])
-    wait_for_run(page)
-    holder.join(90)
-    first.close()
-
-
 def test_what_is_taken_back_leaves_the_queue_at_once(app: App) -> None:
-    first, second = Visitor(app.url), Visitor(app.url)
-    stream = first.run(Generated_length=256, Steps=256, Block_length=256)
-    opened = next(stream)
-    with ThreadPoolExecutor(2) as pool:
-        rest = pool.submit(lambda: list(stream))
+    second = Visitor(app.url)
+    with held(app.url), ThreadPoolExecutor(1) as pool:
         for function, given in (("follow", ("none", -1, None)), ("start", (second.form(),))):
             asked = second.join(function, *given)
             waits = pool.submit(lambda event: list(second.follow(event)), asked)
             with pytest.raises(TimeoutError):
                 waits.result(1)
             second.cancel(asked)
-            assert waits.result(5) == [] and not rest.done()
-        first.call("stop", opened["run"])
-        assert rest.result(20)[-1]["end"] == "stopped"
-    assert "no longer kept" in next(second.ask("follow", "none", -1, None))["refused"]
-    assert second.call("state", opened["run"]) == "ended", "the server lives"
-    for visitor in (first, second):
-        visitor.close()
+            assert waits.result(5) == []
+    assert "no longer kept" in next(second.ask("follow", "none", -1, None))["refused"], "the server lives"
+    second.close()
 
 
 def distant(page: Page) -> None:
@@ -187,28 +149,21 @@ def test_play_waits_for_its_turn_like_run_and_can_be_taken_back(page: Page, app:
     wait_for_run(page, 3)
     page.click(".sl-control-pause")
     expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    other = Visitor(app.url)
-    stream = other.run(Generated_length=256, Steps=256, Block_length=256)
-    opened = next(stream)
-    holder = threading.Thread(target=lambda: list(stream))
-    holder.start()
     count = page.evaluate("surelock.stage.trace.count")
     distant(page)
     pause, stop = page.locator(".sl-control-pause"), page.locator(".sl-control-stop")
-    for asks, takes_back in ((pause, pause), (pause, stop), (page.locator(".sl-control-step"), stop)):
-        asks.click()
-        expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours")
-        expect(stop).to_have_text("Cancel")
-        takes_back.click()
-        expect(page.locator(".sl-status")).to_have_text(f"Still paused after step {count}.")
-        expect(pause).to_have_text("Resume")
-        expect(stop).to_have_text("Stop")
-    other.call("stop", opened["run"])
-    holder.join(60)
+    with held(app.url):
+        for asks, takes_back in ((pause, pause), (pause, stop), (page.locator(".sl-control-step"), stop)):
+            asks.click()
+            expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours")
+            expect(stop).to_have_text("Cancel")
+            takes_back.click()
+            expect(page.locator(".sl-status")).to_have_text(f"Still paused after step {count}.")
+            expect(pause).to_have_text("Resume")
+            expect(stop).to_have_text("Stop")
     page.wait_for_timeout(800)
     assert page.evaluate("surelock.stage.trace.count") == count, "what was taken back does not go on"
     pause.click()
     wait_for_run(page, count + 2)
     stop.click()
     expect(page.locator(".sl-status")).to_contain_text("Stopped after step")
-    other.close()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import SIMULATED, seek, status, until
+from tests.browser.actions import SIMULATED, seek, status, steady, until
 from tests.browser.server import App
 
 DROPPED = "The server has dropped this run, which nobody had touched for ten minutes; press Run to make it again."
@@ -21,7 +21,7 @@ def stage(page: Page, app: App) -> Page:
     page.goto(f"{app.url}/?race=steps")
     until(page, "window.surelock?.page.now.recorded && surelock.stage.trace && surelock.stage.timeline.atEnd")
     page.wait_for_selector(".sidebar.open")
-    page.wait_for_timeout(200)  # the grids make room for it
+    steady(page, "surelock.stage.sides.map(({ canvas }) => canvas.clientWidth)")  # the grids make room for it
     page.evaluate(SIMULATED)
     return page
 
@@ -95,6 +95,30 @@ def test_play_that_waits_is_refused_taken_back_or_left_for_another_run(stage: Pa
     assert stage.evaluate("surelock.page.now.waits") == "run"
 
 
+def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(stage: Page) -> None:
+    """Also on Run, where it was after the click: there it started another run."""
+    play = stage.locator(".sl-play")
+    stage.evaluate("begin('mine', 20)")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    stage.focus("#sl-run")
+    stage.keyboard.press(" ")
+    expect(play).to_have_attribute("aria-label", "Play")
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    stage.evaluate("document.activeElement.blur()")
+    stage.keyboard.press(" ")
+    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    play.click()
+    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
+    assert stage.evaluate("asked") == [["pause", "mine"], ["resume", "mine"], ["pause", "mine"]]
+    stage.evaluate("send({ run: 'mine', seq: 3, end: 'finished', problem: null })")
+    expect(play).to_have_attribute("aria-label", "Play")
+    stage.evaluate("document.activeElement.blur()")
+    stage.keyboard.press(" ")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    assert stage.evaluate("asked.length") == 3, "it is played again, not computed again"
+
+
 def test_a_step_that_waits_comes_before_play(stage: Page) -> None:
     stage.evaluate("begin('mine', 20); surelock.live.pause()")
     expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
@@ -142,6 +166,7 @@ def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) ->
     stage.reload()
     until(stage, "window.surelock?.page.now.recorded && surelock.stage.trace")
     assert ["interrupted", 20] in runs(stage)
+    assert "Interrupted" in stage.inner_text(".sl-run-label") and "press Run to compute all of it" in status(stage)
 
 
 def test_a_lesson_forgets_the_run_that_does_not_come(stage: Page) -> None:

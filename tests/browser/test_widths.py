@@ -7,11 +7,10 @@ import json
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.actions import run_to_end, seek, visit
+from tests.browser.actions import arrive, imported, recorded, seek, settled, steady, until
 from tests.browser.server import App
 
 WIDTHS = (800, 960, 1024, 1280, 1440)
-FOUR = ["everything", "surelock", "threshold", "dual-cache"]
 OUT = """() => [...document.querySelectorAll(".sl-stage *")]
   .filter((e) => e.checkVisibility() && getComputedStyle(e).display !== "inline")
   .filter((e) => !e.matches("select, input, .sl-swatch, .sl-hidden, .sl-narrator-room"))
@@ -25,20 +24,27 @@ TOPS = """[".sl-grids", ".sl-timeline", ".sl-lower"].map((selector) =>
   Math.round(document.querySelector(selector).getBoundingClientRect().top + scrollY))"""
 
 
+def test_why_there_is_no_number_of_changed_words_takes_one_line(page: Page, app: App) -> None:
+    arrive(page, app.url)
+    page.set_viewport_size({"width": 1280, "height": 800})
+    of = page.locator(".sl-number-of")
+    for told in ("at the end", "comparing", "unknown"):
+        of.evaluate(r"(of, told) => { of.previousSibling.textContent = '\u2013'; of.textContent = ` ${told}`; }", told)
+        assert of.evaluate("(of) => of.getClientRects().length") == 1, told
+
+
 @pytest.mark.parametrize("lanes", [2, 4])
 def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
+    arrive(page, app.url)
+    page.wait_for_selector(".sidebar.open")
     if lanes == 4:
-        settings = {"gen_length": 16, "steps": 16}
-        visit(page, app.url, contestants=json.dumps(FOUR), **settings)
-        run_to_end(page)
-    else:
-        visit(page, app.url)
+        imported(page, recorded("rules"))
     assert page.evaluate("surelock.stage.trace.lanes.length") == lanes
     last = page.evaluate("surelock.stage.trace.count") - 1
     for sidebar in ("open", "closed"):
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 900})
-            page.wait_for_timeout(250)
+            steady(page, TOPS)
             tops = set()
             for step in (0, last // 4, last // 2, last):
                 seek(page, step)
@@ -50,10 +56,10 @@ def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
             page.set_viewport_size({"width": 1440, "height": 900})
             page.evaluate("scrollTo(0, 0)")
             page.click(".sidebar .toggle-button")
-            page.wait_for_timeout(500)
     page.set_viewport_size({"width": 1024, "height": 768})
     page.keyboard.press("f")
-    page.wait_for_timeout(500)
+    until(page, "document.body.classList.contains('sl-present')")
+    settled(page)
     for step in (0, last // 2, last):
         seek(page, step)
         page.evaluate(SLOW)

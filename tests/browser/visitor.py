@@ -6,7 +6,9 @@ import json
 import re
 import secrets
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -117,3 +119,23 @@ class Visitor:
         if self._heart_stream is not None:
             self._heart_stream.close()
         self.http.close()
+
+
+@contextmanager
+def held(url: str) -> Iterator[Callable[[], None]]:
+    """A visitor whose run has the device until the block ends, or until what is given is called."""
+    visitor = Visitor(url)
+    stream = visitor.run(Generated_length=480, Steps=480, Block_length=480)
+    run = next(stream)["run"]
+    with ThreadPoolExecutor(1) as pool:
+        rest = pool.submit(list, stream)
+
+        def leave() -> None:
+            visitor.call("stop", run)
+            rest.result(60)
+
+        try:
+            yield leave
+        finally:
+            leave()
+    visitor.close()

@@ -1,9 +1,11 @@
-// The order of a run's events, which is not that in which they are asked for.
+// The order of a run's events, which is not that in which they are asked for, and what a run never chooses.
 
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { readDecoder } from "../../assets/js/decode/choices.js";
 import { inOrder } from "../../assets/js/decode/events.js";
+import { Run } from "../../assets/js/decode/run.js";
 
 test("events are applied by step, and within one so that what is locked can be written, and what is written locked", () => {
   const canvas = { batch: 1, lengths: [4], is_prompt: [1, 1, 0, 0], slot: (_, position) => position, mask_id: 1 };
@@ -18,4 +20,19 @@ test("events are applied by step, and within one so that what is locked can be w
   ];
   const order = inOrder(asked, canvas, 2, 9, { scores: "confidence" }).map(({ step, kind }) => `${step} ${kind}`);
   assert.deepEqual(order, ["0 lock", "1 unlock", "1 mask", "1 write", "1 lock", "1 rule"]);
+});
+
+test("what is never chosen is the mask, and the end of a text where a model has one and it is asked for", () => {
+  const network = { vocab_size: 9, n_layers: 1, d_model: 4, n_heads: 1, n_kv_heads: 1, d_ff: 4, max_length: 64 };
+  const settings = { gen_length: 2, steps: 2, block_length: 2, temperature: 0, seed: 0, cfg_scale: 0 };
+  const [compute, unmask] = [{ kind: "everything" }, { kind: "low_confidence" }];
+  const banned = (eos_id, suppress_eos) => {
+    const shape = { network, mask_id: 1, pad_id: 0, eos_id, eot_id: null };
+    const decoder = readDecoder({ settings: { ...settings, suppress_eos }, compute, unmask });
+    return [...new Run(shape, [[3]], decoder).plan().banned];
+  };
+  assert.deepEqual(
+    [banned(0, true), banned(0, false), banned(null, true), banned(null, false)],
+    [[1, 0], [1], [1], [1]],
+  );
 });

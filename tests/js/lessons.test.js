@@ -261,6 +261,8 @@ test("the reason of an answer is the numbers that it follows from", () => {
     /; in the first of these steps it gave \d+ % at cell 37\.$/,
   );
   assert.equal(why("stories", "written_next", next, [140]), `${told}. A later block waits for its turn: cell 140.`);
+  assert.match(why("stories", "written_next", next, [46]), / A later block waits for its turn: cell 46\.$/);
+  assert.match(why("stories", "written_next", next, [45]), / it gave \d+ % at cell 45\.$/);
   const first = why("stories", "first_locked", { count: 5 }, [15, stories.n - 1, 30]);
   assert.match(first, /^They locked in steps 5 to 11; cell 141 (never|in step \d+) and cell 30 in step \d+\.$/);
   for (const { run, pages } of lessons)

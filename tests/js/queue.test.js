@@ -189,14 +189,21 @@ test("a run goes on from the last message that the page has, and what it has com
   );
   const source = new ServerSource({ queue: server.queue, server: functions });
   const heard = [];
-  const run = source.start({ prompt: "x" }, (messages) => heard.push(...messages));
+  const run = source.start({ prompt: "x" }, (messages) => {
+    assert.ok(messages.length, "nothing new is not heard");
+    heard.push(...messages);
+  });
   await flush();
   server.send({ msg: "estimation", event_id: "e1", rank: 0 }, part("e1", { run: "r", seq: 0, open: {} }));
   server.send(part("e1", { run: "r", seq: 1 }), completed("e1"));
   await run.pause();
   run.step();
   await flush();
-  server.send(part("e2", { run: "r", seq: 1 }, { run: "r", seq: 2 }), completed("e2"));
+  server.send(
+    part("e2", { run: "r", seq: 1 }),
+    part("e2", { run: "r", seq: 1 }, { run: "r", seq: 2 }),
+    completed("e2"),
+  );
   run.resume();
   await flush();
   const asked = server.posts

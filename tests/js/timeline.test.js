@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 
+import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
+import { onPage } from "./page.js";
 import { small } from "./small.js";
 
 /** A timeline without its controls, at a step of three. */
@@ -98,7 +100,8 @@ test("a chapter is the next one, or the one before", () => {
 });
 
 test("one play button is the replay's, or of the run that is followed", () => {
-  const pressed = (more) => {
+  const pressed = ({ state = "idle", ...more }) => {
+    page.set({ phase: state });
     const line = at(1, { play: () => line.told.push("play"), pause: () => line.told.push("pause"), ...more });
     line.toggle();
     return [line.moving, ...line.told];
@@ -117,48 +120,6 @@ test("one play button is the replay's, or of the run that is followed", () => {
   assert.deepEqual(pressed({ playing: true, restsUntil: 1e9 }), [false], "at a stop it goes on at once");
 });
 
-/** Nodes of a page that is none: they keep what they are given, and `fire` what they listen to. Frames come by `pass`. */
-function onPage(t) {
-  const frames = [];
-  const made = (tag) => {
-    const node = new (class Node {})();
-    Object.assign(node, { tag, children: [], attributes: {}, heard: {}, value: "", textContent: "", calls: [] });
-    return Object.assign(node, {
-      append: (...more) => node.children.push(...more),
-      replaceChildren: (...more) => Object.assign(node, { children: more }),
-      setAttribute: (name, value) => Object.assign(node.attributes, { [name]: value }),
-      addEventListener: (name, f) => Object.assign(node.heard, { [name]: f }),
-      getContext: () => ({ fillRect: (...at) => node.calls.push(at) }),
-      fire: (name) => node.heard[name](),
-      all: (name) =>
-        node.children.flatMap((each) =>
-          each.all ? [...(each.className?.split(" ").includes(name) ? [each] : []), ...each.all(name)] : [],
-        ),
-      find: (name) => node.all(name)[0],
-    });
-  };
-  const globals = {
-    document: { createElement: made, createElementNS: (_, tag) => made(tag) },
-    ResizeObserver: class {
-      observe() {}
-    },
-    requestAnimationFrame: (f) => frames.push(f),
-    getComputedStyle: () => ({ getPropertyValue: (name) => name }),
-    devicePixelRatio: 2,
-  };
-  Object.assign(globalThis, globals);
-  t.after(() => {
-    for (const name of Object.keys(globals)) delete globalThis[name];
-  });
-  return (seconds) => {
-    let now = performance.now();
-    for (const end = now + 1000 * seconds; now < end; ) {
-      now += 20;
-      for (const f of frames.splice(0)) f(now);
-    }
-  };
-}
-
 test("buttons and fields say what they do, and do it", (t) => {
   const pass = onPage(t);
   const [moved, told] = [[], []];
@@ -176,9 +137,12 @@ test("buttons and fields say what they do, and do it", (t) => {
   line.load(Trace.parse(small()), { step: 1 });
   pass(0.1);
   assert.deepEqual([line.label.textContent, line.scrubber.max, line.scrubber.value], ["step 2 / 3", 2, 1]);
+  const shapes = new Set();
   const steps = ["start", "forward", "end", "back", "play"].map((name) => {
     const button = node.find(`sl-${name}`);
+    shapes.add(button.children[0].children[0].attributes.d);
     button.fire("click");
+    shapes.add(button.children[0].children[0].attributes.d);
     return [button.attributes["aria-label"], button.title ?? button.attributes.title, line.step];
   });
   assert.deepEqual(steps, [
@@ -188,6 +152,8 @@ test("buttons and fields say what they do, and do it", (t) => {
     ["One step back", "One step back (Left)", 1],
     ["Pause", "Pause (Space)", 1],
   ]);
+  assert.ok(shapes.size === 6 && [...shapes].every((shape) => shape?.startsWith("M")), "each has a picture of its own");
+  assert.deepEqual([line.held, line.follow], [false, false]);
   pass(0.1);
   line.scrubber.value = "2";
   line.scrubber.fire("input");

@@ -37,7 +37,7 @@ test("where no number of changed words is there, it is said why", () => {
   const told = (live, complete) => uncompared({ live, complete });
   assert.deepEqual(
     [told(true, false), told(true, true), told(false, true)],
-    ["compared when the run is over", "being compared now", "not measured in this run"],
+    ["at the end", "comparing", "unknown"],
   );
 });
 
@@ -48,8 +48,8 @@ test("a what-if has no time beside the run that it comes from, nor after an expo
     const child = each.lanes[2];
     assert.match(verdict(each), /“What if” did 55 % of the work\. /);
     assert.doesNotMatch(verdict(each), /“What if”[^“]* time/);
-    assert.deepEqual(laneClock(each, child, 60), ["not timed; shown step by step", "step 61 of 128"]);
-    assert.deepEqual(laneClock(each, child, 127), ["not timed; shown step by step", "128 steps"]);
+    assert.deepEqual(laneClock(each, child, 60), ["not timed", "step 61 of 128"]);
+    assert.deepEqual(laneClock(each, child, 127), ["not timed", "128 steps"]);
     assert.equal(laneClock(each, each.lane(each.lanes[1].id), 127)[0], "first: 1.52 s");
     assert.equal(heading(each, child, 127).clock, "✓");
     assert.deepEqual(

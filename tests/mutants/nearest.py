@@ -1,4 +1,4 @@
-"""Which test files are likely to see a fault of a Python file, told by what they import: nothing has to be run."""
+"""Which test files are likely to see a Python fault, told by what they import and name: nothing has to be run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ _STUB = "surelock/__init__.pyi"  # the names that `import surelock` brings, and 
 
 
 @cache
-def nearest(root: Path, file: str) -> list[str]:
-    """The test files: first those that import the file and speak of it most, then those that import what imports it."""
+def nearest(root: Path, file: str, line: int) -> list[str]:
+    """The test files: first those that import the file, then those that import what imports it; of these first those
+    that speak most of the file, and of the function, class or variable that the line is a part of.
+    """
     left_out = {f"test_{name}" for name in _LEFT_OUT.split()}
     tests = [path.relative_to(root).as_posix() for path in root.glob("tests/test_*.py") if path.stem not in left_out]
     distance = {file: 0}
@@ -22,6 +24,7 @@ def nearest(root: Path, file: str) -> list[str]:
     while new := {each for each, used in imports.items() if each not in distance and used & distance.keys()}:
         distance |= dict.fromkeys(new, max(distance.values()) + 1)
     stem = Path(file).stem
+    spoken = re.compile(rf"\b(?:{'|'.join({stem, *_around((root / file).read_text('utf-8'), line)})})\b")
     ranks = {}
     for test in tests:
         text = (root / test).read_text("utf-8")
@@ -29,8 +32,18 @@ def nearest(root: Path, file: str) -> list[str]:
         near = min((distance[each] for each in used if each in distance), default=len(distance))
         near = min(near, 1) if "import_module" in text else near  # it looks at every file
         own = stem in Path(test).stem.removeprefix("test_").split("_") or Path(test).stem == f"test_{stem}"
-        ranks[test] = (not own, near, -len(re.findall(rf"\b{stem}\b", text)) - 5 * (file in used), test)
+        ranks[test] = (not own, near, -len(spoken.findall(text)) - 5 * (file in used), test)
     return sorted(tests, key=ranks.__getitem__)
+
+
+def _around(text: str, line: int) -> Iterator[str]:
+    """The names of what is defined around a line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", ())
+            yield from (each.id for each in targets if isinstance(each, ast.Name))
 
 
 @cache

@@ -50,7 +50,7 @@ class Trial:
         """Whether any test that is asked reaches the line."""
         if mutant.file.endswith(".js"):
             return True  # it was drawn among such lines
-        return any(self._reaches(test, mutant) for test in nearest(self.root, mutant.file)[: self.most])
+        return any(self._reaches(test, mutant) for test in nearest(self.root, mutant.file, mutant.line)[: self.most])
 
     def _reaches(self, test: str, mutant: Mutant) -> bool:
         return mutant.line in reached(self.root, test).get(mutant.file, ())
@@ -61,7 +61,7 @@ class Trial:
         that reach the line, those in Chromium last; of each those first that reach most of the file.
         """
         if not mutant.file.endswith(".js"):
-            for rank, test in enumerate(nearest(self.root, mutant.file)[: self.most]):
+            for rank, test in enumerate(nearest(self.root, mutant.file, mutant.line)[: self.most]):
                 if rank < UNMEASURED or self._reaches(test, mutant):
                     yield test
             return

@@ -15,7 +15,7 @@ function y(nats) {
 }
 
 /** The line of a position's KL as a path, broken where it was not computed; with the points of its locks. */
-export function lineOf(lane, cell, x) {
+function lineOf(lane, cell, x) {
   let path = "";
   let pen = "M";
   let last = [x(0), BOTTOM];

@@ -10,17 +10,8 @@ import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Replay, Th
 const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
 
 /** Every rule and every policy. A new one is a class in its file and a name here. */
-export const COMPUTE = byKind(
-  Everything,
-  LockRule,
-  LockByAge,
-  SelectRule,
-  BudgetRule,
-  BlockCache,
-  DelayedCache,
-  OwnRule,
-);
-export const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, Replay);
+const COMPUTE = byKind(Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache, OwnRule);
+const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, Replay);
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {

@@ -5,7 +5,7 @@ import { find, flags, join, NONE, ranked, take, union } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
 
 /** The m-th percentile as the lower order statistic, sorted(values)[floor(m (n - 1) / 100)]. */
-export function percentile(values, m) {
+function percentile(values, m) {
   return Float64Array.from(values).sort()[Math.floor((m * (values.length - 1)) / 100)];
 }
 

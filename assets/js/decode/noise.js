@@ -9,7 +9,7 @@ import { join, place } from "./arrays.js";
 /** Where the numbers of C candidates come from: keys of the streams, (seed, step) or (seed, step, 1), and `lengths`,
  * positions of each stream's part of the sequence; of each candidate, ascending, its `stream` and its `row` there.
  * scored: whether each stream begins with one number per position, which are the candidates' scores. */
-export class Draws {
+class Draws {
   constructor(keys, lengths, stream, row, scored) {
     Object.assign(this, { keys, lengths, stream, row, scored });
   }

@@ -19,7 +19,7 @@ const inOrder = ({ slots, score, late }) =>
 /** What all policies share. scores: what candidates are scored by; "noise", one uniform number each; null: not at all.
  * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
  * for, whatever their tokens. */
-export class UnmaskPolicy {
+class UnmaskPolicy {
   static kind;
   scores = "confidence";
   early = false;

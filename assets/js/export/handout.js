@@ -35,45 +35,39 @@ function text(trace, lane) {
   return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 
-export class Handout {
-  /** link(trace, view): the address of what is on show, where it has one. */
-  constructor(stage, link) {
-    Object.assign(this, { stage, link });
-    addEventListener("beforeprint", () => this.#show());
-    addEventListener("afterprint", () => this.#hide());
-  }
+function made(trace, colours, link) {
+  const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
+  const texts = trace.lanes.map((lane) => text(trace, lane));
+  return h(
+    "article.sl-handout",
+    h("h1", "SureLock: decoders race"),
+    h("p", trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
+    h("p", h("b", "Prompt: "), promptOf(trace)),
+    moments(trace.count).map((step) => moment(trace, colours, step)),
+    h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
+    h("div.sl-handout-texts", texts),
+    comparison(sides),
+    link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
+  );
+}
 
-  #show() {
-    this.#hide();
-    const { trace, root } = this.stage;
+/** Has a stage's page print a handout. link(trace, view): the address of what is on show, where it has one. */
+export function printHandout(stage, link) {
+  let [node, dark] = [null, false];
+  const hide = () => {
+    node?.remove();
+    if (dark) document.body.classList.add("dark");
+    [node, dark] = [null, false];
+  };
+  const show = () => {
+    hide();
+    const { trace, root, view } = stage;
     if (!trace?.count) return;
-    this.dark = document.body.classList.contains("dark");
+    dark = document.body.classList.contains("dark");
     document.body.classList.remove("dark"); // paper is light
-    this.node = this.#made(trace, palette(root));
-    document.body.append(this.node);
-  }
-
-  #hide() {
-    this.node?.remove();
-    this.node = null;
-    if (this.dark) document.body.classList.add("dark");
-    this.dark = false;
-  }
-
-  #made(trace, colours) {
-    const link = this.link?.(trace, this.stage.view);
-    const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
-    const texts = trace.lanes.map((lane) => text(trace, lane));
-    return h(
-      "article.sl-handout",
-      h("h1", "SureLock: decoders race"),
-      h("p", trace.complete ? verdict(trace) : `Step ${trace.count} of ${trace.steps}: this run is not finished.`),
-      h("p", h("b", "Prompt: "), promptOf(trace)),
-      moments(trace.count).map((step) => moment(trace, colours, step)),
-      h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
-      h("div.sl-handout-texts", texts),
-      comparison(sides),
-      link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
-    );
-  }
+    node = made(trace, palette(root), link?.(trace, view));
+    document.body.append(node);
+  };
+  addEventListener("beforeprint", show);
+  addEventListener("afterprint", hide);
 }

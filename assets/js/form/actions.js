@@ -23,24 +23,24 @@ function where(decodes) {
 }
 
 /** press(): Run; openForm(): the settings, with the focus on the prompt or not; lessons: the button that opens their list; decodes(model): whether a browser can. */
-export class Actions {
-  constructor({ press, openForm, lessons, decodes }) {
-    const button = (name, action, ...children) =>
-      h(`button.sl-action.sl-action-${name}`, { onclick: action }, ...children);
-    this.text = h("q");
-    this.run = button("run", press, "Run");
-    this.stop = button("stop", () => page.now.live.stop());
-    const own = [h("span.sl-desk-only", "Try your own words "), h("span.sl-phone-only", "Your words"), this.text];
-    const group = { role: "group", "aria-label": "Run" };
-    const prompt = button("prompt", () => openForm(true), own);
-    const form = button("form", () => openForm(false), "Settings");
-    this.node = h("div.sl-actions", group, this.run, where(decodes), this.stop, prompt, lessons, form);
-    page.follow(["prompt"], ({ prompt }) => setText(this.text, prompt.trim().slice(0, MOST_SAID)));
-    page.follow(["phase", "wish", "waits", "place"], (now) => {
-      const { text, disabled } = stopButton(now);
-      setText(this.stop, text);
-      this.stop.disabled = disabled;
-      this.stop.hidden = now.phase === "idle" && disabled;
-    });
-  }
+export function actions({ press, openForm, lessons, decodes }) {
+  const button = (name, action, ...children) =>
+    h(`button.sl-action.sl-action-${name}`, { onclick: action }, ...children);
+  const text = h("q");
+  const own = [h("span.sl-desk-only", "Try your own words "), h("span.sl-phone-only", "Your words"), text];
+  const stop = button("stop", () => page.now.live.stop());
+  const group = { role: "group", "aria-label": "Run" };
+  const others = [
+    button("prompt", () => openForm(true), own),
+    lessons,
+    button("form", () => openForm(false), "Settings"),
+  ];
+  page.follow(["prompt"], ({ prompt }) => setText(text, prompt.trim().slice(0, MOST_SAID)));
+  page.follow(["phase", "wish", "waits", "place"], (now) => {
+    const { text: told, disabled } = stopButton(now);
+    setText(stop, told);
+    stop.disabled = disabled;
+    stop.hidden = now.phase === "idle" && disabled;
+  });
+  return h("div.sl-actions", group, button("run", press, "Run"), where(decodes), stop, others);
 }

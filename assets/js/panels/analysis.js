@@ -1,7 +1,7 @@
 // How long positions stayed active once they were written.
 
 import { count, h, inView, throttle, watchView } from "../dom.js";
-import { LOCKED, MASKED, WAITING } from "../trace/trace.js";
+import { isMasked, LOCKED } from "../trace/trace.js";
 
 const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
 
@@ -49,7 +49,7 @@ export class Analysis {
     let never = 0;
     for (let p = 0; p < lane.n; p++) {
       if (states[p] === LOCKED) delays.push(lane.lockStep(p, last) - Math.max(0, lane.unmaskStep(p, last)));
-      else if (states[p] !== MASKED && states[p] !== WAITING) never++;
+      else if (!isMasked(states[p])) never++;
     }
     const counts = EDGES.slice(1).map((top, i) => delays.filter((d) => d >= EDGES[i] && d < top).length);
     const rows = counts.map((count, i) => [delayLabel(EDGES[i], EDGES[i + 1]), count]).filter(([, c], i) => c || i < 4);

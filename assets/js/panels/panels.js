@@ -1,7 +1,7 @@
 // What stands beneath the race, one press away, the list of the keys, and the page on paper.
 
 import "../core.js";
-import { Handout } from "../export/handout.js";
+import { printHandout } from "../export/handout.js";
 import { Share } from "../export/share.js";
 import { keyHelp } from "../stage/keyhelp.js";
 import { about } from "./about.js";
@@ -14,13 +14,13 @@ export class Panels {
     this.analysis = new Analysis();
     this.runs = new Runs(stage, onUse);
     this.share = new Share(stage, source);
-    this.handout = new Handout(stage, source.link);
     this.help = keyHelp();
     const nodes = { Analysis: this.analysis.node, Runs: this.runs.node, Export: this.share.node, About: about() };
     for (const [name, node] of Object.entries(nodes)) stage.root.querySelector(`[data-panel=${name}]`).append(node);
     stage.quick.append(this.share.quick);
     stage.root.append(this.help);
     this.runs.draw();
+    printHandout(stage, source.link);
     if (stage.trace) this.load(stage.trace);
   }
 

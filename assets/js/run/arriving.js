@@ -9,6 +9,8 @@ import { page } from "./state.js";
 
 const OWN_RUN = "This link describes another run: press Run to compute it. A recorded run plays until then.";
 
+const LEFT = "This run was interrupted by leaving the page or losing the connection: press Run to compute all of it.";
+
 const asksForRecorded = (settings) =>
   !settings || (page.now.recorded !== null && sameSettings(settings, settingsOf(page.now.recorded)));
 
@@ -53,8 +55,8 @@ export class Arriving {
   }
 
   #showAgain(trace) {
-    const left = "Interrupted by leaving the page or losing the connection:";
-    this.stage.show(trace, { label: trace.interrupted ? left : "As you left it:" });
+    this.stage.show(trace, { label: trace.interrupted ? "Interrupted:" : "As you left it:" });
+    if (trace.interrupted) this.#tell(LEFT);
   }
 
   #showRecorded(settings, { step }) {
@@ -62,6 +64,6 @@ export class Arriving {
     const play = !still && !reducedMotion(); // where motion is not wanted, it stands at its end
     const trace = embeddedLanes(page.now.recorded);
     page.set({ prompt: promptOf(trace) });
-    this.stage.show(trace, { play, label: "A recorded run; press Run to make your own:" });
+    this.stage.show(trace, { play, label: "A recorded run:" });
   }
 }

@@ -34,7 +34,7 @@ class BrowserSource {
   async prepare() {
     if (lacking()) return;
     this.#worker ??= this.#made();
-    await this.ask("prepare");
+    await this.#ask("prepare");
     this.ready = this.#worker !== null;
   }
 
@@ -42,10 +42,17 @@ class BrowserSource {
    * lanes}, each lane whole as a trace's header has it; the steps that the page has come again. hear(messages): {loading},
    * {note}, {refused} or {lost}, a sentence, or the run's own. */
   start(request, hear) {
-    const run = new BrowserRun(this, `browser-${this.#count++}`);
-    this.#runs.set(run.id, hear);
-    this.#let(run.id, request).then((problem) => problem && this.#runs.get(run.id)?.([problem]));
-    return run;
+    const run = `browser-${this.#count++}`;
+    this.#runs.set(run, hear);
+    this.#let(run, request).then((problem) => problem && this.#runs.get(run)?.([problem]));
+    const asks = (name, asked) => () => this.#ask(name, run, asked);
+    return {
+      leave: () => this.#drop(run),
+      pause: asks("pause"),
+      resume: asks("resume"),
+      step: asks("resume", { steps: 1 }),
+      stop: asks("stop"),
+    };
   }
 
   /** What is wrong with a request, no sooner than its run was given; or null: then it is on its way. */
@@ -70,7 +77,7 @@ class BrowserSource {
   }
 
   /** What the worker answers. */
-  ask(name, run, asked = {}) {
+  #ask(name, run, asked = {}) {
     if (!this.#worker) return Promise.resolve(null);
     return new Promise((then) => {
       this.#calls.set(this.#count, then);
@@ -78,32 +85,33 @@ class BrowserSource {
     });
   }
 
-  /** No message of that run is heard any more. */
-  drop(run) {
+  /** A run never waits for its turn: what has not begun is not heard of any more. */
+  #drop(run) {
+    this.#ask("stop", run);
     this.#runs.delete(run);
     this.#worker?.postMessage({ ask: "drop", run });
   }
 
   document(run) {
-    return this.ask("document", run);
+    return this.#ask("document", run);
   }
 
   /** [[id, piece, p], ...]: likely tokens at a position, or null. */
   async top({ source }, cell, step) {
-    return source?.run && step >= 0 ? this.ask("top", source.run, { lane: source.id, cell, step }) : null;
+    return source?.run && step >= 0 ? this.#ask("top", source.run, { lane: source.id, cell, step }) : null;
   }
 
   /** {id, piece} of the one token that a text is, or {problem}. */
   token(text) {
     if (lacking()) return null;
     this.#worker ??= this.#made();
-    return this.ask("token", undefined, { text });
+    return this.#ask("token", undefined, { text });
   }
 
   /** See Inspector; null where nothing was fetched for a run yet. */
   async attended(_, lane, cell, step) {
     const tokens = [...lane.tokens(step - 1)];
-    const found = this.ready && (await this.ask("attended", undefined, { tokens, cell }));
+    const found = this.ready && (await this.#ask("attended", undefined, { tokens, cell }));
     return Array.isArray(found) ? found : null;
   }
 
@@ -142,33 +150,5 @@ class BrowserSource {
     this.#calls.clear();
     for (const then of calls) then(null);
     for (const hear of runs) hear([{ lost }]);
-  }
-}
-
-class BrowserRun {
-  constructor(source, id) {
-    Object.assign(this, { source, id });
-  }
-
-  /** It never waits for its turn: what has not begun is not heard of any more. */
-  leave() {
-    this.source.ask("stop", this.id);
-    this.source.drop(this.id);
-  }
-
-  pause() {
-    return this.source.ask("pause", this.id);
-  }
-
-  resume() {
-    this.source.ask("resume", this.id);
-  }
-
-  step() {
-    this.source.ask("resume", this.id, { steps: 1 });
-  }
-
-  stop() {
-    return this.source.ask("stop", this.id);
   }
 }

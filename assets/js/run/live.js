@@ -1,7 +1,7 @@
 // The stage inside the Gradio page: what it asks a source of runs for, and who follows the page's state.
 
 import { h } from "../dom.js";
-import { Actions } from "../form/actions.js";
+import { actions } from "../form/actions.js";
 import { openSidebar, pressRun } from "../form/controls.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
@@ -91,11 +91,7 @@ function queueOf() {
 function sourcesOf({ root, server }) {
   const offered = root.dataset.sources.split(" ");
   page.set({ sources: offered, source: offered[0] });
-  return new Sources({
-    server: new ServerSource({ queue: queueOf(), server }),
-    browser: new BrowserDoor(),
-    offered,
-  });
+  return new Sources(new ServerSource({ queue: queueOf(), server }), new BrowserDoor());
 }
 
 /** Shows the stage in an empty element, and all that follows it. source: see Sources. fill(settings) puts a query's into
@@ -118,7 +114,7 @@ export function begin({ root, source, fill, refuses, seconds }) {
   const arriving = new Arriving({ stage, live, kept, fill: fillOnceReady });
   Object.assign(parts, { stage, live, addressing, kept, arriving, starting: new Starting({ stage, live }) });
   const decodes = (model) => source.browser.decodes(model);
-  root.before(new Actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }).node);
+  root.before(actions({ press: pressRun, openForm: openSidebar, lessons: stage.lessonsButton, decodes }));
   addSkipLink(stage.grids);
   embed(root);
   window.surelock = { ...parts, page }; // for the form's events, the browser's console and the tests

@@ -22,25 +22,6 @@ async function visitorHeaders() {
 export const newSession = () =>
   Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");
 
-/** Something that was asked for: it waits, has its turn, and is over. */
-class Asked {
-  constructor(queue, hear) {
-    Object.assign(this, { queue, hear, id: null, over: false });
-  }
-
-  end(message) {
-    if (this.over) return;
-    this.over = true;
-    if (message) this.hear(message);
-  }
-
-  /** It is not wanted any more: out of the queue with it, now or as soon as it is in. */
-  leave() {
-    this.end(null);
-    if (this.id) this.queue.cancel(this.id);
-  }
-}
-
 export class Queue {
   #asked = new Map(); // by the event's id
   #joining = 0;
@@ -55,12 +36,25 @@ export class Queue {
   /** Asks for what a function answers. hear(message): {place}: so many are before it. {text}: a part of the answer.
    * {refused: a sentence}, {lost: a sentence} or {over: true}: the last one. */
   ask(name, data, hear) {
-    const asked = new Asked(this, hear);
+    const asked = { hear, id: null, over: false };
     this.#join(asked, { fn_index: this.functions[name], data, session_hash: this.session });
-    return asked;
+    return { leave: () => this.#leave(asked) };
   }
 
-  cancel(id) {
+  /** It has come to its end, with a last message. */
+  #end(asked, message) {
+    if (asked.over) return;
+    asked.over = true;
+    asked.hear(message);
+  }
+
+  /** It is not wanted any more: out of the queue with it, now or as soon as it is in. */
+  #leave(asked) {
+    asked.over = true;
+    if (asked.id) this.#cancel(asked.id);
+  }
+
+  #cancel(id) {
     this.#asked.delete(id);
     // without the function's number: all that the session has running of it would be ended, too
     this.#post("cancel", { event_id: id, session_hash: this.session, fn_index: -1 }).catch(noNetwork);
@@ -71,15 +65,15 @@ export class Queue {
     try {
       const answer = await this.#post("queue/join", body, await visitorHeaders());
       const { event_id: id, detail } = await answer.json();
-      if (!answer.ok) return asked.end({ refused: detail });
+      if (!answer.ok) return this.#end(asked, { refused: detail });
       asked.id = id;
-      if (asked.over) return this.cancel(id);
+      if (asked.over) return this.#cancel(id);
       this.#asked.set(id, asked);
       for (const message of this.#early.filter(({ event_id }) => event_id === id)) this.#hear(message);
       this.#listen();
     } catch (error) {
       noNetwork(error);
-      asked.end({ lost: LOST });
+      this.#end(asked, { lost: LOST });
     } finally {
       if (!--this.#joining) this.#early = [];
     }
@@ -108,7 +102,7 @@ export class Queue {
     if (!last) return this.#listen(); // for what was asked for meanwhile
     const left = [...this.#asked.values()];
     this.#asked.clear();
-    for (const asked of left) asked.end(last);
+    for (const asked of left) this.#end(asked, last);
   }
 
   #hear(message) {
@@ -124,7 +118,7 @@ export class Queue {
       if (typeof text === "string") asked.hear({ text });
     } else if (`${msg}`.startsWith("process_")) {
       this.#asked.delete(id);
-      asked.end(message.success ? { over: true } : { refused: output?.error ?? LOST });
+      this.#end(asked, message.success ? { over: true } : { refused: output?.error ?? LOST });
     }
   }
 }

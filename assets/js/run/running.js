@@ -31,7 +31,6 @@ export class Running {
     page.follow(["waiting"], ({ waiting }) => waiting && stage.say(waiting));
     page.follow(["phase"], ({ phase }) => {
       stage.root.dataset.state = phase;
-      stage.timeline.setState(phase);
     });
   }
 

@@ -8,9 +8,9 @@ const OFFER = " This server can compute it instead: choose it beside Run.";
 export class Sources {
   #of = new Map(); // sources by the ids of their runs
 
-  /** server, browser: see ServerSource and BrowserSource; offered: the names of those that may compute. */
-  constructor({ server, browser, offered }) {
-    Object.assign(this, { server, browser, offered });
+  /** See ServerSource and BrowserDoor. */
+  constructor(server, browser) {
+    Object.assign(this, { server, browser });
   }
 
   /** A browser has one model. */
@@ -20,13 +20,13 @@ export class Sources {
 
   /** A typed rule runs in the browser, whatever is chosen. */
   #startedBy({ model, lanes }) {
-    const typed = codesOf(lanes).length > 0 && this.offered.includes("browser") && this.browser.decodes(model);
+    const typed = codesOf(lanes).length > 0 && page.now.sources.includes("browser") && this.browser.decodes(model);
     return typed ? this.browser : this.#chosen(model);
   }
 
   start(request, hear) {
     const source = this.#startedBy(request);
-    const offers = source === this.browser && this.offered.includes("server");
+    const offers = source === this.browser && page.now.sources.includes("server");
     return source.start(request, (messages) => {
       for (const { open, run } of messages) if (open) this.#of.set(run, source);
       hear(messages.map((each) => (each.lost && offers ? { ...each, lost: each.lost + OFFER } : each)));
@@ -44,7 +44,7 @@ export class Sources {
   /** The server answers while the browser has nothing fetched yet. */
   #answers(model) {
     const source = this.#chosen(model);
-    return source.ready || !this.offered.includes("server") ? source : this.server;
+    return source.ready || !page.now.sources.includes("server") ? source : this.server;
   }
 
   token(text, model) {

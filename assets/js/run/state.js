@@ -1,6 +1,6 @@
 // What the page is at, in one place: who shows a part of it follows that part.
 
-export class State {
+class State {
   #followers = new Map();
 
   constructor(now) {

@@ -7,7 +7,7 @@ const PATIENCE_MS = 300; // where the device is free, it is no waiting
 
 /** "about 40 s": no estimate is better than to five seconds. */
 export function about(seconds) {
-  if (seconds === null || seconds === undefined || !Number.isFinite(seconds)) return "";
+  if (!Number.isFinite(seconds)) return "";
   if (seconds < 5) return ", a few seconds";
   if (seconds < 90) return `, about ${5 * Math.round(seconds / 5)} s`;
   return `, about ${Math.round(seconds / 60)} min`;

@@ -2,15 +2,14 @@
 
 import { count, h, seconds, setText } from "../dom.js";
 
-/** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several. By the clock, of one that was not timed with the others, ["not timed; shown step by step", "step 41 of 128"]. */
+/** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several; ["not timed", "step 41 of 128"] of one that was not timed with the others. */
 export function laneClock(trace, lane, step) {
   const t = trace.reached(lane, step);
   const now = lane.at(t);
   if (!now) return ["", ""];
   const { clocked } = trace;
   const timed = clocked.includes(lane);
-  const untimed = trace.byClock ? "not timed; shown step by step" : "not timed";
-  const time = timed ? seconds(now.totalSeconds) : untimed;
+  const time = timed ? seconds(now.totalSeconds) : "not timed";
   if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${trace.stepsOf(lane)}`];
   const others = timed ? clocked.filter((each) => each !== lane) : [];
   const over = (each) => each.endsAt(trace.reached(each, step));
@@ -29,5 +28,7 @@ export class Clock {
     laneClock(trace, this.lane, step).forEach((text, i) => {
       setText(this.parts[i], text);
     });
+    const bySteps = trace.byClock && !trace.clocked.includes(this.lane);
+    this.node.title = bySteps ? "Not timed together with the others, so shown step by step" : "";
   }
 }

@@ -52,8 +52,8 @@ function damageText(damage) {
 
 /** Why no number of changed words is there. */
 export function uncompared({ live, complete }) {
-  if (!live) return "not measured in this run";
-  return complete ? "being compared now" : "compared when the run is over";
+  if (!live) return "unknown";
+  return complete ? "comparing" : "at the end";
 }
 
 export class Gauges {

@@ -29,7 +29,7 @@ export class Part {
 }
 
 /** A module that cannot be fetched is told by a TypeError. */
-export function fetchFailed(error) {
+function fetchFailed(error) {
   if (!(error instanceof TypeError)) throw error;
   return null;
 }

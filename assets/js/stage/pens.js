@@ -21,7 +21,7 @@ export function cut(pen, text, width) {
 }
 
 /** Lines of at most that width, words whole where they can be; at most `most`, the last one cut. */
-export function wrap(pen, text, width, most) {
+function wrap(pen, text, width, most) {
   const lines = [];
   let line = "";
   for (const word of text.split(/\s+/).filter(Boolean)) {

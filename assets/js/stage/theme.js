@@ -52,11 +52,15 @@ export function followScheme() {
   follow();
 }
 
-/** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change. Returns a function that stops it. */
+/** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change, and when a
+ * stylesheet has come: the page's may come after its scripts.
+ */
 export function onThemeChange(callback) {
   new MutationObserver(callback).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"])
     matchMedia(query).addEventListener("change", callback);
+  const come = ({ target }) => target.rel === "stylesheet" && callback();
+  document.addEventListener("load", come, true); // it does not bubble
 }
 
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));

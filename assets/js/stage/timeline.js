@@ -31,7 +31,6 @@ export class Timeline {
       restsUntil: null,
       trace: null,
     });
-    this.state = "idle"; // of the run on the server
     this.scrubber = h("input.sl-scrubber", {
       type: "range",
       min: 0,
@@ -68,6 +67,7 @@ export class Timeline {
     );
     this.show = perFrame(() => this.#show());
     new ResizeObserver(() => this.drawTicks()).observe(this.ticks);
+    page.follow(["phase"], () => this.#playLabel());
   }
 
   #tools() {
@@ -207,15 +207,9 @@ export class Timeline {
     if (found.length) this.seek(found.at(by > 0 ? 0 : -1).step);
   }
 
-  /** The run on the server is idle, running or paused. */
-  setState(state) {
-    this.state = state;
-    this.#playLabel();
-  }
-
   /** Whether the picture moves by itself: a replay, or a live run that is followed. */
   get moving() {
-    return (this.playing && !this.rests) || Boolean(this.live && this.follow && this.state === "running");
+    return (this.playing && !this.rests) || Boolean(this.live && this.follow && page.now.phase === "running");
   }
 
   /** Whether it plays, and rests at one of its stops. */
@@ -231,7 +225,7 @@ export class Timeline {
       this.held = true;
       this.onSeek();
     } else if (this.moving) this.onLive("pause");
-    else if (this.live && this.state === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
+    else if (this.live && page.now.phase === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
     else this.play();
   }
 

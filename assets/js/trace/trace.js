@@ -9,7 +9,7 @@ export const MASKED = 0;
 export const ACTIVE = 1;
 export const LOCKED = 2;
 export const RESTING = 3;
-export const WAITING = 4;
+const WAITING = 4;
 export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
 export const isMasked = (state) => state === MASKED || state === WAITING;
 export const MOST_LANES = 4;

@@ -1,0 +1,44 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { CellCurve } from "../../assets/js/cause/cellcurve.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { onPage } from "./page.js";
+import { small } from "./small.js";
+
+test("a position's KL is drawn on one scale, with a diamond where it locks and a line where each lane stands", (t) => {
+  onPage(t);
+  const curve = new CellCurve();
+  const trace = Trace.parse(small());
+  curve.load(trace);
+  const texts = curve.axis.children.filter(({ tag }) => tag === "text");
+  assert.deepEqual(
+    texts.map(({ attributes: { x, y }, children: [text] }) => [text, x, Math.round(y)]),
+    [
+      ["1e-8", 30, 108],
+      ["1e-4", 30, 68],
+      ["1", 30, 27],
+      ["step 1", 34, 127],
+      ["step 3", 314, 127],
+    ],
+  );
+  curve.draw(1, 1);
+  const drawn = curve.lines.children.map(({ children: [line, ...locks] }) => [
+    line.attributes.d,
+    line.attributes["stroke-dasharray"],
+    ...locks.map(({ attributes: { d } }) => d.replace(/\.\d+/, "")),
+  ]);
+  assert.deepEqual(drawn, [
+    ["M174.0,23.1L314.0,23.1", "7 4"],
+    ["M34.0,114.0L174.0,26.2", "", "M174,20l6,6l-6,6l-6,-6z"],
+  ]);
+  const stands = () => curve.cursors.children.map(({ style: { visibility, transform } }) => visibility || transform);
+  assert.deepEqual(stands(), ["translateX(174px)", "translateX(174px)"]);
+  curve.draw(1, -1);
+  assert.deepEqual(stands(), ["hidden", "hidden"]);
+  curve.picture.getBoundingClientRect = () => ({ top: 50, height: 264 });
+  for (const power of [-9, -3.5, 1.5]) {
+    const at = curve.place(10 ** power);
+    assert.ok(Math.abs(curve.power(50 + 264 * at) - power) < 1e-9);
+  }
+});
