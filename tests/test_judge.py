@@ -237,7 +237,7 @@ def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
 
 def test_a_score_that_is_not_finite_is_told_as_none():
     """A judge that gives a token no chance at all: JSON has no such number."""
-    recorder = Recorder({"lanes": [{"id": "a"}], "length": 4}, None)
+    recorder = Recorder({"lanes": [{"id": "a"}], "length": 4, "prompt_tokens": [], "mask_id": 0}, None)
     told = recorder.take([Judged("a", "j", Score((1.0, math.inf), ("x", "y"), 2))])
     assert told == {"scores": {"j": {"a": {"bits_per_character": None, "nats": [], "tokens": []}}}}
 

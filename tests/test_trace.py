@@ -152,9 +152,8 @@ def test_runs_outside_the_sequence_are_refused(runs: list[int]) -> None:
 
 def test_documents_follow_the_schema(recorder: Recorder) -> None:
     for exact in (True, False):
-        for top in (True, False):
-            document = recorder.document(exact=exact, top=top)
-            fmt.check_document(json.loads(json.dumps(document, allow_nan=False)))
+        document = recorder.document(exact=exact)
+        fmt.check_document(json.loads(json.dumps(document, allow_nan=False)))
     fmt.check_document(json.loads((ROOT / "assets" / "runs" / "stories.json").read_text("utf-8")))
 
 

@@ -18,27 +18,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from surelock.model.config import NetworkConfig
-from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, CheckpointError, Family, Stored, Tensors
+from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, CheckpointError, Family, Stored, Tensors, read_json
 from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-_MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file. Raises CheckpointError, which names the file."""
-    try:
-        if path.stat().st_size > _MOST_JSON:
-            raise CheckpointError(f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read")
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{path} does not exist") from None
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, a number without end
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} must hold a JSON object")
-    return content
 
 
 def check_files(directory: Path) -> None:

@@ -5,6 +5,7 @@ the model's, and a table from the network's parameters to the tensors of the che
 along the rows, in order.
 """
 
+import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 from surelock.model.config import NetworkConfig
 
 AT_ONCE = 2**24  # numbers of a tensor that are read, converted or written at once
+_MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
 
 
@@ -77,6 +79,21 @@ class Family:
         return tuple(name.format(i=parts[1]) for name in self.tensors[template])
 
 
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file. Raises CheckpointError, which names the file."""
+    try:
+        if path.stat().st_size > _MOST_JSON:
+            raise CheckpointError(f"{path} is too large: at most {_MOST_JSON:,} bytes of JSON are read")
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{path} does not exist") from None
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, a number without end
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} must hold a JSON object")
+    return content
+
+
 def family_of(config: Mapping[str, Any]) -> Family:
     """Return the family of a config.json by its architectures, or by its model_type if it names no architecture.
 
@@ -113,16 +130,19 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
     return shape
 
 
-def generation_of(family: Family, shape: NetworkConfig, generation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a generation_config.json over those of the family.
+def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict[str, Any]:
+    """Return the settings of a checkpoint's generation_config.json, if it has one, over those of the family.
 
     A block-causal network has its own blocks, so none are recommended. A file with `do_sample` was written for
-    next-token sampling, so its temperature is ignored.
+    next-token sampling, so its temperature is ignored. Raises CheckpointError for a damaged file.
     """
-    passed_over = {"temperature"} if "do_sample" in generation else set()
-    own = {name: value for name, value in generation.items() if name not in passed_over}
-    passed_over = {"block_length"} if shape.block_size is not None else set()
-    return {**{name: value for name, value in family.generation.items() if name not in passed_over}, **own}
+    file = directory / "generation_config.json"
+    recommended, own = dict(family.generation), read_json(file) if file.is_file() else {}
+    if shape.block_size is not None:
+        recommended.pop("block_length", None)
+    if "do_sample" in own:
+        own.pop("temperature", None)
+    return recommended | own
 
 
 def _require(config: Mapping[str, Any], key: str) -> Any:

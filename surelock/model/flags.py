@@ -25,11 +25,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     """Add --model, --device and --dtype."""
     parser.add_argument("--model", default="stories", help="'stories', a hub id or a directory (default: %(default)s)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 ... (default: CUDA if there is one)")
-    parser.add_argument(
-        "--dtype",
-        choices=DTYPES,
-        help="(default: the checkpoint's on CUDA, else float32)",
-    )
+    parser.add_argument("--dtype", choices=DTYPES, help="(default: the checkpoint's on CUDA, else float32)")
 
 
 def told_dtype(arguments: argparse.Namespace) -> torch.dtype | None:

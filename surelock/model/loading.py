@@ -14,17 +14,10 @@ from accelerate.utils import get_balanced_memory
 
 from surelock.engines import ENGINES, Engine
 from surelock.engines.torch import TorchEngine
-from surelock.model.checkpoint import (
-    check_files,
-    check_layers,
-    file_states,
-    find_tensors,
-    load_weights,
-    read_json,
-)
+from surelock.model.checkpoint import check_files, check_layers, file_states, find_tensors, load_weights
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
-from surelock.model.families import CheckpointError, Family, family_of, generation_of, shape_of
+from surelock.model.families import CheckpointError, Family, family_of, generation_of, read_json, shape_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.tokenizer import SLOW, load_tokenizer
@@ -91,8 +84,7 @@ def load(
 
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
     made = made or TorchEngine(network())
-    file = directory / "generation_config.json"
-    generation = generation_of(family, shape, read_json(file) if file.is_file() else {})
+    generation = generation_of(family, shape, directory)
     check()
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from surelock.model.checkpoint import read_json
 from surelock.model.errors import cut, first_line, panics
-from surelock.model.families import CheckpointError
+from surelock.model.families import CheckpointError, read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

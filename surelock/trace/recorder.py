@@ -176,11 +176,10 @@ class Recorder:
                 ]
         return []
 
-    def document(self, *, exact: bool = True, top: bool = True, steps: int | None = None) -> dict[str, Any]:
+    def document(self, *, exact: bool = True, steps: int | None = None) -> dict[str, Any]:
         """Return the trace so far.
 
         exact: KLs and confidences as numbers (null is infinite) instead of bytes.
-        top: with likely tokens.
         steps: the first steps alone, without commit errors and scores; None is all.
         """
         records, used = [], set(self._opening)
@@ -193,7 +192,7 @@ class Recorder:
             if exact:
                 entry["kl"] = [value if math.isfinite(value) else None for value in short_floats(kl)]
                 entry["confidence"] = short_floats(confidence)
-            if top and tops:
+            if tops:
                 entry["top"] = self._top_entry(*tops[record["step"]])
                 used.update(entry["top"]["ids"])
             used.update(tokens_of(record))

@@ -13,15 +13,7 @@ import gradio as gr
 import numpy as np
 from gradio.context import LocalContext
 
-from surelock.decoding.choices import (
-    CHOICES,
-    Decoder,
-    check_owners,
-    chosen_kinds,
-    flat_settings,
-    from_flat,
-    read_event,
-)
+from surelock.decoding.choices import CHOICES, Decoder, check_owners, chosen_kinds, flat_settings, from_flat, read_event
 from surelock.decoding.ends import text_of
 from surelock.model.errors import reason_of
 from surelock.trace.lanes import StepsOver, alone

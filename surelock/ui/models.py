@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
-from surelock.model.families import family_of, generation_of, shape_of
+from surelock.model.families import family_of, generation_of, read_json, shape_of
 from surelock.places import ASSETS, label_of
 
 if TYPE_CHECKING:
@@ -109,17 +108,13 @@ class Models:
             return _usable(self._loaded[label].generation)
         name = self._names.get(label, "")
         directory = _EMBEDDED_FILES if name == EMBEDDED else Path(name)
-        config, generation = directory / "config.json", directory / "generation_config.json"
         try:
-            if not config.is_file():
+            if not (directory / "config.json").is_file():
                 return {}
-            own = json.loads(generation.read_text("utf-8")) if generation.is_file() else {}
-            said = json.loads(config.read_text("utf-8"))
-            if not isinstance(own, dict) or not isinstance(said, dict):
-                return {}
-            family = family_of(said)
-            return _usable(generation_of(family, shape_of(family, said, name), own))
-        except (OSError, ValueError, RecursionError):
+            config = read_json(directory / "config.json")
+            family = family_of(config)
+            return _usable(generation_of(family, shape_of(family, config, name), directory))
+        except (OSError, ValueError):
             return {}  # loading the model says what is wrong with its files
 
     def _load(self, label: str) -> None:
