@@ -56,8 +56,8 @@ class _Command(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
-    arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
     try:
+        arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
         result = arguments.run(arguments)
     except (ValueError, ArithmeticError, OSError) as error:
         print(f"surelock: {error}", file=sys.stderr)

@@ -92,6 +92,15 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
     assert err.count("\n") == 1
 
 
+def test_an_interruption_while_a_command_is_imported_is_told_in_a_line(capsys, monkeypatch):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("surelock.__main__.import_module", interrupted)
+    assert main(["decode", "hi"]) == 130
+    assert capsys.readouterr().err == "surelock: interrupted\n"
+
+
 def test_an_empty_prompt_is_refused(capsys):
     status, _, err = run(capsys, "decode", "", "--device", "cpu", "--gen-length", "4")
     assert status == 2

@@ -304,7 +304,13 @@ def test_two_models_of_one_label_are_refused(tmp_path: Path, monkeypatch: pytest
     assert Models([".", ".", "stories"]).labels == ["final", "stories"]
 
 
-def test_models_never_show_a_path(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["storys", "/no/such/folder", "a/b/c"])
+def test_a_name_that_can_be_no_model_is_refused_at_once(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^--model {name}: no directory, and no hub id of the form owner/model"):
+        Models([name])
+
+
+def test_models_never_show_a_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "my-model").mkdir()
     models = Models([str(tmp_path / "my-model"), "stories"])
     assert models.labels == ["my-model", "stories"]
@@ -319,6 +325,7 @@ def test_models_never_show_a_path(tmp_path: Path) -> None:
     with pytest.raises(NotReady, match="could not be loaded") as caught:
         models.get("my-model")
     assert str(tmp_path) not in str(caught.value)
+    assert "The model my-model could not be loaded" in caplog.text, "the terminal is told, with the path"
     error = OSError(f"[Errno 2] {tmp_path}/my-model/config.json is missing")
     assert without_paths(error) == "[Errno 2] config.json is missing"
 

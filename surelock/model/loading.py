@@ -21,7 +21,7 @@ from surelock.model.families import CheckpointError, Family, family_of, generati
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.tokenizer import SLOW, load_tokenizer
-from surelock.places import ASSETS
+from surelock.places import ASSETS, is_hub_id
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -162,7 +162,7 @@ def _find(name: str) -> Path:
         RepositoryNotFoundError,
     )
 
-    if name.startswith((".", "/", "~")) or name.count("/") != 1:
+    if not is_hub_id(name):
         raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either")
     try:
         return Path(snapshot_download(name, allow_patterns=_FILES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from surelock.decoding.recommended import recommended
 from surelock.model.errors import without_paths
 from surelock.model.families import family_of, generation_of, read_json, shape_of
-from surelock.places import ASSETS, label_of
+from surelock.places import ASSETS, is_hub_id, label_of
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
+_LOG = logging.getLogger("surelock")
 EMBEDDED = "stories"
 #: A sentence about a model, for the badge on the page. Other models have their name alone.
 ABOUT = {
@@ -36,7 +38,7 @@ class Models:
     device_map, engine: as in `surelock.load`.
     decodes: False loads no model: visitors' browsers compute all runs.
 
-    Raises ValueError for two models of the same label.
+    Raises ValueError for a name that is neither a directory nor a hub id, and for two models of the same label.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class Models:
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
+            if not (name == EMBEDDED or Path(name).is_dir() or is_hub_id(name)):
+                raise ValueError(f"--model {name}: no directory, and no hub id of the form owner/model either")
             if label in self._names:
                 raise ValueError(f"--model {name}: the page offers another model as {label!r}; rename one of the two")
             self._names[label] = name
@@ -124,6 +128,7 @@ class Models:
             self._loaded[label] = load(self._names[label], device_map=self._device_map, engine=self._engine)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
+            _LOG.error("The model %s could not be loaded: %s", label, error)
         finally:
             if label not in self._loaded:  # after any error: no request may wait for a thread that has ended
                 self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
