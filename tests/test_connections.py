@@ -116,6 +116,15 @@ def test_who_is_slow_but_comes_is_served_again_and_again() -> None:
     finished(go(Server()))
 
 
+def test_who_has_asked_already_does_not_wait_for_the_next_request() -> None:
+    async def go(server: Server) -> None:
+        async with server.running():
+            link = await server.connect(GET + STREAM)
+            assert b"200 OK" in await answer(link) and server.crowd._here and not server.crowd._waiting
+
+    finished(go(Server()))
+
+
 def test_a_head_without_end_is_refused_once_and_a_body_in_pieces_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     async def go(server: Server) -> None:
         async with server.running():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import astuple, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -18,6 +19,7 @@ import surelock
 from surelock.engines.cache import Rows
 from surelock.engines.torch import PackedForward
 from surelock.model.bound import conditional_bound
+from surelock.model.config import LLADA_8B, QWEN3_0_6B
 from surelock.model.network import Network
 
 LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}
@@ -212,3 +214,32 @@ def test_blocks_on_two_device_objects(lm, llada: Path) -> None:
     rule = surelock.LockRule(epsilon=1e-2, unlock=surelock.UnlockRule(period=2, min_interval=0))
     runs = zip(*(surelock.decode(m, [[5, 3, 9], [5]], settings, compute=rule) for m in (lm, spread)), strict=True)
     assert all(np.array_equal(a.tokens, b.tokens) and np.array_equal(a.locked, b.locked) for a, b in runs)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"max_length": 0}, "max_length must be a whole number from 1 to 16777216, not 0"),
+        ({"vocab_size": 2**24 + 1}, "vocab_size must be"),
+        ({"n_layers": True}, "n_layers must be"),
+        ({"d_ff": "x" * 50}, f"d_ff must be .*, not '{'x' * 39}$"),
+        ({"n_kv_heads": 5}, r"n_kv_heads \(5\) must divide n_heads \(32\)"),
+        ({"head_size": 127}, "head_size must be even for rotary embeddings, not 127"),
+        ({"block_size": 0}, "block_size must be a whole number from 1 to 16777216, not 0"),
+        ({"block_size": 2**24 + 1}, "block_size must be"),
+        ({"block_size": True}, "block_size must be"),
+        ({"block_size": "x" * 50}, f"block_size must be .*, not '{'x' * 39}$"),
+        ({"block_size": 4, "shifted": True}, "block_size cannot be set in a shifted network"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(change: dict, said: str) -> None:
+    with pytest.raises(ValueError, match=f"^{said}"):
+        replace(LLADA_8B, **change)
+
+
+def test_shapes_of_published_models() -> None:
+    llada = (126464, 4096, 32, 32, 32, 128, 12288, 4096, 5e5, 1e-5, False, False, False, False, None)
+    qwen = (151936, 1024, 28, 16, 8, 128, 3072, 40960, 1e6, 1e-6, True, False, True, False, None)
+    assert (astuple(LLADA_8B), astuple(QWEN3_0_6B)) == (llada, qwen)
+    replace(LLADA_8B, n_layers=1, max_length=2**24, block_size=1)
+    replace(LLADA_8B, block_size=2**24)

@@ -117,6 +117,10 @@ def test_everything_has_its_place() -> None:
     for top, (bar, prompt, cells, frame) in zip((134, 538), (sizes[8:12], sizes[12:]), strict=True):
         assert (bar, prompt) == ((28, top, 1224, 4), (44, top + 70, 5, 28))
         assert (cells, frame) == ((0, 0, 128, 142), (53.5, top + 69.5, 641, 285))
+    kinds = [each.get("class") for each in root.iter(f"{SVG}rect")]
+    assert [kind for kind in kinds if "lane" in kind] == ["lane-1", "lane-2"]
+    style = root.findtext(f"{SVG}style", "")
+    assert all(f".surelock-picture .{kind}{{color:#" in style for kind in kinds)
     columns = [tuple(each.get(k) for k in ("x", "y", "width", "height")) for each in root.iter(f"{SVG}svg")][1:]
     assert columns == [("726", y, "554", "216") for y in ("204", "608")]
     turned = [each.get("transform") for each in root.iter() if "translate" in each.get("transform", "")]

@@ -53,6 +53,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
+from surelock.model.errors import cut, first_line, shown
 from surelock.ui.endpoint import read_decoder
 from surelock.ui.parameters import descriptions, parameters
 
@@ -427,6 +428,18 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
                 with pytest.raises(ValueError, match=f"^{name} must be") as refused:
                     each.setting.checked(name, value)
                 assert len(str(refused.value)) < 300
+
+
+def test_what_a_message_repeats_is_cut() -> None:
+    """A name at 60 characters, a value's repr too, a text at 600, an error's first line at 200."""
+    for read in (lambda plain: from_plain(DecodeSettings, plain), Decoder.from_plain, read_event):
+        for count, end in ((60, " "), (61, "… ")):
+            with pytest.raises(ValueError, match=rf"\bx{{60}}{end}"):
+                read({"x" * count: 1})
+    assert [shown("x" * 58), shown("x" * 59)] == ["'" + "x" * 58 + "'", "'" + "x" * 59 + "…"]
+    assert [shown(2**53 - 1), shown(2**53), shown(-(2**53))] == ["9007199254740991", *2 * ["a number beyond 2^53"]]
+    assert [len(cut("x" * 600)), cut("x" * 601)] == [600, "x" * 600 + "…"]
+    assert first_line(ValueError("x" * 201 + "\ny")) == "x" * 200 and first_line(ValueError()) == "ValueError"
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ HOLD_ARRAYS = {
     "step.Reading",
 }
 HOLD_ARRAYS |= {"step.Step", "totals.Rows"}
+#: Those whose fields are given by name.
+BY_NAME = {"choices.Decoder", "lanes.Lane", "locking.LockRule", "locking.UnlockRule", "settings.DecodeSettings"}
+BY_NAME |= {"settings.Setting"}
 #: Functions whose results are kept: making them takes from a millisecond to seconds.
 KEPT = {"choices.flat_settings", "settings.described", "format._validator", "lessons._validator", "replay.replay_shell"}
 KEPT |= {"serving._packed", "serving._packed_shell", "network.rotary_table", "onnx._banned", "onnx._register_arena"}
@@ -79,6 +82,9 @@ def test_values_cannot_be_changed() -> None:
     assert len(params) > 50
     assert {name for name, each in params.items() if not each.frozen} == GATHER
     assert {name for name, each in params.items() if not each.eq} == HOLD_ARRAYS
+    assert {
+        short(each) for each in classes() if dataclasses.fields(each)[:1] and dataclasses.fields(each)[0].kw_only
+    } == BY_NAME
 
 
 def test_what_is_made_once_is_kept() -> None:

@@ -22,6 +22,11 @@ test("a position's KL is drawn on one scale, with a diamond where it locks and a
       ["step 3", 314, 127],
     ],
   );
+  const lines = curve.axis.children.filter(({ tag }) => tag === "line").map(({ attributes }) => attributes);
+  assert.deepEqual(
+    lines.map(({ x1, x2, y1, y2 }) => [x1, x2, Math.round(y1), y2 - y1]),
+    [104, 64, 23].map((y) => [34, 314, y, 0]),
+  );
   curve.draw(1, 1);
   const drawn = curve.lines.children.map(({ children: [line, ...locks] }) => [
     line.attributes.d,

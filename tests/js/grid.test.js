@@ -21,6 +21,10 @@ test("cells are laid out in the columns that fit, with their words up to a lengt
   assert.deepEqual(told(142, 590, { tall: 330 }), [10, 15, 59, 22, 3, true], "rows shrink to what is there");
   assert.deepEqual(told(142, 590, { tall: 900 }), [10, 15, 59, 26, 3, true]);
   assert.deepEqual(told(142, 358, { tall: 215 }), [10, 15, 35.8, 14, 2, true], "then there are more columns");
+  assert.deepEqual(told(140, 600, { tall: 196 }), [10, 14, 60, 14, 2, true], "and no more than have to be");
+  assert.deepEqual(told(140, 600, { tall: 252 }), [10, 14, 60, 18, 3, true]);
+  assert.deepEqual(told(256, 200, { tall: 50 }), [5, 52, 40, 14, 2, true], "none is narrower than can be read");
+  assert.deepEqual(told(257, 400), [7, 37, 57.1, 23, 3, true]);
   assert.deepEqual(told(1024, 600, { whole: true }), [31, 34, 19.4, 19.4, 2, false]);
   assert.deepEqual(told(4096, 400, { whole: true }), [58, 71, 6.9, 9, 1, false]);
   assert.deepEqual(told(1024, 400, { whole: true }), [30, 35, 13.3, 13.3, 2, false]);
@@ -200,6 +204,24 @@ function recorded(t) {
   globalThis.document = { createElement: canvas };
   return [canvas, canvases];
 }
+
+test("a canvas is as large as its cells, or as what is seen of them", (t) => {
+  const [canvas] = recorded(t);
+  const grid = new Grid(canvas());
+  const resized = (n, width, how) => {
+    grid.resize(n, width, { scale: ["#000000", "#ffffff"] }, how);
+    const { canvas: own, box, tall, offset, shades, looks } = grid;
+    assert.deepEqual([grid.n, offset, shades.length, looks], [n, 0, 16, null]);
+    return [own.width, own.height, own.style.height, tall, box.columns, box.text];
+  };
+  assert.deepEqual(resized(142, 590, { tall: 330, ratio: 2 }), [1180, 660, "330px", 330, 10, true]);
+  assert.deepEqual(resized(142, 590, { tall: 330, most: 100, ratio: 1 }), [590, 100, "100px", 100, 10, true]);
+  assert.deepEqual(resized(300, 600, { ratio: 1 }), [600, 690, "690px", 690, 10, true]);
+  assert.deepEqual(resized(1024, 600, { whole: true, ratio: 1 }).slice(4), [31, false]);
+  globalThis.window = { devicePixelRatio: 3 };
+  t.after(() => delete globalThis.window);
+  assert.deepEqual(resized(10, 100, {}).slice(0, 3), [200, 104, "52px"], "two pixels to one");
+});
 
 /** The boxes that calls of a pen take up: [left, top, right, bottom]; of a text and of an arc their middle. */
 const boxes = (calls) =>

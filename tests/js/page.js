@@ -11,7 +11,8 @@ export function onPage(t) {
       replaceChildren: (...more) => Object.assign(node, { children: more }),
       setAttribute: (name, value) => Object.assign(node.attributes, { [name]: value }),
       addEventListener: (name, f) => Object.assign(node.heard, { [name]: f }),
-      getContext: () => ({ fillRect: (...at) => node.calls.push(at) }),
+      pen: { fillRect: (...at) => node.calls.push([node.pen.fillStyle, ...at]) },
+      getContext: () => node.pen,
       fire: (name) => node.heard[name](),
       all: (name) =>
         node.children.flatMap((each) =>

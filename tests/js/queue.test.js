@@ -180,7 +180,7 @@ test("on a ZeroGPU Space a run goes under its visitor’s headers", async () => 
   assert.deepEqual(server.headers, [{ "content-type": "application/json", "X-IP-Token": "a token" }]);
 });
 
-test("a run goes on from the last message that the page has, and what it has comes once", async () => {
+test("a run goes on from the last message that the page has, and what it has comes once", async (t) => {
   const server = serve(numbered());
   const calls = [];
   const answers = { export: "its document", pause: true, state: "paused", stop: '{"run":"r","seq":3,"end":"stopped"}' };
@@ -195,7 +195,7 @@ test("a run goes on from the last message that the page has, and what it has com
   });
   await flush();
   server.send({ msg: "estimation", event_id: "e1", rank: 0 }, part("e1", { run: "r", seq: 0, open: {} }));
-  server.send(part("e1", { run: "r", seq: 1 }), completed("e1"));
+  server.send(part("e1", { run: "r", seq: 1 }), part("e1", { run: null, seq: 0 }), completed("e1"));
   await run.pause();
   run.step();
   await flush();
@@ -209,7 +209,8 @@ test("a run goes on from the last message that the page has, and what it has com
   const asked = server.posts
     .filter(([route]) => route === "queue/join")
     .map(([, { fn_index, data }]) => [fn_index, data]);
-  assert.deepEqual(asked.slice(1), [
+  assert.deepEqual(asked, [
+    [7, [{ prompt: "x" }]],
     [8, ["r", 1, 1]],
     [8, ["r", 2, null]],
   ]);
@@ -217,11 +218,18 @@ test("a run goes on from the last message that the page has, and what it has com
   await run.stop();
   assert.deepEqual(server.posts.at(-1)[0], "cancel", "what was asked of it and had not come");
   assert.deepEqual(
-    calls.map(([name]) => name),
-    ["pause", "state", "export", "stop"],
+    calls,
+    ["pause", "state", "export", "stop"].map((name) => [name, "r"]),
   );
   assert.deepEqual(
     heard.map(({ place, seq }) => place ?? seq),
-    [1, 0, 1, 2, 3],
+    [1, 0, 1, 0, 2, 3],
   );
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  functions.stop = async () => null;
+  const gone = run.stop();
+  for (let i = 0; i < 4; i++) await flush();
+  t.mock.timers.tick(1000);
+  await gone;
+  assert.equal(heard.length, 6, "a run that is gone says no more");
 });

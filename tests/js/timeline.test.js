@@ -5,7 +5,7 @@ import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
-import { small } from "./small.js";
+import { decoder, raceOf, small } from "./small.js";
 
 /** A timeline without its controls, at a step of three. */
 function at(step, more = {}) {
@@ -47,8 +47,9 @@ test("the cursor stays among the steps that there are", () => {
     assert.deepEqual(line.told, ["show", "seek"]);
   }
   const moved = (from, by, more) => {
-    const line = at(from, more);
+    const line = at(from, { held: true, ...more });
     line.move(by);
+    assert.equal(line.held, !line.follow);
     return [line.step, line.follow, line.told];
   };
   const seen = ["show", "seek"];
@@ -59,6 +60,7 @@ test("the cursor stays among the steps that there are", () => {
   assert.deepEqual(moved(2, 1, { onStepPastEnd: () => false }), [2, false, seen]);
   assert.deepEqual(moved(0, 1, { follow: true }), [0, true, ["more"]]);
   assert.deepEqual(moved(2, -1), [1, false, seen]);
+  assert.deepEqual(moved(2, 0), [2, false, seen]);
 });
 
 test("a run that still comes is followed from its front, and has room for all its steps", () => {
@@ -104,6 +106,7 @@ test("one play button is the replay's, or of the run that is followed", () => {
     page.set({ phase: state });
     const line = at(1, { play: () => line.told.push("play"), pause: () => line.told.push("pause"), ...more });
     line.toggle();
+    assert.equal(line.held ?? false, line.told.includes("pause"));
     return [line.moving, ...line.told];
   };
   assert.deepEqual(pressed({}), [false, "play"]);
@@ -132,11 +135,25 @@ test("buttons and fields say what they do, and do it", (t) => {
     onRace: note("race"),
   });
   assert.deepEqual([line.step, line.follow, line.byClock, line.last, line.steps], [-1, true, true, -1, 0]);
+  assert.deepEqual([line.scrubbed, line.playing, line.held, line.stops, line.chapters], [false, false, false, [], []]);
   const { node } = line;
+  assert.deepEqual(node.attributes, { class: "sl-timeline", "aria-label": "Timeline" });
+  assert.deepEqual([line.label, line.whose], [node.find("sl-step-label"), node.find("sl-step-whose")]);
+  assert.deepEqual(node.find("sl-chapters").attributes["aria-hidden"], "true");
+  assert.deepEqual(
+    node.children.map(({ attributes }) => attributes.class),
+    ["sl-tools", "sl-scrub", "sl-live", "sl-step-box", "sl-speed sl-race", "sl-speed"],
+  );
   Object.assign(line.ticks, { clientWidth: 51, clientHeight: 10 });
   line.load(Trace.parse(small()), { step: 1 });
   pass(0.1);
   assert.deepEqual([line.label.textContent, line.scrubber.max, line.scrubber.value], ["step 2 / 3", 2, 1]);
+  const [picture] = line.playButton.children;
+  line.show();
+  pass(0.1);
+  assert.equal(line.playButton.children[0], picture, "made when it changes");
+  const spoken = () => [line.whose.textContent, line.scrubber.attributes["aria-valuetext"]];
+  assert.deepEqual(spoken(), ["", "step 2 / 3"]);
   const shapes = new Set();
   const steps = ["start", "forward", "end", "back", "play"].map((name) => {
     const button = node.find(`sl-${name}`);
@@ -153,7 +170,7 @@ test("buttons and fields say what they do, and do it", (t) => {
     ["Pause", "Pause (Space)", 1],
   ]);
   assert.ok(shapes.size === 6 && [...shapes].every((shape) => shape?.startsWith("M")), "each has a picture of its own");
-  assert.deepEqual([line.held, line.follow], [false, false]);
+  assert.deepEqual([line.held, line.follow, line.stops], [false, false, []]);
   pass(0.1);
   line.scrubber.value = "2";
   line.scrubber.fire("input");
@@ -185,27 +202,54 @@ test("buttons and fields say what they do, and do it", (t) => {
   assert.equal(race.value, "clock");
   race.value = "steps";
   race.fire("change");
-  assert.deepEqual([line.byClock, line.trace.byClock, told.at(-1)], [false, false, "race"]);
-  const ticks = node.find("sl-ticks").calls.map((at) => at.map((x) => x.toFixed(1)).join(" "));
+  assert.deepEqual([line.byClock, line.trace.byClock, told.pop()], [false, false, "race"]);
+  race.fire("change");
+  assert.notEqual(told.at(-1), "race", "what is chosen already changes nothing");
+  const ticks = node.find("sl-ticks").calls.map(([, ...at]) => at.map((x) => x.toFixed(1)).join(" "));
   const drawn = ["0.0 10.4 2.0 9.6", "50.0 10.4 2.0 9.6", "100.0 7.8 2.0 12.2"]; // one lock, one, and two
   assert.deepEqual(ticks, [...drawn, ...drawn], "when it is loaded, and by step");
+  assert.equal(node.find("sl-ticks").calls[0][0], "--sl-lane-2");
   line.mark([{ step: 1, name: "Fork" }]);
   const [mark] = line.marks.children;
   assert.deepEqual([mark.attributes.title, mark.attributes.style], ["Fork: step 2", "left:calc((100% - 12px) * 0.5)"]);
+  line.seek(2);
   mark.fire("click");
   assert.equal(line.step, 1);
+  race.value = "clock";
+  race.fire("change");
+  pass(0.1);
+  assert.deepEqual([line.byClock, ...spoken()], [true, "of “All”", `${line.label.textContent} of “All”`]);
+  const untimed = small();
+  untimed.header.timed_together = undefined;
+  const offered = (trace) => {
+    line.load(Trace.parse(trace));
+    assert.deepEqual([line.live, line.held, line.step], [false, false, -1]);
+    return [race.value, race.disabled, race.title];
+  };
+  assert.deepEqual(offered(untimed), ["steps", true, "Not timed together, so shown step by step"]);
+  assert.deepEqual(offered(small()), ["clock", false, "By the clock or step by step (S)"]);
+  line.setRace(false);
+  assert.deepEqual(offered(small()), ["steps", false, "By the clock or step by step (S)"]);
   const go = node.find("sl-live");
   assert.equal(go.attributes.hidden, "");
   const live = new Trace(small());
-  live.append(small().records[0]);
+  const { records } = small();
+  const come = (count) => {
+    for (const record of records.splice(0, count)) live.append(record);
+    line.grew();
+    pass(0.1);
+    return [line.step, go.hidden, line.label.textContent];
+  };
+  live.append(records.shift());
   line.load(Object.assign(live, { live: true }), { live: true });
-  line.seek(-1);
-  line.follow = false;
-  line.show();
-  pass(0.1);
-  assert.equal(go.hidden, false);
+  assert.deepEqual(come(1), [0, true, "step 1 / 3"]);
+  assert.deepEqual(come(1), [1, true, "step 2 / 3"]);
+  line.seek(0);
+  assert.deepEqual(come(0), [0, false, "step 1 / 3"], "who has gone back stays there");
   go.fire("click");
-  assert.deepEqual([line.follow, line.held], [true, false]);
+  assert.deepEqual([line.step, line.follow, line.held], [1, true, false]);
+  line.follow = false;
+  assert.deepEqual(come(1), [1, true, "step 2 / 3"], "nothing more will come");
 });
 
 test("a play ends with the run, or where it is paused", (t) => {
@@ -227,4 +271,27 @@ test("a play ends with the run, or where it is paused", (t) => {
   pass(60);
   assert.deepEqual([line.step, line.playing, told], [step, false, [true, false, true, false]]);
   assert.ok(step < line.last && moved.length <= shown + 1);
+});
+
+test("a run takes nine seconds, at three to thirty steps a second, by the speed that is chosen", (t) => {
+  const pass = onPage(t);
+  const decoders = [decoder("a", "All", { kind: "everything" })];
+  const after = (count, speed, seconds) => {
+    const moved = [];
+    const line = new Timeline({ onMove: (step) => moved.push(step), onPlaying() {} });
+    line.trace = Trace.parse(raceOf(decoders.map((each) => [each, new Array(count).fill({})])));
+    line.speed.value = `${speed}`;
+    line.play();
+    pass(seconds);
+    line.pause();
+    pass(0.1);
+    assert.deepEqual([...moved.keys()], moved, "step by step");
+    return moved.length - 1;
+  };
+  const near = (found, wanted) => assert.ok(Math.abs(found - wanted) <= 1, `${found}, not ${wanted}`);
+  near(after(100, 1, 1.8), 20);
+  near(after(100, 2, 0.9), 20);
+  near(after(900, 1, 0.66), 20);
+  near(after(20, 1, 3.3), 10);
+  near(after(20, 0.5, 3.3), 5);
 });

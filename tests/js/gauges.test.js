@@ -1,0 +1,47 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { Gauges } from "../../assets/js/stage/gauges.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { onPage } from "./page.js";
+import { small } from "./small.js";
+
+test("four gauges tell of each lane beside the reference, in a number, a note and a bar", (t) => {
+  onPage(t);
+  const told = (trace, step) => {
+    const gauges = new Gauges();
+    gauges.load(trace);
+    gauges.draw(trace, step);
+    assert.deepEqual(
+      gauges.node.all("sl-gauge-label").map(({ children: [label] }) => label.children?.[0] ?? label),
+      ["Computation so far", "Positions locked", "Measured time", "Words changed"],
+    );
+    return gauges.gauges.map(({ rows }) =>
+      rows.map(({ node, value, note, bar, base }) => {
+        assert.equal(node.title, note.textContent);
+        const bars = [bar, base].flatMap((each) => each?.style.transform.match(/[\d.]+/)[0] ?? []).map(Number);
+        return [value.textContent, note.textContent, ...bars].join(" | ");
+      }),
+    );
+  };
+  const trace = Trace.parse(small());
+  const [, locks] = trace.lanes;
+  assert.deepEqual(told(trace, 2), [
+    ["80 % | of the FLOPs of “All” | 0.8"],
+    ["3 | of 4 no longer computed | 0.75"],
+    ["– | too close to tell: 2.00 s against 3.00 s | 0.6667 | 1"],
+    ["– | not measured in this run; the same text for the first word | 0"],
+  ]);
+  const nothing = "– | \u00a0 | 0";
+  assert.deepEqual(told(trace, -1), [[nothing], [nothing], [`${nothing} | 0`], [nothing]]);
+  locks.score([[0.5], [0.25], []], [[2], [], []], [0.5, 0.1, 0]);
+  assert.deepEqual(told(trace, 1)[3], [
+    "1 | of 2, commit error 0.38 nats, regret 0.3; the same text for the first word | 0.5",
+  ]);
+  assert.deepEqual(told(trace.withLanes([locks]), 2), [
+    ["80 % | of computing every position | 0.8"],
+    ["3 | of 4 no longer computed | 0.75"],
+    ["2.00 s | on this machine | 1"],
+    ["1 | of 2, commit error 0.38 nats, regret 0.3 | 0.5"],
+  ]);
+});
