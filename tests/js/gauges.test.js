@@ -28,9 +28,9 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
   const [, locks] = trace.lanes;
   assert.deepEqual(told(trace, 2), [
     ["80 % | of the FLOPs of “All” | 0.8"],
-    ["3 | of 4 no longer computed | 0.75"],
+    ["3 | of 4 positions | 0.75"],
     ["– | too close to tell: 2.00 s against 3.00 s | 0.6667 | 1"],
-    ["– | not measured in this run; the same text for the first word | 0"],
+    ["– | unknown; the same text for the first word | 0"],
   ]);
   const nothing = "– | \u00a0 | 0";
   assert.deepEqual(told(trace, -1), [[nothing], [nothing], [`${nothing} | 0`], [nothing]]);
@@ -40,7 +40,7 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
   ]);
   assert.deepEqual(told(trace.withLanes([locks]), 2), [
     ["80 % | of computing every position | 0.8"],
-    ["3 | of 4 no longer computed | 0.75"],
+    ["3 | of 4 positions | 0.75"],
     ["2.00 s | on this machine | 1"],
     ["1 | of 2, commit error 0.38 nats, regret 0.3 | 0.5"],
   ]);

@@ -137,11 +137,11 @@ test("buttons and fields say what they do, and do it", (t) => {
   assert.deepEqual([line.step, line.follow, line.byClock, line.last, line.steps], [-1, true, true, -1, 0]);
   assert.deepEqual([line.scrubbed, line.playing, line.held, line.stops, line.chapters], [false, false, false, [], []]);
   const { node } = line;
-  assert.deepEqual(node.attributes, { class: "sl-timeline", "aria-label": "Timeline" });
+  assert.deepEqual([node.className, node.attributes], ["sl-timeline", { "aria-label": "Timeline" }]);
   assert.deepEqual([line.label, line.whose], [node.find("sl-step-label"), node.find("sl-step-whose")]);
   assert.deepEqual(node.find("sl-chapters").attributes["aria-hidden"], "true");
   assert.deepEqual(
-    node.children.map(({ attributes }) => attributes.class),
+    node.children.map(({ className }) => className),
     ["sl-tools", "sl-scrub", "sl-live", "sl-step-box", "sl-speed sl-race", "sl-speed"],
   );
   Object.assign(line.ticks, { clientWidth: 51, clientHeight: 10 });
