@@ -35,10 +35,7 @@ function whatIf(seconds = 40) {
 
 test("where no number of changed words is there, it is said why", () => {
   const told = (live, complete) => uncompared({ live, complete });
-  assert.deepEqual(
-    [told(true, false), told(true, true), told(false, true)],
-    ["at the end", "comparing", "unknown"],
-  );
+  assert.deepEqual([told(true, false), told(true, true), told(false, true)], ["at the end", "comparing", "unknown"]);
 });
 
 test("a what-if has no time beside the run that it comes from, nor after an export", () => {

@@ -2,6 +2,7 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
+import { isNarrow } from "../stage/phone.js";
 import { stopButton } from "./controls.js";
 
 const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
@@ -19,7 +20,8 @@ function where(decodes) {
   );
   page.follow(["source", "place", "model"], ({ source, place, model }) => {
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
-    for (const option of options) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
+    const told = (value) => (isNarrow() ? WHERE[value] : `${WHERE[value]} · ${means[value]}`);
+    for (const option of options) setText(option, told(option.value));
     choice.value = source;
     choice.hidden = options.length < 2 || (model !== "" && !decodes(model));
   });
