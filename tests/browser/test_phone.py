@@ -108,6 +108,8 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     phone.tap(".sidebar .toggle-button")
     expect(phone.locator(".sidebar.open")).to_have_count(0)
     expect(phone.locator(".sidebar .toggle-button")).to_be_hidden()  # it would cover what is scrolled beneath it
+    options = phone.locator(".sl-action-where option").all_inner_texts()
+    assert options == ["this server", "this browser"], "no more fits"
     at = box(phone, ".sl-narrator-box")["y"]
     run.tap()
     phone.wait_for_selector(".sl-action-stop")

@@ -146,6 +146,9 @@ def test_rasters_stand_under_the_grids_with_one_cursor(page: Page, app: App) -> 
     assert [page.evaluate(saved, lane) for lane in (0, 1)] == [255, 0], "after its end a lane's columns are empty"
     page.locator(".sl-raster").first.click(position={"x": 5, "y": 20})
     page.wait_for_function("Number(surelock.stage.root.dataset.step) < 5")
+    drawn = """() => { const { stage } = surelock; stage.show(stage.trace);
+        return stage.sides.every(({ raster }) => raster.columns); }"""
+    assert page.evaluate(drawn) and page.evaluate(drawn), "at once, however soon one run follows another"
 
 
 def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page: Page, app: App) -> None:

@@ -2,6 +2,7 @@
 
 import { h, setText } from "../dom.js";
 import { page } from "../run/state.js";
+import { isNarrow } from "../stage/phone.js";
 import { stopButton } from "./controls.js";
 
 const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
@@ -15,7 +16,8 @@ function where(decodes) {
   const choice = h("select.sl-action-where", { "aria-label": "Where Run computes", onchange: change }, options);
   page.follow(["source", "place", "model"], ({ source, place, model }) => {
     const means = { browser: "at once", server: place ? `${place} before you` : "shared" };
-    for (const option of options) setText(option, `${WHERE[option.value]} · ${means[option.value]}`);
+    const told = (value) => (isNarrow() ? WHERE[value] : `${WHERE[value]} · ${means[value]}`);
+    for (const option of options) setText(option, told(option.value));
     choice.value = source;
     choice.hidden = options.length < 2 || (model !== "" && !decodes(model));
   });

@@ -243,7 +243,7 @@ export class Stage {
     this.#resize();
     this.curves?.load(trace);
     this.panels?.load(trace);
-    this.drawRasters();
+    this.#drawRasters();
     this.timeline.mark(this.chapters);
     this.timeline.drawTicks();
     this.redraw();
