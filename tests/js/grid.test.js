@@ -236,12 +236,12 @@ const boxes = (calls) =>
 test("all of a cell is drawn in its place, and the line around the prompt where the prompt ends", (t) => {
   const [canvas, canvases] = recorded(t);
   const colours = { pins: ["a", "b"], scale: ["#000000", "#ffffff"] };
-  const [n, promptLength, columns] = [15, 7, 5];
+  const [n, promptLength, columns] = [17, 7, 5];
   const grid = new Grid(canvas());
   grid.resize(n, 300, colours, { ratio: 1 });
   const each = (of) => Array.from({ length: n }, (_, p) => of(p));
   grid.draw({
-    lane: { steps: [{ locked: [1, 7], unmasked: [8], written: [9] }] },
+    lane: { steps: [{ locked: [1, 7, 14], unmasked: [8], written: [9] }] },
     step: 0,
     states: each((p) => p % 5),
     tokens: each(() => 1),
@@ -251,8 +251,8 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     fresh: true,
     hover: 12,
     pins: new Map([
-      [3, 0],
-      [13, 1],
+      [3, 1],
+      [13, 0],
     ]),
   });
   const [{ calls }, ...sprites] = canvases;
@@ -264,7 +264,7 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     assert.deepEqual(calls[start], ["clearRect", left, top, 60, 26]);
     for (const [l, u, r, d] of boxes(own))
       assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
-    const atTheEdge = cell < promptLength + columns || cell === 12 || cell === 13;
+    const atTheEdge = cell < promptLength + columns || [12, 13, 14].includes(cell);
     assert.equal(
       own.some(([name]) => name === "restore"),
       atTheEdge,
