@@ -264,12 +264,27 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     assert.deepEqual(calls[start], ["clearRect", left, top, 60, 26]);
     for (const [l, u, r, d] of boxes(own))
       assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
+    const [region, before] = [calls[start].slice(1), calls.slice(start - 2, start)];
     const atTheEdge = cell < promptLength + columns || [12, 13, 14].includes(cell);
     assert.equal(
       own.some(([name]) => name === "restore"),
       atTheEdge,
       `${cell}`,
     );
+    if (atTheEdge) assert.deepEqual(before, [["rect", ...region], ["clip"]]);
+    else assert.equal(before.at(-1)[0], "setTransform");
+    const [, sprite, ...at] = own.find(([name]) => name === "drawImage");
+    assert.ok(sprites.includes(sprite));
+    assert.deepEqual(at, grid.rect(cell).slice(0, 2).map(Math.round));
+    const [lit, word] = [[1, 7, 14, 8, 9].includes(cell), "word".repeat(cell)];
+    const texts = own.flatMap(([each, text]) => (each === "fillText" ? [text] : []));
+    const badge = { 3: ["2"], 13: ["1"] }[cell] ?? [];
+    assert.equal(
+      texts.join(" "),
+      [...(lit ? [word === "word" ? word : texts.slice(0, 2).join(" ")] : []), ...badge].join(" "),
+    );
+    const rings = own.filter(([each]) => each === "roundRect").length;
+    assert.equal(rings, Number(lit) + badge.length + Number(cell === 12));
     const lines = own.flatMap(([name, ...from], i) => (name === "moveTo" ? [[from, own[i + 1].slice(1)]] : []));
     const sides = lines.map(([[x, y], [, end]]) =>
       y === end ? "tb"[Number(y > top + 13)] : "lr"[Number(x > left + 30)],
@@ -286,6 +301,7 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     return [(differs ? "t" : "") + sides.join(""), Number(differs)];
   });
   assert.deepEqual(segments, expected);
+  assert.equal(sprites.length, 16, "one for each state and word");
   for (const { calls: own, width, height } of sprites) {
     const hatch = own.filter(([name], i) => own.slice(i - 1, i + 1).some(([one]) => one === "moveTo") && name);
     for (const [, x, y] of hatch) assert.ok([height, 0].includes(y) && x >= -height && x <= width + height);
