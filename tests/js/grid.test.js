@@ -212,6 +212,7 @@ test("a canvas is as large as its cells, or as what is seen of them", (t) => {
     grid.resize(n, width, { scale: ["#000000", "#ffffff"] }, how);
     const { canvas: own, box, tall, offset, shades, looks } = grid;
     assert.deepEqual([grid.n, offset, shades.length, looks], [n, 0, 16, null]);
+    assert.deepEqual([shades[0].fill, shades[5].fill, shades[15].fill], ["#000000", "#555555", "#ffffff"]);
     return [own.width, own.height, own.style.height, tall, box.columns, box.text];
   };
   assert.deepEqual(resized(142, 590, { tall: 330, ratio: 2 }), [1180, 660, "330px", 330, 10, true]);
@@ -235,12 +236,12 @@ const boxes = (calls) =>
 test("all of a cell is drawn in its place, and the line around the prompt where the prompt ends", (t) => {
   const [canvas, canvases] = recorded(t);
   const colours = { pins: ["a", "b"], scale: ["#000000", "#ffffff"] };
-  const [n, promptLength, columns] = [15, 7, 5];
+  const [n, promptLength, columns] = [17, 7, 5];
   const grid = new Grid(canvas());
   grid.resize(n, 300, colours, { ratio: 1 });
   const each = (of) => Array.from({ length: n }, (_, p) => of(p));
   grid.draw({
-    lane: { steps: [{ locked: [1, 7], unmasked: [8], written: [9] }] },
+    lane: { steps: [{ locked: [1, 7, 14], unmasked: [8], written: [9] }] },
     step: 0,
     states: each((p) => p % 5),
     tokens: each(() => 1),
@@ -250,8 +251,8 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     fresh: true,
     hover: 12,
     pins: new Map([
-      [3, 0],
-      [13, 1],
+      [3, 1],
+      [13, 0],
     ]),
   });
   const [{ calls }, ...sprites] = canvases;
@@ -263,6 +264,27 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     assert.deepEqual(calls[start], ["clearRect", left, top, 60, 26]);
     for (const [l, u, r, d] of boxes(own))
       assert.ok(l >= left && u >= top && r <= left + 60 && d <= top + 26, `${cell}: ${[l, u, r, d]}`);
+    const [region, before] = [calls[start].slice(1), calls.slice(start - 2, start)];
+    const atTheEdge = cell < promptLength + columns || [12, 13, 14].includes(cell);
+    assert.equal(
+      own.some(([name]) => name === "restore"),
+      atTheEdge,
+      `${cell}`,
+    );
+    if (atTheEdge) assert.deepEqual(before, [["rect", ...region], ["clip"]]);
+    else assert.equal(before.at(-1)[0], "setTransform");
+    const [, sprite, ...at] = own.find(([name]) => name === "drawImage");
+    assert.ok(sprites.includes(sprite));
+    assert.deepEqual(at, grid.rect(cell).slice(0, 2).map(Math.round));
+    const [lit, word] = [[1, 7, 14, 8, 9].includes(cell), "word".repeat(cell)];
+    const texts = own.flatMap(([each, text]) => (each === "fillText" ? [text] : []));
+    const badge = { 3: ["2"], 13: ["1"] }[cell] ?? [];
+    assert.equal(
+      texts.join(" "),
+      [...(lit ? [word === "word" ? word : texts.slice(0, 2).join(" ")] : []), ...badge].join(" "),
+    );
+    const rings = own.filter(([each]) => each === "roundRect").length;
+    assert.equal(rings, Number(lit) + badge.length + Number(cell === 12));
     const lines = own.flatMap(([name, ...from], i) => (name === "moveTo" ? [[from, own[i + 1].slice(1)]] : []));
     const sides = lines.map(([[x, y], [, end]]) =>
       y === end ? "tb"[Number(y > top + 13)] : "lr"[Number(x > left + 30)],
@@ -279,6 +301,7 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
     return [(differs ? "t" : "") + sides.join(""), Number(differs)];
   });
   assert.deepEqual(segments, expected);
+  assert.equal(sprites.length, 16, "one for each state and word");
   for (const { calls: own, width, height } of sprites) {
     const hatch = own.filter(([name], i) => own.slice(i - 1, i + 1).some(([one]) => one === "moveTo") && name);
     for (const [, x, y] of hatch) assert.ok([height, 0].includes(y) && x >= -height && x <= width + height);
@@ -286,5 +309,61 @@ test("all of a cell is drawn in its place, and the line around the prompt where 
       assert.ok(l >= 0 && u >= 0 && r <= width && d <= height, `${[l, u, r, d]}`);
       assert.equal(Math.round(l + r), width, "in the middle");
     }
+  }
+});
+
+test("each look of a cell is another one, and what looks as before is not drawn", (t) => {
+  const [canvas] = recorded(t);
+  const main = canvas();
+  const grid = new Grid(main);
+  grid.resize(1, 100, { pins: ["a", "b"], scale: ["#000000", "#ffffff"] }, { ratio: 1 });
+  const looks = new Set();
+  let count = 0;
+  const ages = [[], [[2, 0]], [[1, 0]], [[0, 0]], [[0, 1]], [[1, 1]]]; // [how long ago, 0: written, 1: locked]
+  for (const pin of [undefined, 0, 1])
+    for (const hover of [-1, 0])
+      for (const other of [1, 2])
+        for (const age of ages)
+          for (const state of [0, 1, 2, 3, 4])
+            for (const value of [NaN, 0, 1]) {
+              const steps = [0, 1, 2].map((step) => {
+                const now = (kind) => (age.some(([ago, what]) => 2 - ago === step && what === kind) ? [0] : []);
+                return { unmasked: now(0), locked: now(1), written: [] };
+              });
+              const pins = new Map(pin === undefined ? [] : [[0, pin]]);
+              const view = { lane: { steps }, step: 2, states: [state], values: [value], tokens: [1], other: [other] };
+              const drawn = () => {
+                main.calls.length = 0;
+                grid.draw({ ...view, promptLength: 0, labels: ["a"], fresh: true, hover, pins });
+                return main.calls.filter(([name]) => name === "clearRect").length;
+              };
+              assert.equal(drawn(), count++ ? 1 : 2, "the first time on a canvas that is cleared");
+              assert.equal(drawn(), 0);
+              looks.add(grid.looks[0]);
+            }
+  assert.equal(looks.size, count);
+});
+
+test("of cells that are scrolled those are drawn that come in", (t) => {
+  const [canvas] = recorded(t);
+  for (const ratio of [1, 2]) {
+    const main = canvas();
+    const grid = new Grid(main);
+    grid.resize(300, 600, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio, most: 230 }); // rows of ten
+    const drawn = (top, seen) => {
+      main.calls.length = 0;
+      const view = { lane: { steps: [] }, step: 0, states: new Uint8Array(300), tokens: [], other: null, labels: [] };
+      grid.draw({ ...view, promptLength: 0, fresh: false, hover: -1, pins: new Map(), top, seen });
+      const moved = main.calls.find(([name, from]) => name === "drawImage" && from === main)?.slice(2) ?? [];
+      const cleared = main.calls.filter(([name, , , width]) => name === "clearRect" && width === 60 * ratio);
+      const rows = cleared.map(([, , y]) => (y / ratio + grid.top) / 23);
+      return [grid.top, ...moved.map((by) => by / ratio), [...new Set(rows)].join(" "), cleared.length];
+    };
+    assert.deepEqual(drawn(0, [0, 100]), [0, "0 1 2 3 4 5 6 7 8 9", 100]);
+    assert.deepEqual(drawn(46, [20, 120]), [46, 0, -46, "2 9 10 11", 40]);
+    assert.deepEqual(drawn(23, [10, 110]), [23, 0, 23, "1 2 10", 30]);
+    assert.deepEqual(drawn(23, [10, 110]), [23, "", 0]);
+    assert.deepEqual(drawn(9999, [200, 300]).slice(0, 3), [460, 0, -437]);
+    assert.deepEqual(drawn(-5, [0, 100]).slice(0, 3), [0, 0, 460]);
   }
 });
