@@ -1,8 +1,7 @@
 // What the first screen offers beside the race: Run, one's own words, the lessons.
 
-import { h, setText } from "../dom.js";
+import { h, isNarrow, setText } from "../dom.js";
 import { page } from "../run/state.js";
-import { isNarrow } from "../stage/phone.js";
 import { stopButton } from "./controls.js";
 
 const MOST_SAID = 80; // characters of the prompt: all of it would be the button's name
