@@ -98,7 +98,7 @@ def test_todays_budget_is_paired_where_enough_openings_have_both(monkeypatch: py
         record(frontier.TODAY, {"kind": "budget", "share": share}, "report", [30] * 31, [9.0, *[error] * 30])
         for share, error in ((0.3, 0.1), (0.2, 0.2))
     ]
-    computes = ({"share": 0.4}, {"share": 0.3}, {"dual": True}, {"epsilon": 5e-5}, {"steps": 12})
+    computes = ({"share": 0.4}, {"share": 0.3}, {"dual": True}, {"epsilon": 5e-5}, {"steps": 24})
     for (rule, _), compute, side in zip(tables.OTHERS, computes, (1, -1, 0.9, 0, 20), strict=False):
         made.append(record(rule, {"kind": "", **compute}, "report", [60] * 30, (0.1 + side * margin + sides).tolist()))
     few = [
@@ -111,10 +111,10 @@ def test_todays_budget_is_paired_where_enough_openings_have_both(monkeypatch: py
         each["cell"]["setting"] = "elsewhere"
     monkeypatch.setattr(tables, "cells", {"near": made + few}.get)
     rows = [line.strip("| ").split(" | ") for line in tables.paired().splitlines()[2:]]
-    assert [row[-1] for row in rows[::2]] == ["yes", "worse", "no", "no", "yes"]
-    assert {(row[0], row[1], row[4]) for row in rows} == {("page", "0.30", "0.60")}
-    assert {row[-2] for row in rows} == {"30"} and rows[6][6].startswith("1.000 (")
-    assert rows[7][-1] == "worse" and rows[7][2].startswith("0.2000 (0.0000)")
+    assert [row[6] for row in rows] == ["yes", "worse", "no", "no", "yes"]
+    assert {(row[0], row[2], row[4]) for row in rows} == {("page", "0.60", "30")}
+    assert rows[3][3].startswith("0.1000 (") and rows[3][5].startswith("1.000 (")
+    assert rows[3][7].startswith("2.000 (") and rows[3][8] == "worse"
 
 
 def test_thresholds_of_one_share_are_a_target_too() -> None:
@@ -128,7 +128,7 @@ def test_thresholds_of_one_share_are_a_target_too() -> None:
 
 def test_a_threshold_of_which_the_judge_has_read_other_openings_is_left_out() -> None:
     def scores(count: int) -> dict[str, judged.Scores]:
-        return {"": judged.Scores([9.0] * count, [3] * count, [8] * count, [0.0] * count)}
+        return {"": judged.Scores([9.0] * count, [3] * count, [8] * count, [0.0] * count, [True] * count)}
 
     made, own = [], []
     for skip in (0, 2):
@@ -137,8 +137,10 @@ def test_a_threshold_of_which_the_judge_has_read_other_openings_is_left_out() ->
             made.append(each)
             read = each["cell"]["half"] == "report" and not (each["cell"]["rule"] == AGE and skip == 2)
             own.append(scores(2) if read else {})
+    own[2][""].clean[0] = False  # of the paper's rule, by its first threshold
     frame = FRONTIER.judge_table(made, own)
     assert frame["rule"].tolist() == [EVERY, PAPER, PAPER] and set(frame["prompts"]) == {4}
+    assert frame["clean"].tolist() == [1, 0.75, 1] and frame["clean_change"].tolist() == [0, -0.25, 0]
 
 
 def test_a_cache_is_looked_at_in_every_step() -> None:

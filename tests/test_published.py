@@ -1,9 +1,10 @@
-"""The choices of rows of other papers, each by hand."""
+"""The choices of rows of other papers, and controls, each by hand."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 
 import surelock
 from surelock.decoding.compute import ComputeRule
-from surelock.research.published import CertaintyDensity, LockByChance, SkipByImportance, read_rule
+from surelock.research.published import (
+    BudgetOfWritten,
+    CertaintyDensity,
+    LockByChance,
+    RestByAge,
+    SkipByImportance,
+    read_rule,
+)
 
 PROMPTS = [[5, 9, 3], [4, 7]]
 SETTINGS = surelock.DecodeSettings(gen_length=24, block_length=8)
@@ -29,7 +37,7 @@ def steps_of(lm: surelock.LanguageModel, rule: ComputeRule, check: Callable[[Any
                 check(state, active, chosen)
             return chosen
 
-    told = {name: getattr(rule, name) for name in rule.__slots__}
+    told = {field.name: getattr(rule, field.name) for field in fields(rule)}
     return list(surelock.decode(lm, PROMPTS, SETTINGS, compute=Checked(**told)))
 
 
@@ -59,6 +67,45 @@ def test_the_most_important_rows_of_the_block_go_on(lm: surelock.LanguageModel) 
 
     steps = steps_of(lm, SkipByImportance(0.3, alpha=0.25), check)
     assert seen == {"new", "masked", "written"} and not steps[-1].masked.any()
+
+
+def test_by_age_later_blocks_rest(lm: surelock.LanguageModel) -> None:
+    seen = set()
+
+    def check(state: Any, active: Any, chosen: Any) -> None:
+        begins = [int(state.schedule.steps_in_block[b]) == 0 for b in range(2)]
+        rests = [bool(state.masked[s] and not state.open[s] and not begins[state.canvas.sequence[s]]) for s in active]
+        assert chosen.tolist() == [s for s, rested in zip(active.tolist(), rests, strict=True) if not rested]
+        seen.update(rests)
+
+    steps = steps_of(lm, RestByAge(2), check)
+    assert seen == {False, True} and steps[-1].locked.any() and not steps[-1].masked.any()
+
+
+def test_a_budget_of_written_rows_computes_every_mask(lm: surelock.LanguageModel) -> None:
+    """New words, then what is owed most: one over the distance, weighted by how near the two surest masks are."""
+    owed: dict[int, float] = {}
+    chose = set()
+
+    def check(state: Any, active: Any, chosen: Any) -> None:
+        for b in range(2):
+            own = range(state.canvas.parts[b].start, state.canvas.parts[b].stop)
+            masks = [s for s in own if state.masked[s]]
+            new = [s for s in own if not state.masked[s] and state.visible[s] == 0]
+            surest = sorted((s for s in masks if state.open[s]), key=lambda s: (-state.confidence[s], s))[:2]
+            worth = {}
+            for slot in own:
+                owed[slot] = 0.0 if state.computed_at[slot] == state.step - 1 else owed[slot]
+                owed[slot] += sum(1 / max(1, abs(slot - each)) for each in new)
+                weight = 0.1 + math.exp(-min(abs(slot - each) for each in surest) / 4)
+                worth[slot] = owed[slot] * weight
+            old = sorted((s for s in own if s not in masks and s not in new), key=lambda s: (-worth[s], s))
+            spent = max(0, math.ceil(0.2 * len(own)) - len(new))
+            assert [s for s in chosen.tolist() if s in own] == sorted(masks + new + old[:spent])
+            chose.add(0 < spent < len(old))
+
+    steps = steps_of(lm, BudgetOfWritten(0.2, candidates=2), check)
+    assert True in chose and not steps[-1].masked.any()
 
 
 @pytest.mark.parametrize("sigma", [2.0, 40.0])
@@ -100,5 +147,7 @@ def test_a_plain_form_names_a_rule_of_either_kind() -> None:
     told = {"kind": "es_dllm", "fraction": 0.25}
     assert read_rule(told) == SkipByImportance(0.25) and "kind" in told
     assert read_rule({"kind": "d2_cache", "masks": 20}) == CertaintyDensity(20)
+    assert read_rule({"kind": "resting_age", "steps": 9}) == RestByAge(9)
+    assert read_rule({"kind": "written_budget", "share": 0.1}) == BudgetOfWritten(0.1)
     assert read_rule({"kind": "chance", "probability": 0.2}) == LockByChance(0.2)
     assert read_rule({"kind": "age", "steps": 12}) == surelock.LockByAge(12)

@@ -1,7 +1,7 @@
 """Ours: what skipping rows costs, rule by rule, at the same share of rows."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
@@ -62,6 +62,7 @@ FEW: dict[str, list[Record]] = {
 
 #: What leaves out masks, beside what may not: rule -> its thresholds.
 RESTING, ALIKE = "the paper's rule, later blocks rest", "budget, all alike"
+OLD, MASKS = "by age, later blocks rest", "budget, every mask"
 _SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
 NEAR_TARGETS = (0.16, 0.21, 0.28, 0.4)
 NEAR: dict[str, list[Record]] = {
@@ -77,10 +78,17 @@ NEAR: dict[str, list[Record]] = {
     "d²Cache's choice": [{"kind": "d2_cache", "masks": masks} for masks in (48, 20)],
 }
 
-#: Of these what is measured on more openings, and what in other settings.
+#: The same with the other freedom, on fewer openings: by age may leave out masks, the budget may not.
+CONTROLS = {OLD: [{"kind": "resting_age", "steps": 24}], MASKS: [{"kind": "written_budget", "share": 0.1}]}
+#: Of the former what is measured on more openings, and what in other settings.
 _MORE = {TODAY: NEAR[TODAY][1:3]}
 _BESIDE = {DUAL: NEAR[DUAL], RESTING: NEAR[RESTING][1:2]}
 _FURTHER = {TODAY: NEAR[TODAY][2:3], **_BESIDE, AGE: NEAR[AGE]}
+#: What a judge reads of `near`.
+_READ = [
+    *(NEAR[EVERY] + NEAR[TODAY][1:3] + NEAR[ALIKE][1:2] + NEAR[DUAL] + NEAR[RESTING][1:2] + NEAR[PAPER] + NEAR[AGE]),
+    NEAR["ES-dLLM's choice"][1],
+]
 
 #: MT-Bench's prompts are long: what locks by age has spent most of its rows on them.
 _LONG = RULES | {AGE: [{"kind": "age", "steps": steps} for steps in (128, 96, 64, 48, 32, 24, 16, 12, 8)]}
@@ -143,6 +151,7 @@ _NEAR_GRIDS: dict[str, list[Cell]] = {
     "stories": [
         *_cells(["page"], (0, 8), (48, 48), 8, NEAR),
         *_cells(["page"], (0, 0), (32, 16), 8, _MORE),
+        *_cells(["page"], (0, 0), (48, 32), 8, CONTROLS),
         *_cells(["whole canvas"], (0, 0), (48, 32), 4, {EVERY: NEAR[EVERY]} | _MORE | _BESIDE),
         *_cells(["256 tokens"], (0, 0), (48, 32), 4, _MORE | _BESIDE),
         *_cells(["temperature 0", "temperature 1", "blocks of 16", "blocks of 64"], (0, 0), (48, 8), 8, _FURTHER),
@@ -151,11 +160,11 @@ _NEAR_GRIDS: dict[str, list[Cell]] = {
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
         for start in range(0, 80, 10)
-        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, NEAR)
+        for cell in _cells(["256 tokens"], (start, 5), (start + 5, 5), 5, NEAR | CONTROLS)
     ],
     "quick": [
         cell | {"sampler": {"gen_length": 12}}
-        for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: thresholds[:2] for rule, thresholds in NEAR.items()})
+        for cell in _cells(["page"], (2, 2), (0, 2), 2, {rule: each[:2] for rule, each in (NEAR | CONTROLS).items()})
     ],
 }
 
@@ -337,9 +346,17 @@ def _texts(lab: Lab, record: Record) -> Texts:
     return judged.texts_of_tokens(lab, record) if record["cell"]["half"] == "report" else {}
 
 
-def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
-    """What a judge makes of each rule's texts beside those of every position; commit error and the own bound's change
-    stand beside it. A threshold of which it has read other openings than of those is left out.
+def _near_texts(lab: Lab, record: Record) -> Texts:
+    """Those of the page's settings, on the openings that every rule has: to read all of them takes a judge hours."""
+    cell = record["cell"]
+    asked = cell["compute"] in _READ and cell["setting"] == "page" and cell["skip"] >= 48
+    return _texts(lab, record) if asked or cell["source"] != "openings" else {}
+
+
+def _judge_table(rules: Iterable[str], records: list[Record], scores: list[dict[str, judged.Scores]]) -> pd.DataFrame:
+    """What a judge makes of each rule's texts beside those of every position; commit error, the own bound's change and
+    the share of texts without a fault stand beside it. A threshold of which it has read other openings than of those is
+    left out.
     """
     read = [(record, own[""]) for record, own in zip(records, scores, strict=True) if own]
     rows = []
@@ -348,12 +365,16 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
         if not every:
             continue
         ((openings, own_every, base),) = every.values()
-        for rule in RULES:
+        for rule in rules:
             for threshold, (its, own, found) in _read_texts(read, setting, rule).items():
                 if its != openings:
                     continue
                 figures = _figures(own, own_every)
-                told = {"rows": figures["rows"], "error": figures["error"], "own_change": figures["bits_change"]}
+                told = {"rows": figures["rows"], "error": figures["error"]}
+                told |= {f"own_change{end}": figures[f"bits_change{end}"] for end in ("", "_se")}
+                faultless, without = (estimates.mean(each.clean) for each in (found, base))
+                change = estimates.difference(faultless, without)
+                told |= estimates.named({"clean": faultless, "clean_change": change})
                 rows.append(
                     {"setting": setting, "rule": rule, "threshold": threshold, **told, **judged.beside([found], base)}
                 )
@@ -391,6 +412,11 @@ def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
     )
 
 
+_JUDGE_NOTE = f"""\
+{judged.NOTE}
+rows, error, own_change: share of rows, commit error and the change of the model's own bound, as above. clean: share of
+the texts without a fault, as in `sampler`; clean_change: paired with the unlocked run's."""
+
 FRONTIER = Experiment(
     title="The frontier: what skipping rows costs, rule by rule",
     note="""\
@@ -409,10 +435,8 @@ bound per character; bits_change: paired with the unlocked run's.""",
     table=partial(_table, Comparison(RULES, TARGETS, _OTHERS)),
     picture=_picture,
     texts=_texts,
-    judge_table=_judge_table,
-    judge_note=f"""\
-{judged.NOTE}
-rows, error, own_change: share of rows, commit error and the change of the model's own bound, as above.""",
+    judge_table=partial(_judge_table, RULES),
+    judge_note=_JUDGE_NOTE,
 )
 
 NEARNESS = Experiment(
@@ -421,11 +445,14 @@ NEARNESS = Experiment(
 Columns are those of `frontier`, on openings of which none chose anything; openings: how many, differences are over
 those that both have. drawn: the commit error at the temperature that the tokens were drawn at, where all cells have it.
 over_alike, beats_alike: beside the budget that counts a change alike wherever it is; beats_resting: beside the paper's
-rule where the masks of later blocks rest. Of the rules here only the paper's and the one by age compute every masked
-row in every step. ES-dLLM's and d²Cache's are choices of rows alone: without ES-dLLM's early layers of every row of the
-block, and without the rows that d²Cache takes from attention rollout.""",
+rule where the masks of later blocks rest. The paper's rule, the one by age and `budget, every mask` compute every
+masked row in every step, the others leave masks out. ES-dLLM's and d²Cache's are choices of rows alone: without
+ES-dLLM's early layers of every row of the block, and without the rows that d²Cache takes from attention rollout.""",
     grids=_NEAR_GRIDS,
     measure=_measure,
-    table=partial(_table, Comparison(NEAR, NEAR_TARGETS, {"alike": ALIKE, "resting": RESTING})),
+    table=partial(_table, Comparison(NEAR | CONTROLS, NEAR_TARGETS, {"alike": ALIKE, "resting": RESTING})),
     picture=_picture,
+    texts=_near_texts,
+    judge_table=partial(_judge_table, NEAR | CONTROLS),
+    judge_note=_JUDGE_NOTE,
 )

@@ -1,4 +1,4 @@
-"""Choices of rows of other papers, as far as they are choices: rules of the experiments, not of the package."""
+"""Choices of rows of other papers, as far as they are choices, and controls: rules of the experiments alone."""
 
 import math
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.choices import read_compute
-from surelock.decoding.compute import Changes, ComputeRule
-from surelock.decoding.locking import LockingRule
+from surelock.decoding.compute import BudgetRule, Changes, ComputeRule
+from surelock.decoding.locking import LockByAge, LockingRule, LockRule
 from surelock.research.runner import Record
 
 
@@ -30,6 +30,34 @@ class LockByChance(LockingRule):
     def converged(self, state: Any, reading: Any, z: Any) -> NDArray[np.bool_]:
         drawn = [np.random.default_rng([state.step, slot]).random() for slot in reading.slots[z].tolist()]
         return np.array(drawn) < self.probability
+
+
+@dataclass(frozen=True, slots=True)
+class RestByAge(LockByAge):
+    """A control: locking by age with the freedom to leave out the masks of later blocks, as `LockRule(future=True)`."""
+
+    kind: ClassVar[str] = "resting_age"
+
+    def rows(self, state: Any, active: Any) -> Any:
+        return LockRule(future=True).rows(state, active)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOfWritten(BudgetRule):
+    """A control: a fixed budget without the freedom to leave out masks. It computes all of them in every step, and
+    ceil(share * N) written rows of a sequence of N positions: new ones first, then by debt times weight.
+    """
+
+    kind: ClassVar[str] = "written_budget"
+
+    def _chosen(self, state: Any, b: int, slots: Any, debt: Any) -> Any:
+        masked, open_ = state.masked[slots], slots[state.open[slots]]
+        surest = open_[np.argsort(-np.nan_to_num(state.confidence[open_]), kind="stable")]
+        worth = debt[slots] * self._nearness(slots, surest[: self.candidates])
+        waits = ~masked & (state.visible[slots] > 0)
+        size = state.canvas.parts[b].stop - state.canvas.parts[b].start
+        count = int(masked.sum()) + math.ceil(self.share * size - 1e-9)
+        return np.sort(slots[np.lexsort((slots, -worth, waits))][:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +148,7 @@ class CertaintyDensity(ComputeRule):
         return np.convolve(padded, kernel, "same")[n : 2 * n] / kernel.sum()
 
 
-_OWN = {rule.kind: rule for rule in (LockByChance, SkipByImportance, CertaintyDensity)}
+_OWN = {rule.kind: rule for rule in (LockByChance, RestByAge, BudgetOfWritten, SkipByImportance, CertaintyDensity)}
 
 
 def read_rule(plain: Record) -> ComputeRule:
