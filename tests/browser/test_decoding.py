@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,11 @@ LOST = "The decoder could not be fetched: "
 START = """async ([lanes, prompt, prompt_tokens, model, described]) => {
   const told = { id: "sl-settings", type: "application/json", textContent: described };
   document.body.append(Object.assign(document.createElement("script"), told));
-  const { BrowserSource } = await import("/js/run/browser_source.js");
-  const url = (path) => new URL(path, location.href).href;
+  const { decoderOf } = await import("/js/run/browser_source.js");
   window.heard = [];
   if (window.model !== model) {
     window.model = model;
-    window.source = new BrowserSource({
-      worker: url("/scripts/worker.js"),
-      where: async () => ({ model: url(model), runtime: url("/scripts/ort.wasm.gz"),
-        interpreter: url("/scripts/quickjs.wasm.gz") }),
-    });
+    window.source = await decoderOf(model);
   }
   const request = { model: "stories", prompt, prompt_tokens, lanes };
   window.over = new Promise((then) => {
@@ -50,9 +46,10 @@ SPOILED: dict[str, Any] = {}  # what becomes of a file's bytes, by its name
 
 
 class Files(Quiet):
-    """Keeps what it was asked for, and spoils some."""
+    """Keeps what it was asked for, and spoils some. Its modules have beside them what the scripts have."""
 
     def do_GET(self) -> None:
+        self.path = re.sub("^/js/(?=scripts/|stories/|nowhere/)", "/", self.path)
         name = self.path.partition("?")[0].rpartition("/")[2]
         if name not in SPOILED:
             return super().do_GET()
@@ -86,7 +83,7 @@ def lanes() -> list[Lane]:
     return [Lane(id=own, name=own, decoder=Decoder(settings=settings, compute=rule)) for own, rule in rules.items()]
 
 
-def start(page: Page, model: str = "/stories/", tokens: list[int] | None = None, **changes: Any) -> None:
+def start(page: Page, model: str = "stories", tokens: list[int] | None = None, **changes: Any) -> None:
     plain = [lane.to_plain() | changes for lane in lanes()]
     tokens = tokens or surelock.load("stories", device="cpu").encode(PROMPT)
     page.evaluate(START, [plain, PROMPT, tokens, model, json.dumps(describe())])
@@ -152,7 +149,7 @@ def test_a_branch_that_no_decoder_can_run_is_refused_and_the_next_one_runs(page:
 
 
 def test_what_does_not_come_is_one_sentence(page: Page) -> None:
-    start(page, "/nowhere/")
+    start(page, "nowhere")
     assert heard_last(page) == {"lost": f"{LOST}browser.json did not come."}
     weights = "model-00001-of-00002.safetensors"
     SPOILED[weights] = lambda content: content[: len(content) * 6 // 10]
