@@ -153,9 +153,12 @@ def test_what_was_missed_comes_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -
 def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
     decoder = FakeDecoder()
     sessions, run = open_run(decoder)
+    race = run.computation
+    assert (race.seconds, race.steps, race.left()) == (0, 0, None)
     stream = drawn(run.stream(-1))
     first = [next(stream) for _ in range(3)]
     run.pause()
+    assert race.steps == 2 and race.left() == pytest.approx(race.seconds / 2 * 4), "four steps more"
     assert list(stream) == [] and run.state == PAUSED and decoder.computed == 2 and not decoder.closed
     assert sessions.wait(2) == 0, "how long a run takes is known when it has ended"
     resumed = messages(run.stream(json.loads(first[1])[-1]["seq"]))
