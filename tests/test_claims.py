@@ -265,8 +265,11 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     ),
     (
         R,
-        "On the whole canvas and on texts of twice the length that is beyond chance",
-        lambda: {*verdicts("whole canvas").values(), *verdicts("256 tokens").values()} == {("yes", "yes")},
+        "On the whole canvas, on texts of twice the length and at temperature one that is beyond chance",
+        lambda: all(
+            {fifth for _, fifth in verdicts(setting).values()} == {"yes"}
+            for setting in ("whole canvas", "256 tokens", "temperature 1")
+        ),
     ),
     (
         R,

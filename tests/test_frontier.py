@@ -91,8 +91,10 @@ def test_a_threshold_that_fewer_openings_have_is_compared_on_those() -> None:
 
 
 def test_todays_budget_is_paired_where_enough_openings_have_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten comparisons of 30 openings; opening 0, of a large error, is the budget's alone. Elsewhere are too few."""
-    t, sides = 3.038, np.tile([-0.01, 0.01], 15)  # Student's, 29 degrees of freedom, at 1 - .05 / 10 / 2
+    """Eleven comparisons of 30 openings; opening 0, of a large error, is the budget's alone. In one setting only a
+    fifth was measured, in another too few openings.
+    """
+    t, sides = 3.076, np.tile([-0.01, 0.01], 15)  # Student's, 29 degrees of freedom, at 1 - .05 / 11 / 2
     margin = 1.01 * t * sides.std(ddof=1) / math.sqrt(30)
     made = [
         record(frontier.TODAY, {"kind": "budget", "share": share}, "report", [30] * 31, [9.0, *[error] * 30])
@@ -105,16 +107,23 @@ def test_todays_budget_is_paired_where_enough_openings_have_both(monkeypatch: py
         record(rule, compute, "report", [1] * 29, [0.1] * 29)
         for rule, compute in ((frontier.TODAY, {"share": 0.2}), (frontier.DUAL, {"dual": True}))
     ]
-    for each in made + few:
+    fifth = [
+        record(rule, compute, "report", [1] * 30, [error] * 30)
+        for rule, compute, error in ((frontier.TODAY, {"share": 0.2}, 0.1), (frontier.DUAL, {"dual": True}, 0.2))
+    ]
+    for each in made + few + fifth:
         each["cell"]["skip"] = int(each["cell"]["rule"] != frontier.TODAY)
     for each in few:
         each["cell"]["setting"] = "elsewhere"
-    monkeypatch.setattr(tables, "cells", {"near": made + few}.get)
-    rows = [line.strip("| ").split(" | ") for line in tables.paired().splitlines()[2:]]
+    for each in fifth:
+        each["cell"] |= {"setting": "hot", "skip": 1}
+    monkeypatch.setattr(tables, "cells", {"near": made + few + fifth}.get)
+    *rows, hot = [line.strip("| ").split(" | ") for line in tables.paired().splitlines()[2:]]
     assert [row[6] for row in rows] == ["yes", "worse", "no", "no", "yes"]
     assert {(row[0], row[2], row[4]) for row in rows} == {("page", "0.60", "30")}
     assert rows[3][3].startswith("0.1000 (") and rows[3][5].startswith("1.000 (")
     assert rows[3][7].startswith("2.000 (") and rows[3][8] == "worse"
+    assert hot[0] == "hot" and hot[5:7] == ["", ""] and hot[7].startswith("0.500 (") and hot[8] == "yes"
 
 
 def test_thresholds_of_one_share_are_a_target_too() -> None:

@@ -154,7 +154,8 @@ _NEAR_GRIDS: dict[str, list[Cell]] = {
         *_cells(["page"], (0, 0), (48, 32), 8, CONTROLS),
         *_cells(["whole canvas"], (0, 0), (48, 32), 4, {EVERY: NEAR[EVERY]} | _MORE | _BESIDE),
         *_cells(["256 tokens"], (0, 0), (48, 32), 4, _MORE | _BESIDE),
-        *_cells(["temperature 0", "temperature 1", "blocks of 16", "blocks of 64"], (0, 0), (48, 8), 8, _FURTHER),
+        *_cells(["temperature 1"], (0, 0), (48, 32), 8, _FURTHER),
+        *_cells(["temperature 0", "blocks of 16", "blocks of 64"], (0, 0), (48, 8), 8, _FURTHER),
         *_cells(["512 tokens"], (0, 0), (48, 4), 4, _FURTHER),
     ],
     "paper": [

@@ -366,16 +366,17 @@ def paired() -> str:
         for other, ours in product(OTHERS, OURS):
             both = [by_opening(own, *key) for key in ((TODAY, ours), other)]
             if len(shared := sorted(both[0].keys() & both[1].keys())) >= LEAST_OPENINGS:
-                pairs.append((setting, other, [np.array([each[opening] for opening in shared]) for each in both]))
+                pairs.append((setting, other, ours, [np.array([each[opening] for opening in shared]) for each in both]))
     rows: dict[tuple[str, Any], list[str]] = {}
-    for setting, other, values in pairs:
+    for setting, other, ours, values in pairs:
         means, count = [estimates.mean(each[:, 0]) for each in values], len(values[0])
         less, ratio = estimates.difference(*means), estimates.ratio(values[0][:, 0], values[1][:, 0])
         t = estimates.student_t(1 - 0.05 / len(pairs) / 2, count - 1)
         told = "yes" if less.value + t * less.error < 0 else "worse" if less.value - t * less.error > 0 else "no"
         share = f"{values[1][:, 1].sum() / values[1][:, 2].sum():.2f}"
         begun = [setting, other[0], share, f"{means[1].value:.4f} ({means[1].error:.4f})", str(count)]
-        rows.setdefault((setting, other), begun).extend([f"{ratio.value:.3f} ({ratio.error:.3f})", told])
+        row, place = rows.setdefault((setting, other), begun + [""] * 4), len(begun) + 2 * OURS.index(ours)
+        row[place : place + 2] = f"{ratio.value:.3f} ({ratio.error:.3f})", told
     head = [
         "setting",
         "beside",
