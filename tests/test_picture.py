@@ -203,6 +203,7 @@ def test_it_stands_alone_and_nothing_in_it_is_markup() -> None:
     assert not [name for name in names if name.startswith("on") or "href" in name]
     assert made.count("http") == 1 and "url(" not in made and "@import" not in made  # the namespace alone
     assert not re.search("[\x00-\x1f\u202e]", made)
+    assert f"{'W' * 52}…" in words(root), "a name is cut to the picture's width"
     assert HOSTILE[0] in words(root) and any("\u2039202E\u203aabc" in text for text in words(root))
     assert len(made.encode()) < MOST_BYTES
 

@@ -476,7 +476,7 @@ def test_a_typed_rule_is_held_and_not_run(lm: LanguageModel) -> None:
     """Traces hold it; flags and `/decode` do not name it."""
     assert read_compute({"kind": "own", "code": "x" * 4000}) != read_compute({"kind": "own"})
     rule = read_compute({"kind": "own", "code": "const rows = () => [];"})
-    assert plain_choice(rule) == {"kind": "own", "code": "const rows = () => [];"}
+    assert plain_choice(rule) == {"kind": "own", "code": "const rows = () => [];"} and rule.locks
     with pytest.raises(ValueError, match="runs in a browser alone"):
         list(decode(lm, [[3, 4]], DecodeSettings(gen_length=4), compute=rule))
     with pytest.raises(ValueError, match="compute must be one of everything"):

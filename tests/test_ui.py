@@ -93,6 +93,7 @@ def test_lanes_become_contestants_with_the_shared_settings() -> None:
             [LANE | {"compute": {"kind": "own", "code": "x" * 4000}}],
             "'.+' has a rule of its own, which only a visitor's browser runs",
         ),
+        ([LANE, LANE | {"id": "b", "name": "B", "compute": {"kind": "own"}}], "'B' has a rule of its own"),
         ([LANE | {"events": [{"step": 1, "kind": "rule", "compute": {"kind": "own"}}]}], "only a visitor's browser"),
         ([LANE | {"compute": {"kind": "own", "code": "x" * 4001}}], "code must be a text of at most 4,000 characters"),
         ([LANE | {"compute": {"kind": "own", "code": 5}}], "code must be a text of at most 4,000 characters, not 5"),
