@@ -35,7 +35,6 @@ from surelock.ui import (
     readers,
     request,
     run,
-    serving,
     session,
     shares,
     site,
@@ -69,7 +68,6 @@ LIMITS: dict[Any, dict[str, float]] = {
     run: {"SEND_SECONDS": 0.08, "EACH_SECONDS": 0.03, "MOST_SECONDS": 2, "PIECE": 2**16},
     request: {"MOST_CHARACTERS": 20_000, "MOST_EVENTS": 100},
     shares: {"MOST_STREAMS": 400, "MOST_INBOXES": 200, "MOST_FOLLOWERS": 200},
-    serving: {"_SLICE": 2**16},
     site: {"MOST": 512},
     session: {"IDLE_SECONDS": 600, "TIDY_SECONDS": 2, "MOST_RUNS": 2000, "KEPT_RUNS": 4, "REMEMBERED": 9}
     | {"TOLD_IDS": 1000},

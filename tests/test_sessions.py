@@ -154,11 +154,11 @@ def test_pause_ends_the_generator_and_resume_repeats_what_was_missed() -> None:
     decoder = FakeDecoder()
     sessions, run = open_run(decoder)
     race = run.computation
-    assert (race.seconds, race.steps, race.left()) == (0, 0, None)
+    assert (race.seconds, len(race.log), race.left()) == (0, 1, None), "the first message opens the race"
     stream = drawn(run.stream(-1))
     first = [next(stream) for _ in range(3)]
     run.pause()
-    assert race.steps == 2 and race.left() == pytest.approx(race.seconds / 2 * 4), "four steps more"
+    assert len(race.log) == 3 and race.left() == pytest.approx(race.seconds / 2 * 4), "four steps more"
     assert list(stream) == [] and run.state == PAUSED and decoder.computed == 2 and not decoder.closed
     assert sessions.wait(2) == 0, "how long a run takes is known when it has ended"
     resumed = messages(run.stream(json.loads(first[1])[-1]["seq"]))

@@ -40,7 +40,7 @@ def test_the_table_of_runs(page: Page, app: App) -> None:
     for order in ("ascending", "descending"):
         page.keyboard.press("Enter")
         assert page.get_attribute(".sl-runs [aria-sort]", "aria-sort") == order
-        assert page.evaluate("document.activeElement.textContent").startswith("FLOPs")  # though drawn anew
+        assert page.evaluate("document.activeElement.textContent").startswith("Share of all FLOPs")  # though drawn anew
         shares = [float(share.split()[0]) for share in column(page, page.inner_text(".sl-runs [aria-sort]"))]
         assert len(shares) == 4 and shares == sorted(shares, reverse=order == "descending")
         assert shares != sorted(shares, reverse=order == "ascending")
