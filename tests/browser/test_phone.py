@@ -41,6 +41,7 @@ def press(page: Page, lane: int, cell: int) -> None:
       return [at.left + x + w / 2, at.top + y + h / 2];
     })"""
     assert tap(page, f"{at}([{lane}, {cell}])")
+    page.wait_for_selector(".sl-drawer", state="attached")  # a part of the page, which the first tap fetches
     steady(page, "document.querySelector('.sl-drawer').getBoundingClientRect().y")
 
 
