@@ -92,6 +92,7 @@ export class Lane {
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
+    this.seen = new Int32Array(n * t); // the last step up to it in which the position was computed, or -1
     // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
     this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
     this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
@@ -116,6 +117,7 @@ export class Lane {
     for (const p of locked) this.locked[p] = 1;
     const rows = fromRuns(record.computed, n);
     this.#states(at, rows);
+    this.#see(t, rows);
     this.#values(this.kl, at, rows, record.kl, (b) => KL_OF_BYTE[b], "KL", Infinity);
     this.#values(this.confidence, at, rows, record.confidence, (b) => b / 255, "confidence", NaN);
     if (record.top) this.tops[t] = this.#top(record.top);
@@ -177,6 +179,13 @@ export class Lane {
       if (masked[p]) state[at + p] = MASKED;
       else if (!locked[p]) state[at + p] = ACTIVE;
     }
+  }
+
+  #see(t, rows) {
+    const at = t * this.n;
+    if (t) this.seen.copyWithin(at, at - this.n, at);
+    else this.seen.fill(-1, 0, this.n);
+    for (const p of rows) this.seen[at + p] = t;
   }
 
   #values(target, at, rows, values, ofByte, what, nothing) {
@@ -274,9 +283,8 @@ export class Lane {
 
   /** The last step at or before t in which the position was computed, or -1. */
   lastComputed(position, t) {
-    let s = this.clamp(t);
-    while (s >= 0 && Number.isNaN(this.confidence[s * this.n + position])) s--;
-    return s;
+    const s = this.clamp(t);
+    return s < 0 ? -1 : this.seen[s * this.n + position];
   }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {
