@@ -38,9 +38,10 @@ def visit(page: Page, url: str, **settings: Any) -> None:
 
 
 def arrive(page: Page, address: str) -> None:
-    """Open a page that has a stage, and wait until that shows something."""
+    """Open a page that has a stage, and wait until that shows something, and the form has come beside it."""
     page.goto(address)
     until(page, "window.surelock?.stage.trace && surelock.stage.root.dataset.step !== undefined")
+    until(page, "!window.opensForm || !document.querySelector('.gradio-container') || document.querySelector('.sidebar.open')")
 
 
 def recorded(name: str = "stories") -> dict[str, Any]:

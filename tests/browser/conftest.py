@@ -11,7 +11,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from tests.browser.server import FLAGS, chromium_path
 
-OPEN_FORM = """if (innerWidth > 768) addEventListener("sl-ready", () =>
+OPEN_FORM = """window.opensForm = innerWidth > 768;
+if (opensForm) addEventListener("sl-ready", () =>
   document.querySelector(".sidebar:not(.open) .toggle-button")?.click(), true);
 addEventListener("DOMContentLoaded", () => {
   const still = document.createElement("style");

@@ -133,14 +133,12 @@ def test_rasters_stand_under_the_grids_with_one_cursor(page: Page, app: App) -> 
     seek(page, 100)
     assert page.locator(".sl-side .sl-raster").count() == 2
     until(page, "document.querySelectorAll('.sl-raster')[0].width === 128")
-    cursors = "[...document.querySelectorAll('.sl-raster-cursor')].map((each) => each.getBoundingClientRect().x)"
-    until(page, f"(([one, other]) => one > 0 && other > 0)({cursors})")
-    steady(page, cursors)
-    boxes = [each.bounding_box() for each in page.locator(".sl-raster-cursor").all()]
-    sides = [each.bounding_box() for each in page.locator(".sl-raster-box").all()]
-    assert all(boxes) and all(sides)
-    shares = [(box["x"] - side["x"]) / side["width"] for box, side in zip(boxes, sides, strict=True) if box and side]
-    assert abs(shares[0] - shares[1]) < 0.01 and abs(shares[0] - 100.5 / 128) < 0.02
+    boxes = "(name) => [...document.querySelectorAll(name)].map((each) => each.getBoundingClientRect())"
+    shares = f"""(([cursors, sides]) => sides.map(({{ x, width }}, i) => (cursors[i].x - x) / width))(
+        ['.sl-raster-cursor', '.sl-raster-box'].map({boxes}))"""
+    until(page, f"{shares}.every((share) => share > 0)")
+    one, other = steady(page, shares)
+    assert abs(one - other) < 0.01 and abs(one - 100.5 / 128) < 0.02
     saved = """(lane) => { const canvas = document.querySelectorAll('.sl-raster')[lane];
         const pixels = canvas.getContext('2d').getImageData(canvas.width - 1, 0, 1, 1).data; return pixels[3]; }"""
     assert [page.evaluate(saved, lane) for lane in (0, 1)] == [255, 0], "after its end a lane's columns are empty"

@@ -259,6 +259,7 @@ def test_a_term_is_tapped_and_its_sentence_stays_inside_a_phone(page: Page, app:
     for term in page.locator(".sl-gauges .sl-term").all():
         term.dispatch_event("pointerdown", {"pointerType": "touch"})
         term.click()
+        expect(page.locator("[role=tooltip]")).to_be_visible()  # the first fetches what they say
         box = page.locator("[role=tooltip]").bounding_box()
         assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
         assert box["y"] >= 0 and box["y"] + box["height"] <= 844
