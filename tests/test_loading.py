@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.model.checkpoint import TensorFiles
 from surelock.model.loading import find_device
-from surelock.model.tokenizer import check_patterns
+from surelock.model.tokenizer import check_patterns, load_tokenizer
 from surelock.quality.judge import Judge
 from surelock.research.training.checkpoint import save_checkpoint
 
@@ -216,6 +217,27 @@ def test_a_pattern_that_could_take_for_ever_is_refused(llada: Path, pattern: str
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     (llada / "tokenizer.json").write_text(json.dumps({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split]}}))
     refuses(llada, "tokenizer.json", "for ever")
+
+
+def test_two_threads_load_while_transformers_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As two models of a server do: a module that puts another in its place is half a module until then."""
+    package = tmp_path / "packages" / "transformers"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        """import sys, time, types
+time.sleep(0.3)
+made = types.ModuleType(__name__)
+made.PreTrainedTokenizerFast = made.Qwen2Tokenizer = None
+sys.modules[__name__] = made"""
+    )
+    monkeypatch.syspath_prepend(package.parent)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "tokenizer.json").write_text("no tokenizer")
+    with ThreadPoolExecutor(2) as pool:
+        for loading in [pool.submit(load_tokenizer, tmp_path) for _ in range(2)]:
+            with pytest.raises(CheckpointError, match="tokenizer.json"):
+                loading.result()
 
 
 def test_a_text_at_which_a_pattern_gives_up_is_one_error(llada: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surelock.model.errors import cut, first_line, panics
@@ -18,6 +19,7 @@ FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
 _PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|[*+]|\{\d+,\}|\{\d+(?:,\d+)?\}|[()|]|[^\\]", re.S)
 _WITHOUT_BOUND = re.compile(r"[*+]|\{\d+,\}")
+_IMPORTING = Lock()  # while transformers is imported, a second thread would get the unfinished module
 Made = TypeVar("Made")
 
 
@@ -40,8 +42,9 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
     whole, *slow = (directory / name for name in (FILE, *SLOW))
     if not whole.is_file() and not all(file.is_file() for file in slow):
         return None
-    from tokenizers.models import BPE
-    from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
+    with _IMPORTING:
+        from tokenizers.models import BPE
+        from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer
 
     for name in (FILE, DESCRIBED, SLOW[0]):
         if (directory / name).is_file():
