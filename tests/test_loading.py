@@ -236,7 +236,7 @@ sys.modules[__name__] = made"""
     (tmp_path / "tokenizer.json").write_text("no tokenizer")
     with ThreadPoolExecutor(2) as pool:
         for loading in [pool.submit(load_tokenizer, tmp_path) for _ in range(2)]:
-            with pytest.raises(CheckpointError, match="tokenizer.json"):
+            with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
                 loading.result()
 
 
