@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import json
@@ -637,8 +638,35 @@ async def first():
 print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate") if name in sys.modules]]))
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    refused, brought = json.loads(done.stdout.splitlines()[-1])
-    assert "still loading" in refused and brought == []
+    told, brought = json.loads(done.stdout.splitlines()[-1])
+    assert "still loading" in told and brought == []
+
+
+def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Models, "start_loading", lambda self, label: self._started.setdefault(label, time.monotonic()))
+    models = Models(["stories"])
+    page, _, _ = build(models, most=64, queue_size=4)
+    start = next(function.fn for function in page.fns.values() if function.api_name == "start")
+    lane = {"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
+    form = to_plain(surelock.DecodeSettings(gen_length=4, steps=4, block_length=4))
+    asked = {"model": "stories", "prompt": "Once", **form, "lanes": [lane]}
+
+    async def pressed(loads: bool) -> list[dict[str, Any]]:
+        told = []
+        async for batch in start(SimpleNamespace(session_hash="s"), asked):
+            told += json.loads(batch)
+            if loads:
+                models._loaded["stories"] = stories
+        return told
+
+    monkeypatch.setattr("surelock.ui.layout.LOAD_SECONDS", 0.1)
+    *notes, refused = asyncio.run(pressed(loads=False))
+    assert [set(each) for each in notes] == [{"run", "seq", "note"}] * len(notes) and notes
+    told = r"The model stories is still loading \(\d+ s so far\)"
+    assert re.fullmatch(told + "; press Run again in a moment.", refused["refused"])
+    first, *rest = asyncio.run(pressed(loads=True))
+    assert re.fullmatch(told + " …", first["note"])
+    assert "open" in rest[0] and rest[-1]["end"] == "finished"
 
 
 def test_only_decode_is_public() -> None:

@@ -6,9 +6,7 @@ rows. Logits and posteriors (line 15) of all sequences are then computed togethe
 
 from __future__ import annotations
 
-import ctypes
 import math
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from tqdm import tqdm
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
+from surelock.memory import trim_memory
 from surelock.model.config import NetworkConfig
 from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
 
@@ -372,15 +371,8 @@ def _parts(
         session = Session(step_graph(config, tensors, layers, embed), threads, folder, shared=len(starts) > 1)
         values = {"embed.weight": onnxruntime.OrtValue.ortvalue_from_numpy(given["embed.weight"])} if embed else {}
         found.append(Part(session, layers, values))
-        _trim()
+        trim_memory()
     return found
-
-
-def _trim() -> None:
-    """Give freed memory back to the system, where the C library is glibc: what a session is made of lies scattered."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 def _wide(stored: Stored) -> NDArray[np.float32]:

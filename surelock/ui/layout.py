@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
@@ -24,13 +25,13 @@ from surelock.ui.gradio_patches import (
 )
 from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
-from surelock.ui.models import Models, NotReady
+from surelock.ui.models import Loading, Models
 from surelock.ui.parameters import ANSWER, description, schemas
 from surelock.ui.readers import Inboxes, Readers, following
 from surelock.ui.request import key_of, read_request
 from surelock.ui.run import Run
 from surelock.ui.schedule import fit
-from surelock.ui.session import Sessions, refusal
+from surelock.ui.session import Sessions, refusal, said
 from surelock.ui.shares import DEVICE_SLOT, SCRIPTS, Ask, Shares
 from surelock.ui.stage import make_stage
 from surelock.ui.wording import in_words
@@ -44,6 +45,7 @@ TITLE = (
     "are locked and never computed again.</p>"
 )
 STATUS_SECONDS = 2.0  # between two messages about a place in the queue
+LOAD_SECONDS = 30.0  # that a run waits for its model; others wait behind it
 Batches = AsyncGenerator[str]
 
 
@@ -101,12 +103,20 @@ def _serve_runs(
     """
 
     async def start(request: gr.Request, asked: dict) -> Batches:
-        """Stream a new run until it ends or is paused. asked: see `read_request`."""
-        try:
-            run = await asyncio.to_thread(begun, str(request.session_hash), asked)
-        except (NotReady, ValueError) as error:
-            yield refusal(in_words(str(error)))
-            return
+        """Stream a new run, once its model is loaded, until it ends or is paused. asked: see `read_request`."""
+        run, patience = None, time.monotonic() + LOAD_SECONDS
+        while run is None:
+            try:
+                run = await asyncio.to_thread(begun, str(request.session_hash), asked)
+            except Loading as error:
+                if time.monotonic() > patience:
+                    yield refusal(str(error))
+                    return
+                yield said(note=error.said)
+                await asyncio.sleep(0.5)
+            except ValueError as error:
+                yield refusal(in_words(str(error)))
+                return
         async for batch in read_by(request, run.stream(-1)):
             yield batch
 

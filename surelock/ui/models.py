@@ -30,6 +30,14 @@ class NotReady(ValueError):
     """The model cannot be used, or not yet. The message is one sentence for the page."""
 
 
+class Loading(NotReady):
+    """The model is being loaded. said: how long it has taken so far, in a sentence."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"{said}; press Run again in a moment.")
+        self.said = f"{said} …"
+
+
 class Models:
     """The models that the command line names, by their labels on the page.
 
@@ -78,7 +86,8 @@ class Models:
     def get(self, label: str) -> LanguageModel:
         """Return a loaded model.
 
-        Raises NotReady if it is not loaded yet (the call begins to load it), could not be loaded, or is not offered.
+        Raises Loading if it is not loaded yet: the call begins to load it. Raises NotReady if it could not be loaded or
+        is not offered.
         """
         if not isinstance(label, str) or label not in self._names:
             raise NotReady("model must be one of those this page offers.")
@@ -92,7 +101,7 @@ class Models:
             raise NotReady(f"The model {label} could not be loaded: {self._failed[label]}")
         self.start_loading(label)
         waited = time.monotonic() - self._started[label]
-        raise NotReady(f"The model {label} is still loading ({waited:.0f} s so far); press Run again in a moment.")
+        raise Loading(f"The model {label} is still loading ({waited:.0f} s so far)")
 
     def ready(self, label: str) -> LanguageModel | None:
         """Return the model if it is loaded, else None. The call does not load it."""

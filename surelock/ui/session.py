@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import sys
 import threading
@@ -11,6 +10,7 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from surelock.memory import trim_memory
 from surelock.model.errors import first_line
 from surelock.ui.computation import FINISHED, Computation
 from surelock.ui.device import Runner
@@ -216,17 +216,11 @@ def keep_tidy(sessions: Sessions, stop: threading.Event | None = None) -> None:
             print(f"surelock: could not tidy up: {first_line(error)}", file=sys.stderr)
 
 
-def trim_memory() -> None:
-    """Return freed memory to the system on Linux.
-
-    glibc keeps memory that many threads have allocated and freed: after fifty visitors a server would stay a third
-    larger.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
-
-
 def refusal(problem: str) -> str:
     """Return the message that says why there is no run."""
-    return json.dumps([{"run": None, "seq": 0, "refused": problem}], ensure_ascii=False)
+    return said(refused=problem)
+
+
+def said(**message: str) -> str:
+    """Return a message that is about no run."""
+    return json.dumps([{"run": None, "seq": 0, **message}], ensure_ascii=False)

@@ -96,6 +96,12 @@ test("a raster has a column for each step of the cursor, a row for each position
   const records = small().records.map((each) => ({ ...each, seconds: each.lane === "b" ? 0.25 : 1 }));
   const raced = Object.assign(Trace.parse({ ...small(), records }), { byClock: true });
   assert.deepEqual(drawn(raced, raced.lanes[1]).slice(0, 4), ["300", "300", "300", "200"], "then its time is saved");
+  const none = Object.assign(new Trace(small()), { byClock: true });
+  assert.deepEqual(
+    drawn(none, none.lanes[0]).slice(0, 4),
+    ["0", "0", "0", "0"],
+    "a run that ended before its first step",
+  );
   const short = records
     .filter(({ lane: id, step }) => id === "a" || !step)
     .map((each) => ({ ...each, seconds: each.lane === "b" ? 9 : 1 }));

@@ -29,7 +29,7 @@ export class Raster {
   draw(trace, colours) {
     const { lane, canvas } = this;
     const { n } = lane;
-    const width = trace.byClock && !trace.live ? trace.last + 1 : trace.steps;
+    const width = Math.max(1, trace.byClock && !trace.live ? trace.last + 1 : trace.steps); // a canvas has one at least
     this.columns = width;
     if (canvas.width !== width || canvas.height !== n) Object.assign(canvas, { width, height: n });
     const pen = canvas.getContext("2d");
