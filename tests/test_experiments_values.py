@@ -60,9 +60,14 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
 def test_a_lab_gives_its_files_to_its_prompts(
     lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    monkeypatch.setattr(lab, "load_prompts", lambda *given: given)
-    own = Lab(lm, {"mt_bench": tmp_path})
-    assert own.prompts(DEFAULTS) == (lm, DEFAULTS, {"mt_bench": tmp_path})
+    """And reads each source once."""
+    asked: list[Any] = []
+    every = [Prompt(number, "", [number]) for number in range(99)]
+    monkeypatch.setattr(lab, "read_source", lambda *given: asked.append(given) or every)
+    own, cell = Lab(lm, {"mt_bench": tmp_path}), {"source": "mt_bench", "prompts": 3}
+    assert own.prompts(cell) == every[:3] and own.prompts(cell | {"skip": 90, "prompts": 9}) == every[90:]
+    assert own.prompts(cell | {"source": "openings"}) == every[:3]
+    assert asked == [(lm, source, {"mt_bench": tmp_path}) for source in ("mt_bench", "openings")]
 
 
 def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:

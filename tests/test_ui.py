@@ -46,14 +46,14 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
 from surelock.ui import launch, limits, stage
 from surelock.ui.device import make_decoder
-from surelock.ui.endpoint import make_endpoint
+from surelock.ui.endpoint import make_endpoint, read_decoder
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
 from surelock.ui.gradio_patches import compress_no_files
 from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
+from surelock.ui.request import MOST_EVENTS, one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 from surelock.ui.session import Sessions
 from surelock.ui.stage import make_stage
@@ -640,6 +640,17 @@ print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     told, brought = json.loads(done.stdout.splitlines()[-1])
     assert "still loading" in told and brought == []
+
+
+def test_a_hundred_events_are_taken_by_each_door_and_no_more() -> None:
+    events = [{"kind": "mask", "step": 1 + number, "position": 5} for number in range(MOST_EVENTS + 1)]
+    lane = LANE | {"settings": to_plain(surelock.DecodeSettings())}
+    (own,) = read_lanes([lane | {"events": events[:-1]}], None)
+    assert len(own.decoder.events) == len(read_decoder({"events": events[:-1]}).events) == MOST_EVENTS
+    with pytest.raises(ValueError, match=f"has more than {MOST_EVENTS} events"):
+        read_lanes([lane | {"events": events}], None)
+    with pytest.raises(ValueError, match=f"^events must be a list of at most {MOST_EVENTS}$"):
+        read_decoder({"events": events})
 
 
 def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
-from surelock.research.prompts import OPENINGS, Prompt, load_prompts
+from surelock.research.prompts import OPENINGS, Prompt, chosen, read_source
 from surelock.research.runner import Cell, in_batches
 
 
@@ -26,9 +26,14 @@ class Lab:
 
     lm: LanguageModel
     data: dict[str, Path] = field(default_factory=dict)
+    _read: dict[str, list[Prompt]] = field(default_factory=dict, repr=False)  # all of a source
 
     def prompts(self, cell: Cell) -> list[Prompt]:
-        return load_prompts(self.lm, cell, self.data)
+        """Those of a cell, see `load_prompts`."""
+        source = cell["source"]
+        if source not in self._read:
+            self._read[source] = read_source(self.lm, source, self.data)
+        return chosen(self._read[source], cell)
 
     def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
         """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""

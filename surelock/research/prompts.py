@@ -37,11 +37,21 @@ def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path]) -> list[P
 
     Raises ValueError when the source's file is not given, cannot be read, or holds too few.
     """
+    return chosen(read_source(lm, cell["source"], data), cell)
+
+
+def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:
+    """All prompts of a source. Raises ValueError when its file is not given or cannot be read."""
+    return _SOURCES[source](lm, data_file(source, data))
+
+
+def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
+    """Those of a cell, of all of its source. Raises ValueError when these are too few."""
     source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
-    prompts = _SOURCES[source](lm, data_file(source, data))[skip : skip + count]
-    if len(prompts) < count:
-        raise ValueError(f"{source} has only {len(prompts)} prompts after the first {skip}, {count} are needed")
-    return prompts
+    found = prompts[skip : skip + count]
+    if len(found) < count:
+        raise ValueError(f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed")
+    return found
 
 
 def data_file(source: str, data: dict[str, Path]) -> Path:

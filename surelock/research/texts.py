@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,7 @@ def _strangers(opening: str, text: str, is_word: Callable[[str], bool]) -> list[
 def count_faults(lm: LanguageModel, openings: Sequence[str], texts: Sequence[str]) -> list[dict[str, Any]]:
     """The faults of each text, as dicts; a word is what the model has a token of its own for."""
 
+    @cache
     def is_word(word: str) -> bool:
         return len(lm.encode(f" {word}")) == 1
 
