@@ -36,3 +36,13 @@ test("what is never chosen is the mask, and the end of a text where a model has 
     [[1, 0], [1], [1], [1]],
   );
 });
+
+test("numbers that JSON does not have come as text, in a group of settings, too", () => {
+  const settings = { gen_length: 2, steps: 2, block_length: 2, temperature: 0, seed: 0, cfg_scale: 0 };
+  const compute = { kind: "lock", epsilon: "inf", percentile: null, unlock: { epsilon_unlock: "-inf", period: 8 } };
+  const read = readDecoder({ settings, compute, unmask: { kind: "low_confidence" } }).compute;
+  assert.deepEqual(
+    [read.epsilon, read.percentile, read.unlock.epsilon_unlock, read.unlock.period],
+    [Number.POSITIVE_INFINITY, null, Number.NEGATIVE_INFINITY, 8],
+  );
+});

@@ -373,3 +373,26 @@ test("of cells that are scrolled those are drawn that come in", (t) => {
     assert.deepEqual(drawn(-5, [0, 100]).slice(0, 3), [0, 0, 460]);
   }
 });
+
+test("a label that is too long stands on two lines, and beyond them nine of its letters and a sign that it is cut", (t) => {
+  const strokes = [];
+  const written = [];
+  const canvas = penned(t, strokes);
+  const measured = () => {
+    const made = canvas();
+    const pen = new Proxy(made.getContext(), {
+      get: (own, name) =>
+        ({ measureText: (text) => ({ width: 7 * text.length }), fillText: (text) => written.push(text) })[name] ??
+        own[name],
+    });
+    return { ...made, pen, getContext: () => pen };
+  };
+  globalThis.document = { createElement: measured };
+  const [, lane] = Trace.parse(small()).lanes;
+  const grid = new Grid(measured());
+  grid.resize(4, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1 });
+  const labels = ["short", "x".repeat(12) + "y".repeat(12), "abcdefghi".repeat(8), ""];
+  const view = { lane, step: 2, tokens: [5, 6, 7, 8], other: null, promptLength: 2, labels, fresh: false, hover: -1 };
+  grid.draw({ ...view, pins: new Map() });
+  assert.deepEqual([...new Set(written)].sort(), ["abcdefghi", "short", "xxxxxxxxxxxx", "yyyyyyyyyyyy", "…"]);
+});
