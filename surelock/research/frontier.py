@@ -149,14 +149,12 @@ _GRIDS: dict[str, list[Cell]] = {
 
 _NEAR_GRIDS: dict[str, list[Cell]] = {
     "stories": [
-        *_cells(["page"], (0, 8), (48, 48), 8, NEAR),
-        *_cells(["page"], (0, 0), (32, 16), 8, _MORE),
-        *_cells(["page"], (0, 0), (48, 32), 8, CONTROLS),
+        *_cells(["page"], (0, 32), (32, 64), 8, NEAR),
+        *_cells(["page"], (0, 0), (32, 64), 8, CONTROLS),
         *_cells(["whole canvas"], (0, 0), (48, 32), 4, {EVERY: NEAR[EVERY]} | _MORE | _BESIDE),
         *_cells(["256 tokens"], (0, 0), (48, 32), 4, _MORE | _BESIDE),
-        *_cells(["temperature 1"], (0, 0), (48, 32), 8, _FURTHER),
-        *_cells(["temperature 0", "blocks of 16", "blocks of 64"], (0, 0), (48, 8), 8, _FURTHER),
-        *_cells(["512 tokens"], (0, 0), (48, 4), 4, _FURTHER),
+        *_cells(["temperature 1", "temperature 0", "blocks of 16", "blocks of 64"], (0, 0), (48, 32), 8, _FURTHER),
+        *_cells(["512 tokens"], (0, 0), (48, 8), 4, _FURTHER),
     ],
     "paper": [
         cell | {"source": "mt_bench", "sampler": {"gen_length": 256, "block_length": 32}}
