@@ -91,6 +91,7 @@ def replay(page: Page, tmp_path: Path) -> Page:
     return page
 
 
+@pytest.mark.long
 def test_the_video_is_a_webm_of_the_length_it_says(replay: Page, tmp_path: Path) -> None:
     replay.click("text=Race (video)")
     until(replay, "document.querySelector('.sl-filming progress').value > 0")

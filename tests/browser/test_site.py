@@ -87,6 +87,7 @@ def test_one_file_from_a_disk_with_the_network_off(page: Page, file: Path, tmp_p
     all_that_it_can(page, file.as_uri(), tmp_path)
 
 
+@pytest.mark.long
 def test_a_replay_with_the_decoder_inside_answers_what_if_from_a_disk(page: Page, folder: str, tmp_path: Path) -> None:
     arrive(page, f"{folder}?{QUERY}")
     run(page)
