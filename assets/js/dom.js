@@ -92,16 +92,14 @@ export function watchView(node, f) {
   ).observe(node);
 }
 
-const FIRST_MS = 3000; // of a page: what moves there comes first
-
-/** Calls f once: after the first seconds when the node comes into view, when the page is first scrolled, or after so long. */
-export function beforeSeen(node, f, ms) {
+/** Calls f once: when the node comes into view after `first`, a promise, when the page is first scrolled, or after so long. */
+export function beforeSeen(node, f, first, ms) {
   let asked = false;
   const once = () => {
     if (!asked) f();
     asked = true;
   };
-  setTimeout(() => watchView(node, once), FIRST_MS);
+  first.then(() => watchView(node, once));
   addEventListener("scroll", once, { once: true, passive: true });
   setTimeout(once, ms);
 }

@@ -295,3 +295,22 @@ test("a run takes nine seconds, at three to thirty steps a second, by the speed 
   near(after(20, 1, 3.3), 10);
   near(after(20, 0.5, 3.3), 5);
 });
+
+test("a play rests for a moment at its stops, each told once it is shown, and goes on", (t) => {
+  const pass = onPage(t);
+  const told = [];
+  const line = new Timeline({
+    onMove: (step) => told.push(step),
+    onPlaying() {},
+    onRest: () => told.push("rest"),
+  });
+  const decoders = [decoder("a", "All", { kind: "everything" })];
+  line.trace = Trace.parse(raceOf(decoders.map((each) => [each, new Array(100).fill({})])));
+  line.speed.value = "1";
+  line.play({ stops: [2] });
+  pass(2.4);
+  assert.deepEqual([told, line.rests, line.moving], [[0, 1, 2, "rest"], true, false]);
+  pass(1);
+  assert.deepEqual([told.slice(0, 5), line.rests], [[0, 1, 2, "rest", 3], false]);
+  line.pause();
+});

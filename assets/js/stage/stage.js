@@ -36,6 +36,7 @@ import { onThemeChange, PIN_COLOURS, palette } from "./theme.js";
 import { Timeline } from "./timeline.js";
 
 const GAP = 8; // pixels between the parts of the first screen
+const FIRST_MS = 3000; // of a page whose race does not rest at a stop: what moves comes first, and a chart takes a second
 const CURVES_MS = 12_000; // until what stands beneath is fetched though nobody scrolled: the recorded race is over
 
 const PANELS = ["Analysis", "Runs", "Export", "About"]; // see panels/panels.js
@@ -48,6 +49,12 @@ function describe({ header: { model, lanes }, steps }) {
 }
 
 export class Stage {
+  #rested;
+  #calm = new Promise((then) => {
+    this.#rested = then;
+    setTimeout(then, FIRST_MS);
+  });
+
   /** root: an empty element. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
   constructor(root, options = {}) {
     const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
@@ -68,6 +75,7 @@ export class Stage {
       onStepPastEnd: stepLive,
       onLive,
       onRace: () => this.#raced(),
+      onRest: () => this.#rested(),
     });
     this.runs = new Visit();
     this.resize = perFrame(() => this.#resize());
@@ -124,9 +132,9 @@ export class Stage {
     addEventListener("resize", fits);
     onThemeChange(() => this.#theme());
     timelineKeys(this.timeline);
-    if (plotly) beforeSeen(this.lower, () => this.parts.curves.use(), CURVES_MS);
+    if (plotly) beforeSeen(this.lower, () => this.parts.curves.use(), this.#calm, CURVES_MS);
     else this.parts.curves.use();
-    beforeSeen(this.tabs.node, () => this.parts.panels.use(), CURVES_MS); // and what is printed
+    beforeSeen(this.tabs.node, () => this.parts.panels.use(), this.#calm, CURVES_MS); // and what is printed
     if (new URLSearchParams(location.search).has("lesson")) this.parts.lessons.use(); // see `arrive`
     page.follow(["pins"], () => this.#pinned());
     page.follow(["hover"], () => this.redraw());

@@ -18,7 +18,7 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step}. */
+  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() that the play rests at a stop}. */
   constructor(told) {
     Object.assign(this, told, {
       byClock: true,
@@ -255,6 +255,7 @@ export class Timeline {
         this.step = stop ?? next;
         if (stop !== undefined) this.restsUntil = now + STOP_MS;
         this.#show();
+        if (stop !== undefined) this.onRest();
       }
       if (!this.atEnd || this.live) requestAnimationFrame(tick);
       else this.pause();
