@@ -310,7 +310,7 @@ test("a play rests for a moment at its stops, each told once it is shown, and go
   line.play({ stops: [2] });
   pass(2.4);
   assert.deepEqual([told, line.rests, line.moving], [[0, 1, 2, "rest"], true, false]);
-  pass(1);
+  pass(3);
   assert.deepEqual([told.slice(0, 5), line.rests], [[0, 1, 2, "rest", 3], false]);
   line.pause();
 });
