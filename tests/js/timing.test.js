@@ -21,6 +21,15 @@ for (const { name, own, other, speed } of read("tests/traces/speeds.json"))
     assert.ok(speed === null ? found === null : Math.abs(found - speed) < 1e-6, `${found}`);
   });
 
+test("what slows both lanes down in the same steps says nothing against their ratio", () => {
+  const own = Array.from({ length: 80 }, (_, step) => (step < 20 ? 9 : 1));
+  const found = speedOf(
+    own,
+    own.map((seconds) => 1.5 * seconds),
+  );
+  assert.ok(Math.abs(found - 1.5) < 1e-9, `${found}`);
+});
+
 /** The recorded run and what if, beside it, whose steps of its own took so long. */
 function whatIf(seconds = 40) {
   const run = Trace.parse(read("assets/runs/stories.json"));

@@ -1,0 +1,18 @@
+// What the decoder's arrays are given back with, where the browser can.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+
+import { release } from "../../assets/js/decode/arrays.js";
+
+test("memory is given back at once, and in an older browser when it is collected", (t) => {
+  const gone = new Float32Array(8);
+  release(gone);
+  assert.equal(gone.length, 0);
+  const transfer = Object.getOwnPropertyDescriptor(ArrayBuffer.prototype, "transfer");
+  t.after(() => Object.defineProperty(ArrayBuffer.prototype, "transfer", transfer));
+  delete ArrayBuffer.prototype.transfer;
+  const kept = new Float32Array(8);
+  release(kept);
+  assert.equal(kept.length, 8);
+});
