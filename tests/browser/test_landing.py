@@ -49,7 +49,9 @@ def test_the_first_screen_shows_the_race_and_little_beside_it(browser: Browser, 
 def test_the_first_play_stops_where_it_matters_and_rests_at_its_end(browser: Browser, app: App) -> None:
     page = landed(browser, app, SIZES["1280"], reduced_motion="no-preference")
     until(page, "surelock.stage.timeline.rests")
-    until(page, "surelock.stage.curves", seconds=10)  # drawn while the race rests: a chart holds the page up for a second
+    until(
+        page, "surelock.stage.curves", seconds=10
+    )  # drawn while the race rests: a chart holds the page up for a second
     page.evaluate("""() => {
       window.told = [];
       const look = (now) => {
