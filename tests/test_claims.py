@@ -274,7 +274,7 @@ CLAIMS: list[tuple[str, str, Callable[[], Any]]] = [
     ),
     (
         R,
-        "Beside age it is so at temperature one; at temperature zero, in shorter blocks and in longer ones, age errs too",
+        "Beside age it is so at temperature one; at temperature zero, in shorter blocks and in longer ones",
         lambda: (
             {
                 setting: fifth
