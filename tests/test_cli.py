@@ -51,12 +51,24 @@ def test_flops_prints_the_papers_figure(capsys):
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [(["--seq-len", "0", "--steps", "4"], "--seq-len"), (["--seq-len", "8", "--steps", "-1"], "--steps")],
+    [
+        (["--seq-len", "0", "--steps", "4"], "--seq-len"),
+        (["--seq-len", "8", "--steps", "-1"], "--steps"),
+        (["--seq-len", "8", "--steps", "4", "--heads", "0"], "--heads (0) must divide --d-model (4096)"),
+        (["--seq-len", "8", "--steps", "4", "--heads", "33"], "--heads (33) must divide --d-model (4096)"),
+    ],
 )
 def test_flops_refuses_impossible_sizes(capsys, flags, said):
     status, out, err = run(capsys, "flops", *FLOPS, *flags)
     assert (status, out) == (2, "")
     assert said in err
+
+
+def test_flops_takes_a_single_head_and_a_size_that_does_not_divide(capsys):
+    sizes = [*FLOPS, "--seq-len", "8", "--steps", "4", "--json"]
+    for heads in (["--heads", "1", "--kv-heads", "1"], ["--heads", "33", "--kv-heads", "33", "--head-size", "64"]):
+        status, out, _ = run(capsys, "flops", *sizes, *heads)
+        assert status == 0 and last_json(out)["flops_per_position"] > 0
 
 
 def test_decode_prints_text_and_totals(capsys):

@@ -164,6 +164,12 @@ def test_many_tokens_at_once_are_written_with_every_row_and_with_todays_budget(s
     assert len({repr(each.unmask) for each in parallel}) * 2 == len(parallel) == len(set(map(repr, parallel)))
 
 
+@pytest.mark.parametrize("name", ["arena", "pace", "parallel"])
+def test_a_quick_grid_has_two_small_parts(name: str) -> None:
+    """What joins the parts is tried, too."""
+    assert [cell["prompts"] for cell in EXPERIMENTS[name].grids["quick"]] == [1, 1]
+
+
 def test_the_arenas_contestants_take_turns_in_going_first(stories, monkeypatch):
     """Opening by opening, each with a seed of its own, and what each writes stands under its name."""
     field = arena.contestants({"gen_length": 4, "block_length": 4}, ["Every position", "SureLock", "KLASS"])
