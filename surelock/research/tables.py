@@ -464,6 +464,7 @@ COST = {
     "top words changed": "{changed:.1%}",
     "regret": plain("regret", 4),
 }
+DRAWN = {"at the drawing temperature": plain("drawn", 4)}
 TABLES: dict[str, Callable[[], str]] = {
     "flops": Table(
         "flops",
@@ -536,7 +537,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "frontier-beaten": beaten,
     "frontier-agreement": agreement,
     "believed": believed,
-    "near": Table("near", {"rule": "{rule}"} | COST, "target == '' and setting == 'page'"),
+    "near": Table("near", {"rule": "{rule}"} | COST | DRAWN, "target == '' and setting == 'page'"),
     "near-equal": Table(
         "near",
         {"rows": "{target:.2f}", "rule": "{rule}", "commit error": plain("error", 4), "regret": plain("regret", 4)}
@@ -555,7 +556,7 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "near-away": Table(
         "near",
-        {"setting": "{setting}", "rule": "{rule}"} | COST | {"at the drawing temperature": plain("drawn", 4)},
+        {"setting": "{setting}", "rule": "{rule}"} | COST | DRAWN,
         "target == '' and setting != 'page' and rule != 'every position'",
     ),
     "weightings": weightings,
