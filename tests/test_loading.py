@@ -28,6 +28,7 @@ from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.model.checkpoint import TensorFiles
 from surelock.model.loading import find_device
+from surelock.model.machine import peak_memory
 from surelock.model.tokenizer import check_patterns, load_tokenizer
 from surelock.quality.judge import Judge
 from surelock.research.training.checkpoint import save_checkpoint
@@ -217,6 +218,14 @@ def test_a_pattern_that_could_take_for_ever_is_refused(llada: Path, pattern: str
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     (llada / "tokenizer.json").write_text(json.dumps({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [split]}}))
     refuses(llada, "tokenizer.json", "for ever")
+
+
+def test_the_peak_of_the_memory_is_told_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    peak = peak_memory()
+    assert peak is not None and 5e7 < peak < 1e12
+    monkeypatch.setattr(sys, "platform", "darwin")  # whose system tells bytes, where Linux tells kilobytes
+    told = peak_memory()
+    assert told is not None and told == pytest.approx(peak / 1024, rel=0.2)
 
 
 def test_two_threads_load_while_transformers_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

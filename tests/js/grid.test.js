@@ -396,3 +396,78 @@ test("a label that is too long stands on two lines, and beyond them nine of its 
   grid.draw({ ...view, pins: new Map() });
   assert.deepEqual([...new Set(written)].sort(), ["abcdefghi", "short", "xxxxxxxxxxxx", "yyyyyyyyyyyy", "…"]);
 });
+
+test("a cell's picture is as large as the cell, and has a dot, a ring or a hatch by its state", (t) => {
+  const [canvas, canvases] = recorded(t);
+  const grid = new Grid(canvas());
+  grid.resize(5, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 2 });
+  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
+  grid.draw({ ...view, states: [0, 1, 2, 3, 4], labels: ["", "", "", "", ""], pins: new Map() });
+  const pictures = canvases.splice(1);
+  assert.deepEqual(
+    pictures.map(({ width, height }) => [width, height]),
+    new Array(5).fill([114, 46]),
+  );
+  const [masked, active, locked, resting, waiting] = pictures.map(({ calls }) => {
+    const [scale, , edge, fill, ...cue] = calls;
+    assert.deepEqual([scale, edge, fill], [["scale", 2, 2], ["roundRect", 0, 0, 57, 23, 5], ["fill"]]);
+    return cue.filter(([name]) => name !== "beginPath");
+  });
+  const dot = ["arc", 28.5, 11.5, 2, 0, 7];
+  const ring = ["roundRect", 0.75, 0.75, 55.5, 21.5, 4.25];
+  assert.deepEqual(
+    [masked, waiting],
+    [
+      [dot, ["fill"]],
+      [dot, ["stroke"]],
+    ],
+  );
+  assert.deepEqual(active, [ring, ["setLineDash", []], ["stroke"]]);
+  assert.deepEqual(resting, [ring, ["setLineDash", [2, 2]], ["stroke"]]);
+  const lines = Array.from({ length: 14 }, (_, i) => [["moveTo", 6 * i - 23, 23], ["lineTo", 6 * i, 0], ["stroke"]]);
+  assert.deepEqual(locked, [["save"], ["clip"], ...lines.flat(), ["restore"]]);
+});
+
+test("in small cells a dot and a ring are smaller", (t) => {
+  const [canvas, canvases] = recorded(t);
+  const grid = new Grid(canvas());
+  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
+  const drawn = (n, width) => {
+    grid.resize(n, width, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1, whole: true });
+    canvases.splice(1);
+    const states = Array.from({ length: n }, (_, cell) => (cell ? 1 : 0));
+    grid.draw({ ...view, states, labels: new Array(n).fill(""), pins: new Map() });
+    const [dot, ring] = canvases.slice(1).map(({ calls }) => calls);
+    const radius = dot.find(([name]) => name === "arc")?.[3];
+    const rings = ring.filter(([name]) => name === "roundRect").map(([, x]) => x);
+    return [canvases[1].width, radius && Math.round(100 * radius) / 100, ...rings];
+  };
+  assert.deepEqual(
+    [600, 300, 120].map((width) => drawn(1024, width)),
+    [
+      [17, 2, 0, 0.75],
+      [9, 1.29, 0, 0.5],
+      [6, 0.86, 0, 0.5],
+    ],
+  );
+});
+
+test("a word is fitted anew where the cells have another height", (t) => {
+  const [canvas, canvases] = recorded(t);
+  const grid = new Grid(canvas());
+  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
+  const n = 32;
+  const sizes = [600, 120, 120, 600].map((tall) => {
+    grid.resize(n, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1, tall });
+    canvases.splice(1);
+    const labels = ["a", ...new Array(n - 1).fill("")];
+    grid.draw({ ...view, states: new Array(n).fill(1), labels, pins: new Map() });
+    return [grid.box.h, Math.round(100 * grid.fits.get("a").size) / 100];
+  });
+  assert.deepEqual(sizes, [
+    [26, 13],
+    [17, 11.25],
+    [17, 11.25],
+    [26, 13],
+  ]);
+});
