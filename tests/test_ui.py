@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import copy
 import json
@@ -57,7 +56,7 @@ from surelock.ui.request import MOST_EVENTS, one_token, read_branch, read_job, r
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 from surelock.ui.session import Sessions
 from surelock.ui.stage import make_stage
-from tests.loops import messages
+from tests.loops import drawn, messages
 
 ROOT = Path(__file__).resolve().parents[1]
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
@@ -662,20 +661,20 @@ def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: py
     form = to_plain(surelock.DecodeSettings(gen_length=4, steps=4, block_length=4))
     asked = {"model": "stories", "prompt": "Once", **form, "lanes": [lane]}
 
-    async def pressed(loads: bool) -> list[dict[str, Any]]:
+    def pressed(loads: bool) -> list[dict[str, Any]]:
         told = []
-        async for batch in start(SimpleNamespace(session_hash="s"), asked):
+        for batch in drawn(start(SimpleNamespace(session_hash="s"), asked)):
             told += json.loads(batch)
             if loads:
                 models._loaded["stories"] = stories
         return told
 
     monkeypatch.setattr("surelock.ui.layout.LOAD_SECONDS", 0.1)
-    *notes, refused = asyncio.run(pressed(loads=False))
+    *notes, refused = pressed(loads=False)
     assert [set(each) for each in notes] == [{"run", "seq", "note"}] * len(notes) and notes
     told = r"The model stories is still loading \(\d+ s so far\)"
     assert re.fullmatch(told + "; press Run again in a moment.", refused["refused"])
-    first, *rest = asyncio.run(pressed(loads=True))
+    first, *rest = pressed(loads=True)
     assert re.fullmatch(told + " …", first["note"])
     assert "open" in rest[0] and rest[-1]["end"] == "finished"
 

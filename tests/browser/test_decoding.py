@@ -184,7 +184,10 @@ def test_a_browser_that_cannot_is_told_in_a_sentence(page: Page, spoiled: str, s
     "spoiled",
     [
         "self.CacheStorage.prototype.open = () => Promise.reject(new DOMException('no', 'SecurityError'));",
-        "self.Cache.prototype.put = () => Promise.reject(new DOMException('no', 'QuotaExceededError'));",
+        pytest.param(
+            "self.Cache.prototype.put = () => Promise.reject(new DOMException('no', 'QuotaExceededError'));",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_browser_that_keeps_nothing_decodes_and_says_so(page: Page, spoiled: str) -> None:

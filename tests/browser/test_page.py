@@ -23,6 +23,7 @@ from tests.browser.actions import (
     serious,
     shows,
     status,
+    steady,
     true_states,
     until,
     visit,
@@ -228,6 +229,7 @@ def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(
         if masked:
             page.wait_for_function("(masked) => surelock.stage.colours.masked === masked", arg=masked)
         assert set(drawn_states(page, 0)) == {0, 1}
+        steady(page, "getComputedStyle(document.querySelector('.sl-control-step')).color")  # which fades
         assert serious(page) == [], scheme
         for tab in ("Analysis", "Runs", "Export", "About"):
             page.click(f"role=tab[name='{tab}']")

@@ -33,7 +33,7 @@ def test_why_there_is_no_number_of_changed_words_takes_one_line(page: Page, app:
         assert of.evaluate("(of) => of.getClientRects().length") == 1, told
 
 
-@pytest.mark.parametrize("lanes", [2, 4])
+@pytest.mark.parametrize("lanes", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
     arrive(page, app.url)
     page.wait_for_selector(".sidebar.open")
