@@ -20,7 +20,7 @@ from surelock.model.bound import conditional_bound
 from surelock.research import arena
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab, decoder_of, fingerprint
-from surelock.research.prompts import load_prompts, mt_bench_questions, read_records, wikitext_records
+from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
 from surelock.research.texts import Faults, equal, find_faults, repeated, write_judge_files
 from surelock.research.training.objective import evaluate
@@ -41,7 +41,7 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
     assert len(records) == 120
     assert records[0].startswith(" Robert Boulter is an English film , television and theatre actor . He had a guest")
     assert records[-1] == " = = = US 2nd Division split = = = \n"
-    prompts = load_prompts(stories, DEFAULTS | {"source": "wikitext", "prompts": 120}, {"wikitext": path})
+    prompts = Lab(stories, {"wikitext": path}).prompts(DEFAULTS | {"source": "wikitext", "prompts": 120})
     assert [prompt.ids for prompt in prompts] == [stories.encode(text)[:64] for text in records]
     assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
 
@@ -58,20 +58,20 @@ def test_mt_bench_gives_four_first_turns_of_each_category():
 def test_human_eval_gives_the_prompts_as_they_are(stories):
     path = evaluation("HumanEval.jsonl.gz")
     assert len(read_records(path, ("task_id", "prompt"))) == 164
-    prompts = load_prompts(stories, DEFAULTS | {"source": "humaneval", "prompts": 70}, {"humaneval": path})
+    prompts = Lab(stories, {"humaneval": path}).prompts(DEFAULTS | {"source": "humaneval", "prompts": 70})
     assert (prompts[0].key, prompts[-1].key) == ("HumanEval/0", "HumanEval/69")
     assert prompts[0].text.startswith("from typing import List\n\n\ndef has_close_elements(")
     assert prompts[-1].text.lstrip().startswith("def search(lst):")
 
 
 def test_openings_ship_and_other_prompts_follow_the_first(stories):
-    first, rest = (load_prompts(stories, DEFAULTS | {"prompts": 32, "skip": skip}, {}) for skip in (0, 64))
+    first, rest = (Lab(stories, {}).prompts(DEFAULTS | {"prompts": 32, "skip": skip}) for skip in (0, 64))
     assert len({prompt.text for prompt in first + rest}) == 64
 
 
 def test_a_cell_with_too_few_prompts_is_refused(stories):
     with pytest.raises(ValueError, match="openings has only 2 prompts after the first 94, 4 are needed"):
-        load_prompts(stories, DEFAULTS | {"prompts": 4, "skip": 94}, {})
+        Lab(stories, {}).prompts(DEFAULTS | {"prompts": 4, "skip": 94})
 
 
 def test_a_cell_depends_on_its_own_data_alone():

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
@@ -233,7 +234,8 @@ def test_two_threads_load_while_transformers_is_imported(tmp_path: Path, monkeyp
     package = tmp_path / "packages" / "transformers"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(
-        """import sys, time, types
+        """import pathlib, sys, time, types
+pathlib.Path(__file__).with_name("begun").touch()
 time.sleep(0.3)
 made = types.ModuleType(__name__)
 made.PreTrainedTokenizerFast = made.Qwen2Tokenizer = None
@@ -244,7 +246,10 @@ sys.modules[__name__] = made"""
         monkeypatch.delitem(sys.modules, name)
     (tmp_path / "tokenizer.json").write_text("no tokenizer")
     with ThreadPoolExecutor(2) as pool:
-        for loading in [pool.submit(load_tokenizer, tmp_path) for _ in range(2)]:
+        first = pool.submit(load_tokenizer, tmp_path)
+        while not (package / "begun").exists():
+            time.sleep(0.01)
+        for loading in (first, pool.submit(load_tokenizer, tmp_path)):
             with pytest.raises(CheckpointError, match=r"tokenizer\.json"):
                 loading.result()
 

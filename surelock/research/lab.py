@@ -29,7 +29,7 @@ class Lab:
     _read: dict[str, list[Prompt]] = field(default_factory=dict, repr=False)  # all of a source
 
     def prompts(self, cell: Cell) -> list[Prompt]:
-        """Those of a cell, see `load_prompts`."""
+        """Those of a cell, see `read_source` and `chosen`."""
         source = cell["source"]
         if source not in self._read:
             self._read[source] = read_source(self.lm, source, self.data)

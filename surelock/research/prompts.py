@@ -32,21 +32,16 @@ class Prompt(NamedTuple):
     ids: list[int]
 
 
-def load_prompts(lm: LanguageModel, cell: Cell, data: dict[str, Path]) -> list[Prompt]:
-    """The first cell["prompts"] prompts of cell["source"], after cell["skip"] others.
-
-    Raises ValueError when the source's file is not given, cannot be read, or holds too few.
-    """
-    return chosen(read_source(lm, cell["source"], data), cell)
-
-
 def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:
     """All prompts of a source. Raises ValueError when its file is not given or cannot be read."""
     return _SOURCES[source](lm, data_file(source, data))
 
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
-    """Those of a cell, of all of its source. Raises ValueError when these are too few."""
+    """The first cell["prompts"] prompts of a cell's source, after cell["skip"] others.
+
+    prompts: all of the source. Raises ValueError when they are too few.
+    """
     source, count, skip = cell["source"], cell["prompts"], cell.get("skip", 0)
     found = prompts[skip : skip + count]
     if len(found) < count:

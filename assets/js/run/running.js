@@ -97,7 +97,7 @@ export class Running {
     if (!isOwn && handle !== this.#asked) return;
     if (message.place !== undefined) return this.waiting.at(message.place);
     if (message.loading) return this.stage.say(fetching(message.loading));
-    if (message.note) return isOwn ? this.#note(message.note) : this.stage.say(message.note);
+    if (message.note) return this.#note(message.note);
     if (message.open) return this.#open(handle, message);
     if (!isOwn) return this.#refused(message.refused ?? message.lost);
     if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });
