@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,6 +106,14 @@ def test_every_position_writes_what_the_loop_writes_alone(stories, stories_in_to
             model = surelock.adapter(lm, surelock.Everything(), told)
             alone = llada_loop(dense(stories_in_torch), prompt, settings, lm.mask_id)
             assert llada_loop(model, prompt, settings, lm.mask_id) == alone
+
+
+def test_a_host_may_write_faster_than_its_settings_say(stories, stories_in_torch) -> None:
+    """The next block opens when the host has written the one before."""
+    prompt, settings = stories.encode(PROMPT), replace(SETTINGS, steps=16)
+    model = surelock.adapter(stories, surelock.Everything(), settings)
+    alone = llada_loop(dense(stories_in_torch), prompt, SETTINGS, stories.mask_id)
+    assert llada_loop(model, prompt, SETTINGS, stories.mask_id) == alone
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from surelock.engines import onnx
 from surelock.engines.cache import KVCache
 from surelock.model import network as transformer
 from surelock.model.config import NetworkConfig
+from surelock.model.random_weights import write_random
 from surelock.research import tables
 from surelock.research.bench import adapter as adapting
 from surelock.research.bench import llada, rows
@@ -198,6 +199,12 @@ def test_a_shape_without_its_weights_is_loaded_by_either_engine(
         assert told["model"] == shape and told["engine"].startswith("onnxruntime" if engine == "onnx" else "torch")
         found.append(told["loading_seconds"])
     assert min(found) > 0
+
+
+def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
+    write_random(bench.SHAPES["tiny"], tmp_path)
+    model = surelock.load(tmp_path, device="cpu")
+    assert (model.mask_id, model.eos_id) == (1, 0)
 
 
 def test_loading_is_timed_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,7 +176,9 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     records = [record for record in document["records"] if record["lane"] == "age"]
     np.testing.assert_allclose([nats for r in records for nats in r["commit_error"]], own.error, rtol=1e-6)
     assert [p for r in records for p in r["changed"]] == own.position[own.changed].tolist()
-    positions = surelock.read_trace(document).positions
+    trace = surelock.read_trace(document)
+    assert trace.lanes.exact.all(), "unless asked for less"
+    positions = trace.positions
     column = positions[(positions.lane == "age") & ~positions.prompt].commit_error
     by_position = own.error[np.argsort(own.position)]
     np.testing.assert_allclose(column.astype(float), by_position, rtol=1e-6)

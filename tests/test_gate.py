@@ -464,6 +464,10 @@ def test_who_waits_or_runs_keeps_their_messages() -> None:
     used.add("fifth")
     inboxes["sixth"] = "sixth"
     assert list(inboxes) == ["first", "third", "fifth", "sixth"], "rather one too many"
+    used.remove("first")
+    inboxes["seventh"] = "seventh"
+    assert list(inboxes) == ["third", "fifth", "sixth", "seventh"], "though there are more than that"
+    del inboxes["seventh"]
     assert list(events) == ["third"], "with its messages a session's events are forgotten"
     for _ in range(2):  # streams
         del inboxes["third"]

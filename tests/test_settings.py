@@ -301,6 +301,7 @@ def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: py
     with pytest.raises(SystemExit):
         flags.parse_args(["decode", "--help"])
     helped = " ".join(capsys.readouterr().out.split())
+    assert " so many of the most confident masked positions" in helped and " KL " in helped
     for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
         assert CHOICES[name] in helped and CHOICES[name] == descriptions()[name]
         assert CHOICES[name].endswith(f" (default: {kind}).")

@@ -326,6 +326,13 @@ def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel
             assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
 
 
+def test_other_numbers_of_likely_tokens_are_not_kept(lm: LanguageModel) -> None:
+    made = Recorder(make_header(lm, "prompt", PROMPT, FIELD[:1]), lm.tokenizer)
+    for step in decode(lm, [PROMPT], SETTINGS, top_k=fmt.TOP_K + 1):
+        made.record(FIELD[0].id, step)
+    assert all(made.top(FIELD[0].id, 0, position) == [] for position in range(made.header["length"]))
+
+
 def test_pieces_are_text_or_bytes() -> None:
     pieces = Pieces(Words()).of([2, 30, 31, 32, 33, 45])
     assert pieces == {

@@ -16,6 +16,7 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
       gauges.node.all("sl-gauge-label").map(({ children: [label] }) => label.children?.[0] ?? label),
       ["Computation so far", "Positions locked", "Measured time", "Words changed"],
     );
+    assert.equal(gauges.node.all("sl-gauge-row").length, 4 * trace.others.length);
     return gauges.gauges.map(({ rows }) =>
       rows.map(({ node, value, note, bar, base }) => {
         assert.equal(node.title, note.textContent);

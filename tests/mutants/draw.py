@@ -121,7 +121,10 @@ def _mutated(text: str, operator: Any, occurrence: int) -> str | None:
                 self.left -= 1
             return node
 
-    made = Planter().walk(get_ast(text)).get_code()
+    try:
+        made = Planter().walk(get_ast(text)).get_code()
+    except AttributeError:  # cosmic-ray replaces no exception of a module, as in ``except zipfile.BadZipFile``
+        return None
     try:
         return made if ast.dump(ast.parse(made)) != ast.dump(ast.parse(text)) else None
     except SyntaxError:

@@ -29,8 +29,7 @@ function withoutEach(seconds) {
 export function speedOf(own, other) {
   if (Math.min(own.length, other.length) < BLOCKS) return null;
   const [mine, theirs] = [withoutEach(own), withoutEach(other)];
-  if (!mine.every((x, i) => x > 0 && theirs[i] > 0)) return null;
-  const logs = mine.map((x, i) => Math.log(theirs[i] / x));
+  const logs = mine.map((x, i) => Math.log(theirs[i] / x)); // of times of zero the error is no number, and nothing is told
   const mean = sum(logs) / BLOCKS;
   const error = Math.sqrt(((BLOCKS - 1) / BLOCKS) * sum(logs.map((x) => (x - mean) ** 2)));
   const speed = sum(other) / sum(own);
