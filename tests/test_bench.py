@@ -205,6 +205,7 @@ def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
     write_random(bench.SHAPES["tiny"], tmp_path)
     model = surelock.load(tmp_path, device="cpu")
     assert (model.mask_id, model.eos_id) == (1, 0)
+    assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, "as networks begin"
 
 
 def test_loading_is_timed_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

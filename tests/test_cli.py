@@ -94,6 +94,7 @@ def test_decode_prints_text_and_totals(capsys):
     [
         (["--gen-length", "8", "--steps", "9"], "steps (9)"),
         (["--compute", "age", "--epsilon", "1"], "epsilon is a setting of compute 'lock', which was not chosen"),
+        (["--compute", "age", "--epsilon", "0"], "epsilon is a setting of compute 'lock', which was not chosen"),
         (["--unmask", "klass", "--threshold", "0.5"], "threshold is a setting of unmask 'threshold'"),
         (["--gen-length", "5000"], "more than the"),
         (["--chat"], "no chat template"),

@@ -151,6 +151,15 @@ def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monk
     np.testing.assert_allclose(errors(lm, compute=LOOSE).error, whole.error, rtol=0, atol=1e-12)
 
 
+def test_so_many_rows_are_compared_at_once(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = list(surelock.decode(lm, PROMPTS[:1], SETTINGS, compute=LOOSE, keep_logits=True))
+    length, read, rows = steps[0].tokens.shape[1], lm.engine.read, []
+    monkeypatch.setattr(lm.engine, "read", lambda memory, plan: rows.append(len(plan.slots)) or read(memory, plan))
+    monkeypatch.setattr(module, "_ROWS", {"cpu": 2 * length + 1})
+    commit_error(lm, steps)
+    assert rows[:-1] == [2 * length] * (len(rows) - 1) and len(rows) > 1
+
+
 def test_what_cannot_be_measured_is_refused(lm: LanguageModel) -> None:
     with pytest.raises(ValueError, match="keep_logits"):
         commit_error(lm, surelock.decode(lm, PROMPTS, SETTINGS))

@@ -89,7 +89,7 @@ def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.Languag
     settings = DecodeSettings(gen_length=6)
     counter = TotalsCounter(lm.config, 6, lm.eos_id)
     asked = {"compute": LockRule(epsilon=1.0, percentile=None), "unmask": Replay(replay)}
-    steps = list(surelock.decode(lm, [[3], [3, 4]], settings, **asked))
+    steps = list(surelock.decode(lm, [[3], [lm.eos_id, 4]], settings, **asked))  # that of a prompt ends nothing
     for step in steps:
         counter.add(step)
     computed = sum(step.computed.astype(int) for step in steps)

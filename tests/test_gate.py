@@ -583,8 +583,10 @@ def test_who_asks_for_the_same_shares_a_place_and_a_turn(waiting: tuple[Any, lis
     assert shares._queue.get_events() is None, "its computation has not begun yet"
     shares._queue.active_jobs[0] = None
     assert shares._queue.get_events()[0] == [class_[0]]
+    shares._queue.active_jobs[:] = [None]
     shares._sessions.follows = lambda _, key: key in ("known", "lesson")
     assert [shares._queue.get_events()[0][0] for _ in class_[1:]] == class_[1:]
+    assert shares._queue.active_jobs == [None] * 2, "one to take, and one for who comes next"
 
 
 def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number(
@@ -718,6 +720,15 @@ def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert [first("--share", decode_in=each) for each in ("browser", "server")] == [["browser"], ["server"]]
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     assert first() == ["browser", "server"]
+
+
+def test_a_gpu_is_one_at_hand_or_zero_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert not launch._has_gpu()
+    for name in ("surelock.ui.launch.on_zero_gpu", "torch.cuda.is_available"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, lambda: True)
+            assert launch._has_gpu()
 
 
 @pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--judge x", "--judge need them")])

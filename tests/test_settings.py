@@ -181,7 +181,8 @@ def test_the_flat_form_chooses_kinds_by_name() -> None:
     assert from_flat({"select_fraction": 0.5}).compute == LockRule()  # a setting of a rule that was not chosen
     assert from_flat({"compute": "age+delayed_cache", "age": 3, "refresh": 2}).compute == LockByAge(3) & DelayedCache(2)
     assert from_flat({"unmask": "threshold", "threshold": 0.5}).unmask == Threshold(0.5)
-    assert from_flat({"unlock_period": 3}).compute == LockRule(unlock=UnlockRule(period=3))
+    for period in (3, 9):  # below and above the default
+        assert from_flat({"unlock_period": period}).compute == LockRule(unlock=UnlockRule(period=period))
     assert from_flat({"unlock": False, "unlock_period": 8}).compute == LockRule()
     assert from_flat({"gen_length": 64.0, "epsilon": "inf"}) == Decoder(
         settings=DecodeSettings(gen_length=64), compute=LockRule(epsilon=INF)

@@ -35,6 +35,7 @@ import surelock
 from surelock.decoding.choices import COMPUTE
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
+from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
@@ -348,13 +349,24 @@ def test_the_endpoint_gives_what_generate_gives(stories: surelock.LanguageModel,
             list(endpoint(**{"gen_length": 8, **bad}))
 
 
-@pytest.mark.parametrize("error", [RuntimeError("CUDA out of memory. Tried to\nallocate"), MemoryError()])
-def test_the_endpoint_tells_of_a_device_that_is_full(models: Models, error: Exception) -> None:
+_FULL = "The run stopped: the device ran out of memory; try a shorter run"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (RuntimeError("CUDA out of memory. Tried to\nallocate"), _FULL),
+        (MemoryError(), _FULL),
+        (NonFiniteLogits("infinite logits in step 3"), "^'infinite logits in step 3'$"),
+    ],
+)
+def test_the_endpoint_tells_why_a_run_ended(models: Models, error: Exception, said: str) -> None:
     def full(*_: Any) -> Any:
         raise error
 
-    with pytest.raises(gr.Error, match="The run stopped: the device ran out of memory; try a shorter run"):
+    with pytest.raises(gr.Error, match=said) as caught:
         list(make_endpoint(models, full, 512)("Once", gen_length=8))
+    assert not caught.value.print_exception
 
 
 def test_what_takes_too_long_ends_but_not_behind_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import surelock
+from surelock.quality.judge import Judge
 
 #: Dataclasses that gather something, and are changed while they do.
 GATHER = {"commit_error._Waiting", "link.Link", "log._Kind", "onnx.Chunk", "cache.Rows", "step.Reading"}
@@ -34,6 +35,7 @@ BY_NAME |= {"settings.Setting"}
 #: Functions whose results are kept: making them takes from a millisecond to seconds.
 KEPT = {"choices.flat_settings", "settings.described", "format._validator", "lessons._validator", "replay.replay_shell"}
 KEPT |= {"serving._packed", "serving._packed_shell", "network.rotary_table", "onnx._banned", "onnx._register_arena"}
+KEPT |= {"Judge.load"}
 #: The bounds of what is read, held at once, compared or told, by module.
 BOUNDS: dict[str, dict[str, Any]] = {
     "decoding.own": {"MOST_CODE": 4000},
@@ -52,6 +54,9 @@ BOUNDS: dict[str, dict[str, Any]] = {
     "trace.pieces": {"MOST_CHARACTERS": 100_000},
     "trace.recorder": {"_TOP_TOLERANCE": 2},
     "trace.timing": {"BLOCKS": 16, "ERRORS": 3, "LEAST": 1.05},
+    "decoding.adapter": {"_LAST": 1e-3, "_NAMED": 30},
+    "engines.chunks": {"_LEAST_READ": 4, "_LEAST_ROWS": 32},
+    "engines.onnx": {"_CHUNK_BYTES": 2**21, "_PART_BYTES": 2**27},
 }
 
 
@@ -88,7 +93,10 @@ def test_values_cannot_be_changed() -> None:
 
 
 def test_what_is_made_once_is_kept() -> None:
-    assert {short(each) for module in modules() for each in own(module) if hasattr(each, "cache_info")} == KEPT
+    found = [each for module in modules() for each in own(module)]
+    found += [getattr(each, name) for each in found if isinstance(each, type) for name in vars(each)]
+    assert {short(each) for each in found if hasattr(each, "cache_info")} == KEPT
+    assert Judge.load.cache_info().maxsize == 1, "one language model beside the page's"
 
 
 def test_the_bounds_are_those_that_were_chosen() -> None:
