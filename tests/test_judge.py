@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -249,6 +250,24 @@ def test_a_judge_needs_its_file_no_more(tmp_path, path):
     with (place / "model.safetensors").open("r+b") as opened:
         opened.write(os.urandom((place / "model.safetensors").stat().st_size))
     assert judge.scores(PAIRS[:1]) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("config.json", {"AutoModelForCausalLM": "own.Own"}),
+        ("config.json", {"AutoConfig": "own.Own"}),
+        ("tokenizer_config.json", {"AutoTokenizer": ["own.Own", "own.Own"]}),
+    ],
+)
+def test_code_that_comes_with_a_judge_is_not_run(tmp_path, path, file, named):
+    own = Path(shutil.copytree(path, tmp_path / "own"))
+    (own / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: pass\n")
+    told = own / file
+    told.write_text(json.dumps(json.loads(told.read_text("utf-8")) | {"auto_map": named}))
+    with suppress(ValueError):
+        Judge.load(str(own))
+    assert not (tmp_path / "ran").exists()
 
 
 def test_asking_for_the_judge_is_what_imports_torch():
