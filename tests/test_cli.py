@@ -108,6 +108,26 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(("flag", "kind"), [("--gen-length", "whole number"), ("--epsilon", "number")])
+def test_what_is_no_number_is_told_in_words(capsys, flag, kind):
+    with pytest.raises(SystemExit):
+        main(["decode", "Once", flag, "x"])
+    assert f"argument {flag}: invalid {kind} value: 'x'" in capsys.readouterr().err
+
+
+def test_a_folder_for_the_page_that_holds_something_else_is_left_alone(tmp_path, capsys):
+    (tmp_path / "index.html").write_text("my own page", "utf-8")
+    for arguments, said in {
+        (str(tmp_path),): "holds something else",
+        (str(tmp_path / "index.html"),): "DIR must be a folder",
+        ("--one-file", str(tmp_path / "page.txt")): ".html",
+    }.items():
+        assert main(["site", *arguments]) == 2
+        told = capsys.readouterr().err
+        assert said in told and told.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+
+
 def test_an_interruption_while_a_command_is_imported_is_told_in_a_line(capsys, monkeypatch):
     def interrupted(name):
         raise KeyboardInterrupt

@@ -81,6 +81,12 @@ def test_the_block_comes_back_when_it_fits_again(form: Form) -> None:
     assert [each["maximum"] for each in steps] == [2, 2, 3], "a slider has two places"
 
 
+@pytest.mark.parametrize("name", [None, 5, " "])
+def test_a_lane_without_a_name_is_ones_own(form: Form, name: object) -> None:
+    found = json.loads(form.lanes_value("stories", [{"name": name, "compute": {"kind": "everything"}}] * 2))
+    assert [lane["name"] for lane in found["lanes"]] == ["Your own", "Your own (2)"]
+
+
 def test_what_is_no_number_changes_nothing(form: Form) -> None:
     wants = Wants(64, 32, 16)
     for odd in (None, "abc", "", 0, -5, "9" * 5000):

@@ -703,6 +703,13 @@ def test_the_settings_are_folded_away_at_first() -> None:
     assert [(each["props"]["open"], each["props"].get("width")) for each in folds] == [(False, 340), (False, None)]
 
 
+def test_the_pages_own_parts_have_the_pages_own_styles() -> None:
+    """Gradio would add margins, and a size of its own to headings."""
+    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
+    parts = [each for each in page.blocks.values() if isinstance(each, gr.HTML)]
+    assert len(parts) > 3 and not any(each.apply_default_css for each in parts)
+
+
 def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
     """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
     client, head = TestClient(Starlette(routes=routes())), page_head()

@@ -158,11 +158,11 @@ class Step:
     the row was not read.
     top_ids: [B, N, top_k] int64, the most likely tokens of computed rows, -1 at all other places; None if top_k is 0.
     top_probs: [B, N, top_k] float64, their probabilities, NaN at all other places; None if top_k is 0.
-    commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
-    in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
     flops: [B] float64, algorithmic FLOPs of the step (Sec. 2.4).
     baseline_flops: [B] float64, those of a step that computes every row that does not rest.
     seconds: the time of the step, with the device synchronised, without the reading that no rule needs.
+    commit_logits: [K, V], the raw logits of the K newly_unmasked, sequence by sequence, in the dtype of the network or
+    in float32 if that is wider; NaN where a `Replay` committed a position that was not computed; None unless kept.
     """
 
     index: int
@@ -185,5 +185,5 @@ class Step:
     top_probs: NDArray | None
     flops: NDArray
     baseline_flops: NDArray
+    seconds: float
     commit_logits: NDArray | None = None
-    seconds: float = 0.0

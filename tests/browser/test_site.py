@@ -144,19 +144,6 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
     assert page.evaluate("surelock.live.run.trace.count") == 24
 
 
-def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "index.html").write_text("my own page", "utf-8")
-    for arguments, said in {
-        (str(tmp_path),): "holds something else",
-        (str(tmp_path / "index.html"),): "DIR must be a folder",
-        ("--one-file", str(tmp_path / "page.txt")): ".html",
-    }.items():
-        assert main(["site", *arguments]) == 2
-        told = capsys.readouterr().err
-        assert said in told and told.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
-
-
 OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}
 EVERY = {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
 HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 === step % 2);\n}\n"
