@@ -19,6 +19,11 @@ addEventListener("DOMContentLoaded", () => {
   still.textContent = ".sidebar, .sidebar ~ * { transition: none !important; }";
   document.head?.append(still);
 });"""  # most tests use it
+FEWER = [
+    "--renderer-process-limit=1",
+    "--disable-site-isolation-trials",
+    "--num-raster-threads=1",
+]  # processes, threads
 MODULES = Path(__file__).resolve().parents[2] / "assets" / "js"
 
 
@@ -39,7 +44,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
         opened = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
             executable_path=chromium,
-            args=FLAGS,
+            args=[*FLAGS, *FEWER],
             viewport={"width": 1440, "height": 1000},
             reduced_motion="reduce",
             accept_downloads=True,
