@@ -230,13 +230,13 @@ def test_lines_hold_all_of_a_text_and_no_more_than_fits(text: str) -> None:
     assert "".join(lines).replace(" ", "") == "".join(text.split()) and max(map(ems, lines)) <= 20
     assert wrap(text, 20, 2)[:1] == lines[:1] and len(wrap(text, 20, 2)) == min(2, len(lines))
     assert wrap(text, 20, 2)[-1].endswith("…") == (len(lines) > 2)
+    short = cut(text, 20)
+    assert ems(short) <= 20 and short.endswith("…") == (ems(" ".join(text.split())) > 20)
 
 
 def test_of_a_text_that_is_cut_the_last_line_says_so() -> None:
     text = "first words, second words, third words, fourth words"
     assert wrap(text, 8, 3) == ["first words,", "second words,", "third words, …"]
-    short = cut(text, 20)
-    assert ems(short) <= 20 and short.endswith("…") == (ems(" ".join(text.split())) > 20)
 
 
 def test_widths_and_times_as_they_are_told() -> None:

@@ -153,7 +153,7 @@ def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) 
     settings = replace(one.decoder.settings, cfg_scale=1.0)
     asked = replace(guided, lanes=(replace(one, decoder=replace(one.decoder, settings=settings)),))
     assert seconds(job(256)) < seconds(asked)
-    assert gpu_seconds(network, job(512), False) < gpu_seconds(network, job(512), True)
+    assert seconds(job(512), errors=True) == seconds(job(512, lanes=2)), "the shadow computes each step once more"
     fewer = replace(one.decoder.settings, steps=64)
     asked = replace(guided, lanes=(replace(one, decoder=replace(one.decoder, settings=fewer)),))
     assert seconds(asked) < seconds(job(256))

@@ -19,11 +19,8 @@ addEventListener("DOMContentLoaded", () => {
   still.textContent = ".sidebar, .sidebar ~ * { transition: none !important; }";
   document.head?.append(still);
 });"""  # most tests use it
-FEWER = [
-    "--renderer-process-limit=1",
-    "--disable-site-isolation-trials",
-    "--num-raster-threads=1",
-]  # processes, threads
+# All pages share a process and a thread that paints: starting them anew is a twelfth of what a short test costs.
+SHARED = ["--renderer-process-limit=1", "--disable-site-isolation-trials", "--num-raster-threads=1"]
 MODULES = Path(__file__).resolve().parents[2] / "assets" / "js"
 
 
@@ -44,7 +41,7 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext
         opened = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
             executable_path=chromium,
-            args=[*FLAGS, *FEWER],
+            args=[*FLAGS, *SHARED],
             viewport={"width": 1440, "height": 1000},
             reduced_motion="reduce",
             accept_downloads=True,
