@@ -61,7 +61,7 @@ def test_every_experiment_leaves_a_table_and_a_picture(name, tmp_path, capsys, s
         header, *rows = csv.reader(file.read_text().splitlines())
         assert rows and all(len(row) == len(header) for row in rows)
         assert ("gen_ppl" in header) == (file.parent.name != name)
-    assert f"experiment {name} --model stories --preset stories --quick" in (tmp_path / name / "table.md").read_text()
+    assert f"experiment {name} --model stories --quick" in (tmp_path / name / "table.md").read_text()
 
 
 def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
@@ -190,6 +190,9 @@ QUESTIONS = [
         (["--preset", "paper"], "--data mt_bench=FILE is needed: MT-Bench's question.jsonl"),
         (["--preset", "paper", "--data", "mt_bench={questions}"], "stories has no chat template"),
         (["--preset", "paper", "--data", "mt_bench={stories}"], "line 1 is not JSON"),
+        (["--quick", "--data", "wikitext={stories}"], "--data wikitext: no cell"),
+        (["--data", "mt_bench={questions}"], "--data mt_bench: no cell"),
+        (["--data", "mt_bench={stories}", "--data", "mt_bench={questions}"], "--data mt_bench was given twice"),
         (["--quick", "--model", "nowhere"], "no directory 'nowhere'"),
         (["--quick", "--model", "{maskless}"], "has no mask token"),
         (["--quick", "--model", "{wordless}"], "has no tokenizer"),
@@ -211,6 +214,14 @@ def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
     assert status == 2
     assert error[-1].startswith("surelock: ") and said in error[-1]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("preset", ["stories", "paper"])
+def test_quick_takes_the_place_of_a_preset(preset, tmp_path, capsys):
+    for flags in (["--quick", "--preset", preset], ["--preset", preset, "--quick"]):
+        with pytest.raises(SystemExit):
+            main(["experiment", "flops", *flags, "--out", str(tmp_path / "out")])
+        assert "not allowed with argument" in capsys.readouterr().err
 
 
 def test_a_judge_that_is_none_is_refused_before_the_work(tmp_path, capsys):

@@ -22,7 +22,7 @@ from surelock.research.lab import Lab
 from surelock.research.pace import PACE
 from surelock.research.prompts import FILES, data_file, parse_data
 from surelock.research.reach import REACH
-from surelock.research.runner import Cell, Record, finished, key_of, launched, merge, run_cells
+from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
 from surelock.research.sampler import SAMPLER
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -53,8 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("name", metavar="NAME", choices=EXPERIMENTS, help=", ".join(EXPERIMENTS))
     add_model_flags(parser)
     add_engine_flag(parser, "torch")  # which the recorded results are of
-    add("--preset", choices=("stories", "paper"), default="stories", help="sizes and prompts (default: %(default)s)")
-    add("--quick", action="store_true", help="a few seconds' worth, to see that it works")
+    sizes = parser.add_mutually_exclusive_group()
+    what = "sizes and prompts (default: stories)"
+    sizes.add_argument("--preset", choices=("stories", "paper"), help=what)
+    what = "in place of a preset: a few seconds' worth, to see that it works"
+    sizes.add_argument("--quick", dest="preset", action="store_const", const="quick", help=what)
     add("--data", action="append", default=[], metavar="SOURCE=FILE", help=f"SOURCE: {', '.join(FILES)}; repeatable")
     add("--judge", metavar="MODEL", help="a causal model (hub id, directory, GGUF file) that scores the texts")
     what = "results go to OUT/NAME, shared by all processes (default: %(default)s)"
@@ -75,7 +78,7 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
     if arguments.judge is not None and experiment.texts is None:
         raise ValueError(f"--judge: the cells of {arguments.name} keep no texts that it could score")
     data = parse_data(arguments.data)
-    cells = with_data(experiment.grids["quick" if arguments.quick else arguments.preset], data)
+    cells = with_data(experiment.grids[arguments.preset or "stories"], data)
     device = arguments.device or processes.device
     lm = load(arguments.model, device=device, dtype=told_dtype(arguments), engine=arguments.engine)
     lab = Lab(lm, data)
@@ -136,7 +139,12 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
 
 
 def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
-    """The cells whose data is there. Raises ValueError, which names the flags, when none is."""
+    """The cells whose data is there.
+
+    Raises ValueError, which names the flags, when none is, and for data that no cell reads.
+    """
+    if unread := data.keys() - {file_of(cell["source"]) for cell in cells}:
+        raise ValueError(f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out")
     problems = {}
     for source in dict.fromkeys(cell["source"] for cell in cells):
         try:
@@ -154,7 +162,7 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 def command(arguments: argparse.Namespace) -> str:
     """The command that repeats this run. Paths of data and model are as they were given."""
     words = ["python", "-m", "surelock", "experiment", arguments.name, "--model", arguments.model]
-    words += ["--preset", arguments.preset] + ["--quick"] * arguments.quick
+    words += ["--quick"] if arguments.preset == "quick" else ["--preset", arguments.preset or "stories"]
     words += [] if arguments.engine == "torch" else ["--engine", arguments.engine]
     for flag in ("judge", "device", "dtype", "threads", "out"):
         if (value := getattr(arguments, flag)) is not None:

@@ -58,12 +58,14 @@ def data_file(source: str, data: dict[str, Path]) -> Path:
 
 
 def parse_data(given: list[str]) -> dict[str, Path]:
-    """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a file that is not there."""
+    """SOURCE=FILE flags as a mapping. Raises ValueError for an unknown source or a second or missing file."""
     data = {}
     for text in given:
         source, _, file = text.partition("=")
         if source not in FILES or not file:
             raise ValueError(f"--data must be SOURCE=FILE with a source of {', '.join(FILES)}, not {text!r}")
+        if source in data:
+            raise ValueError(f"--data {source} was given twice: one file is read")
         if not Path(file).is_file():
             raise ValueError(f"--data {source}: there is no file {file}")
         data[source] = Path(file)
