@@ -1,0 +1,250 @@
+"""The documents are right: their commands parse or run, their programs run, their links lead somewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from huggingface_hub import metadata_load
+from lm_eval._cli import HarnessCLI
+from packaging.requirements import Requirement
+from test_javascript import ROOT, needs_node, node
+
+from surelock.__main__ import _parser, main
+from surelock.decoding.choices import COMPUTE, UNMASK
+from surelock.decoding.unmasking import Replay
+from surelock.harness.model import SureLockLM
+from surelock.model.language_model import LanguageModel
+from surelock.ui.launch import parser
+from tests.browser.server import App
+from tests.soak.__main__ import parser as soak_parser
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {path.name: path.read_text("utf-8") for path in DOCUMENTS}
+README = TEXTS["README.md"]
+ADDRESS = "http://127.0.0.1:7860"
+
+
+def blocks(language: str, text: str = "\n".join(TEXTS.values())) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def commands() -> list[list[str]]:
+    """Every command of the shell blocks, split where a shell would; `&&` parts one from the next."""
+    lines = [line for block in blocks("sh") for line in block.replace("\\\n", " ").splitlines() if line.strip()]
+    return [shlex.split(part) for line in lines for part in line.split(" && ")]
+
+
+def starting(*words: str) -> list[list[str]]:
+    return [command for command in commands() if command[: len(words)] == list(words)]
+
+
+def docker_parser() -> argparse.ArgumentParser:
+    """As much of docker's command line as the documents use."""
+    made = argparse.ArgumentParser(exit_on_error=False)
+    kinds = made.add_subparsers(required=True)
+    build, run = kinds.add_parser("build"), kinds.add_parser("run")
+    build.add_argument("-t", required=True)
+    build.add_argument("--build-arg", choices=["TORCH=cu130"])
+    build.add_argument("context")
+    run.add_argument("--gpus", choices=["all"])
+    run.add_argument("-p", choices=["7860:7860"], required=True)
+    run.add_argument("image")
+    return made
+
+
+#: The commands that are only parsed, by their first words.
+PARSED = {
+    "python app.py": parser,
+    "python -m tests.soak": soak_parser,
+    "docker": docker_parser,
+}
+SURELOCK = [command[3:] for command in starting("python", "-m", "surelock")]
+SURELOCK += [command[1:] for command in starting("surelock")]
+
+
+def test_every_command_is_known_to_these_tests() -> None:
+    known = (*PARSED, "pip install -r", "pip install .", "surelock", "python tests/run.py", "python -m surelock")
+    known += ("accelerate launch", "curl -s", "hf upload")
+    lines = [" ".join(command) for command in commands()]
+    assert [line for line in lines if not line.startswith(known)] == []
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    for _, _, name, *_ in starting("pip", "install", "."):
+        assert Requirement(f"surelock{name.removeprefix('.')}").extras <= extras.keys()
+    for words, made in PARSED.items():
+        for command in starting(*words.split()):
+            made().parse_args(command[len(words.split()) :])
+
+
+@pytest.mark.parametrize("command", SURELOCK, ids=" ".join)
+def test_surelock_commands(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = _parser().parse_args(command or ["page"])
+    if {"--model", "--shape"} & set(command) or not command:
+        return  # needs the hub, takes minutes, or does not end
+    monkeypatch.chdir(tmp_path)
+    assert main(command) == 0
+    out, err = (text.strip().splitlines() for text in capsys.readouterr())
+    if "--json" in command or "bench" in command:
+        json.loads(out[-1])
+    assert (err if command[:1] == ["site"] else out) and arguments.run
+
+
+@pytest.mark.parametrize("command", starting("python", "-m", "surelock.harness"), ids=lambda command: command[-1])
+def test_harness_commands(command: list[str], stories: LanguageModel) -> None:
+    given = HarnessCLI()._parser.parse_args(command[3:])
+    named = dict(given.model_args)
+    assert given.model == "surelock" and named.pop("pretrained", "stories")
+    assert SureLockLM(stories, **named).decoder_for({}).settings.gen_length == named["gen_length"]
+
+
+PROGRAMS = blocks("python", README) + blocks("python", TEXTS["api.md"])
+GO_ON = [block for block in PROGRAMS if "import" not in block]  # with what the library's ten lines have made
+
+
+@pytest.mark.parametrize("block", PROGRAMS[:1] + [each for each in PROGRAMS[1:] if each not in GO_ON])
+def test_python_blocks_run(block: str, app: App) -> None:
+    program = block.replace(ADDRESS, app.url) + ("".join(GO_ON) if block == PROGRAMS[0] else "")
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) > 10
+
+
+def test_curl_commands(app: App) -> None:
+    if not shutil.which("curl"):
+        pytest.skip("no curl on this machine")
+    event = answer = ""
+    for command in starting("curl"):
+        words = [word.replace(ADDRESS, app.url).replace("EVENT_ID", event) for word in command]
+        answer = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+        event = event or json.loads(answer)["event_id"]
+    last = [json.loads(line[6:]) for line in answer.splitlines() if line.startswith("data: ")][-1]
+    assert last[0]["done"] and last[0]["steps"] == 16
+
+
+def test_the_guides_rule_computes_what_it_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (program,) = blocks("python", TEXTS["researchers.md"])
+    (tmp_path / "guide.py").write_text(program, "utf-8")
+    steps = runpy.run_path(str(tmp_path / "guide.py"))["steps"]
+    printed = re.fullmatch(r"(\d+) rows, (\S+) nats\n", capsys.readouterr().out)
+    assert printed and float(printed[2]) > 0
+    prompt = steps[0].tokens.shape[1] - 32
+    masked_before = range(32, 0, -1)  # one is written in each step
+    assert int(printed[1]) == sum(prompt + 32 if step % 4 == 0 else masked for step, masked in enumerate(masked_before))
+
+
+def test_the_table_of_choices_names_rules_and_policies_with_their_settings() -> None:
+    rows = [line for line in README.splitlines() if re.match(r"\| `[A-Z]\w+\(", line)]
+    named = dict(re.findall(r"`(\w+)\((.*?)\)`", "".join(rows)))
+    classes = {each.__name__: each for each in (*COMPUTE.values(), *UNMASK.values(), Replay)}
+    assert len(named) == 15 and named.keys() <= classes.keys()
+    for name, arguments in named.items():
+        assert set(filter(None, arguments.split(", "))) <= {field.name for field in fields(classes[name])}, name
+
+
+def anchors(path: Path) -> set[str]:
+    """Of a document's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, *(ROOT / "assets").rglob("README.md")], ids=lambda path: path.parent.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    text = path.read_text("utf-8")
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"https?:", link):
+            file, _, anchor = link.partition("#")
+            target = (path.parent / file).resolve() if file else path
+            assert target.exists() and target.is_relative_to(ROOT), link
+            assert not anchor or anchor in anchors(target), link
+    named = re.findall(r"`((?:surelock|tests|assets|docs)/[\w/.-]+)`", text)
+    assert [file for file in named if not (ROOT / file).exists()] == []
+
+
+def test_the_space_runs_what_is_required() -> None:
+    space = metadata_load(ROOT / "README.md") or {}
+    lines = (ROOT / "requirements.txt").read_text("utf-8").splitlines()
+    gradio = next(Requirement(line) for line in lines if line.startswith("gradio"))
+    assert gradio.specifier.contains(space["sdk_version"])
+    assert (ROOT / space["app_file"]).is_file() and (ROOT / space["thumbnail"].partition("/resolve/main/")[2]).is_file()
+    dockerfile = (ROOT / "Dockerfile").read_text("utf-8")
+    assert f"\nARG PYTHON={space['python_version']}\n" in dockerfile
+    copied = re.findall(r"^COPY (?:--\S+ )*(.*) \S+$", dockerfile, re.MULTILINE)
+    assert copied and all((ROOT / source).exists() for line in copied for source in line.split())
+
+
+#: What a new setting of a rule is, and where it goes: a copy of the package gets it and the guide's rule.
+LAG = '    lag: float = setting("number", 0.5, "Lag", "What lag does.", low=0, offered=(0, 8, 1))\n'
+FIND = """
+import inspect, json
+import gradio as gr
+from surelock.__main__ import _parser
+from surelock.decoding.described import describe
+from surelock.trace.lanes import Lane
+from surelock.ui.endpoint import make_endpoint
+from surelock.ui.form import Form
+from surelock.ui.models import Models
+from surelock.ui.request import read_lanes, read_shared
+
+models = Models(["stories"])
+flags = vars(_parser().parse_args("decode x --compute age --lag 0.25".split()))
+rule = vars(_parser().parse_args("decode x --compute now_and_then --period 2".split()))
+endpoint = inspect.signature(make_endpoint(models, None, 512)).parameters
+with gr.Blocks():
+    form = Form(models, 512)
+lanes = [{"id": "a", "name": "a", "compute": {"kind": "age", "lag": 0.25}}]
+lanes += [{"id": "b", "name": "b", "compute": {"kind": "now_and_then", "period": 2}}]
+age, then = read_lanes(lanes, read_shared({name: field.value for name, field in form.fields.items()}))
+print(json.dumps({
+    "described": describe(), "lane": age.to_plain(),
+    "found": [
+        flags["lag"], rule["period"], "lag" in endpoint, "period" in endpoint, age.decoder.compute.lag,
+        then.decoder.compute.period, Lane.from_plain(age.to_plain()) == age, Lane.from_plain(then.to_plain()) == then,
+        describe()["compute"]["now_and_then"]["label"],
+    ],
+}))
+"""
+
+
+@needs_node
+def test_a_setting_is_one_edit_and_a_rule_two(tmp_path: Path) -> None:
+    """Flags, form, `/decode`, traces and the page's tables are derived from the class of a rule."""
+    guide = TEXTS["researchers.md"]
+    rule = guide[guide.index("@dataclass(frozen=True, slots=True)\nclass NowAndThen") : guide.index("\n\n\nlm = ")]
+    shutil.copytree(ROOT / "surelock", tmp_path / "surelock", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "assets").symlink_to(ROOT / "assets")
+    imported = "from surelock.decoding.compute import NowAndThen\n"
+    for name, before, line, head in [
+        ("locking.py", "    steps: int = setting(", LAG, ""),
+        ("compute.py", "@dataclass(frozen=True, slots=True)\nclass Both", rule.replace("surelock.", "") + "\n\n\n", ""),
+        ("choices.py", "BlockCache, DelayedCache)", "NowAndThen, ", imported),
+    ]:
+        path = tmp_path / "surelock" / "decoding" / name
+        text = path.read_text("utf-8")
+        assert text.count(before) == 1
+        text = text.replace(before, line + before).replace("from dataclasses", f"{head}from dataclasses")
+        path.write_text(text, "utf-8")
+    done = subprocess.run([sys.executable, "-c", FIND], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout.splitlines()[-1])
+    assert made["found"] == [0.25, 2, True, True, 0.25, 2, True, True, "Written rows now and then"]
+    code = """
+        import { described, facts } from "./assets/js/trace/described.js";
+        const [descriptions, lane] = JSON.parse(process.argv[1]);
+        Object.assign(described, descriptions);
+        console.log(JSON.stringify(facts(lane)));
+    """
+    given = json.dumps([made["described"], made["lane"]])
+    assert dict(json.loads(node("--input-type=module", "-e", code, given)))["Lag"] == "0.25"
