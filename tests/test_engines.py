@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,21 @@ def test_engines_agree_on_every_rule(
         assert same(a, b), f"they part in step {a.index}"
         for told in ("kl", "confidence"):
             np.testing.assert_allclose(getattr(a, told), getattr(b, told), rtol=0.01, atol=1e-5, err_msg=told)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("policy", ["LowConfidence", "Entropy", "Margin", "EntropyBound"])
+def test_engines_commit_the_same_tokens(engines, policy: str, temperature: float, size: int) -> None:
+    """Policies that choose before they draw, several commits a step, n-grams that may not repeat, uneven prompts."""
+    compute = [("LockRule", {"epsilon": 0.05}), ("BudgetRule", {"share": 0.4})][size % 2]
+    unmask = policy, {"gamma": 0.5} if policy == "EntropyBound" else {}
+    for seed, block in product(range(3), (24, 8)):
+        settings = {"gen_length": 24, "steps": 9, "block_length": block, "temperature": temperature, "seed": seed}
+        prompts = [[5, 6, 5, 6, 7], [9], [3, 2, 3]]
+        case = Case("llada-shards", prompts, settings | {"no_repeat_ngram_size": size}, [compute], unmask)
+        first, second = (run_library(model, case) for model in engines["llada-shards"][1:])
+        assert [each.tokens.tolist() for each in first] == [each.tokens.tolist() for each in second], (seed, block)
 
 
 def test_a_sequence_of_a_batch_may_have_nothing_to_read(engines) -> None:
