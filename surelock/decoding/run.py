@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surelock.decoding.block_causal import BlockCausal
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Changes
 from surelock.decoding.events import Event, apply, in_order
@@ -66,7 +67,8 @@ class Run:
         asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
         self.events = in_order(decoder.events, *asked)
         self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
-        self.state = State(self.canvas, self.schedule)
+        self._blocks = BlockCausal(self.canvas, self.schedule, shape.network.block_size)
+        self.state = State(self.canvas, self.schedule, self._blocks.rests)
         self.observe, self.top_k = observe or top_k > 0, top_k
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
         self._steps = settings.total_steps
@@ -82,8 +84,6 @@ class Run:
         self._row_flops = whole, probe
         self._next = 0
         self._forgets: list[Slots] = []
-        # Of a block-causal network: rows whose keys and values no later step changes, and rows that the step makes so.
-        self._exact, self._settles = np.zeros((2, canvas.total), dtype=bool)
         self._made: tuple[Plan, _Interventions] | None = None
 
     def plan(self) -> Plan | None:
@@ -126,7 +126,7 @@ class Run:
         state.kl[active], state.confidence[active] = reading.kl[computed], reading.confidence[computed]
         changes = self.compute.after(state, reading)  # lines 17-24: the rule sees the canvas after the commit
         changes = changes._replace(locked=changes.locked[~state.locked[changes.locked]])  # a settled row may be locked
-        self._exact |= self._settles
+        self._blocks.end_step()
         state.lock(changes.locked)
         if len(changes.unlocked):
             state.unlock(changes.unlocked)
@@ -146,35 +146,13 @@ class Run:
         written, masked, unlocked = (self._slots(due, kind) for kind in ("write", "mask", "unlock"))
         opened = np.concatenate((written, masked, unlocked))
         self._forgets.append(opened[before[opened]])  # also where the same step locks it again
-        self._reopen(np.concatenate((written, masked)))
+        self._blocks.change(np.concatenate((written, masked)))
         changed = (np.flatnonzero(slots) for slots in (state.locked & ~before, before & ~state.locked))
         return _Interventions(written, masked, *changed)
 
     def _slots(self, due: list[Event], kind: str) -> Slots:
         found = [self.canvas.slot(event.sequence, event.position or 0) for event in due if event.kind == kind]
         return np.array(found, dtype=np.int64)
-
-    def _reopen(self, slots: Slots) -> None:
-        """In a block-causal network, changed tokens change their own and all later blocks."""
-        for slot in slots.tolist() if self.shape.network.block_size is not None else ():
-            self._exact[self._block_of(slot).start : self.canvas.parts[self.canvas.sequence[slot]].stop] = False
-
-    def _block_of(self, slot: int) -> slice:
-        """The slots of the network's block that holds a slot."""
-        size, own = self.shape.network.block_size or 1, self.canvas.parts[self.canvas.sequence[slot]]
-        begin = own.start + (slot - own.start) // size * size
-        return slice(begin, min(begin + size, own.stop))
-
-    def _rest(self) -> None:
-        """In a block-causal network, let finished and later blocks rest. Finished rows that are not exact settle."""
-        canvas, state = self.canvas, self.state
-        state.rests[:], self._settles[:] = True, False
-        for b in np.flatnonzero(self.schedule.running).tolist():
-            own = canvas.parts[b]
-            masked = np.flatnonzero(canvas.masked[own])
-            finished = self._block_of(own.start + int(masked[0])).start if len(masked) else own.stop
-            state.rests[finished : self._block_of(int(self.schedule.starts[b])).stop] = False
-            self._settles[own.start : finished] = ~self._exact[own.start : finished]
 
     def _plan(self) -> Plan:
         """Plan the step: the rows that the rule chooses, the masks that an ending block commits, and the candidates."""
@@ -186,11 +164,12 @@ class Run:
             state.open[part] = canvas.masked[part]
             if schedule.closing[b]:
                 ending.append(np.flatnonzero(canvas.masked[part]) + part.start)
-        if self.shape.network.block_size is not None:
-            self._rest()
+        self._blocks.begin_step()
         present = state.alive & ~state.rests
         slots = self.compute.rows(state, np.flatnonzero(~state.locked & present))
-        must = np.flatnonzero(self._settles | (present & (state.computed_at < 0)))  # nothing of these is cached yet
+        must = np.flatnonzero(
+            self._blocks.settles | (present & (state.computed_at < 0))
+        )  # nothing of these is cached yet
         slots = np.union1d(slots, np.concatenate((must, *ending))) if len(must) or len(ending) > 1 else slots
         chooses = self.policy.chooses(state, slots)
         choosers = slots[chooses]
@@ -198,7 +177,7 @@ class Run:
         drawn = settings.temperature > 0 or scored
         best_alone = drawn and self.policy.by_posterior and not self._late
         tokens = canvas.tokens[slots]
-        probed = state.locked[slots] & ~self._settles[slots]
+        probed = state.locked[slots] & ~self._blocks.settles[slots]
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
             watches = compares = np.ones(len(slots), dtype=bool)
         else:
@@ -271,7 +250,7 @@ class Run:
     def _report(self, plan: Plan, reading: Reading, unmasked: Slots, changes: Changes, done: _Interventions) -> Step:
         canvas, state = self.canvas, self.state
         computed = ~plan.probed
-        slots, resting = plan.slots[computed], state.rests & ~self._settles
+        slots, resting = plan.slots[computed], self._blocks.resting()
         whole, probe = self._row_flops
         present, flops = whole * (state.alive & ~resting), np.zeros(canvas.total)
         flops[plan.slots] = np.where(plan.probed, probe[plan.slots], whole[plan.slots])

@@ -176,8 +176,8 @@ class State:
     rests: bool, in a block-causal network the slots of finished and of later blocks, which no rule decides about.
     """
 
-    def __init__(self, canvas: Canvas, schedule: Schedule) -> None:
-        self.canvas, self.schedule = canvas, schedule
+    def __init__(self, canvas: Canvas, schedule: Schedule, rests: Flags) -> None:
+        self.canvas, self.schedule, self.rests = canvas, schedule, rests
         self.step = 0
         self.tokens, self.masked, self.split = canvas.tokens, canvas.masked, canvas.split
         self.locked = np.zeros(canvas.total, dtype=bool)
@@ -187,7 +187,7 @@ class State:
         self.confidence = np.full(canvas.total, np.nan)
         self.locked_at, self.unlocked_at, self.probed_at = np.full((3, canvas.total), -1)
         self.alive = np.ones(canvas.total, dtype=bool)
-        self.open, self.rests = np.zeros((2, canvas.total), dtype=bool)
+        self.open = np.zeros(canvas.total, dtype=bool)
         self._kept: dict[str, NDArray] = {}
 
     def kept(self, name: str, fill: float) -> NDArray:
