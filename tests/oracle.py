@@ -293,6 +293,11 @@ class Event:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
+def span_size(vocab: int) -> int:
+    """The power of two next to the root of a vocabulary."""
+    return 2 ** round(math.log2(math.sqrt(vocab)))
+
+
 @dataclass
 class Plan:
     """All that a run depends on besides network and prompt."""
@@ -308,6 +313,7 @@ class Plan:
     no_repeat_ngram_size: int = 0
     rule: Rule = field(default_factory=Rule)
     policy: Any = field(default_factory=LowConfidence)
+    by_span: bool = False  # tokens are drawn as on a GPU
 
 
 @dataclass
@@ -651,15 +657,32 @@ class Run:
         if np.isfinite(fresh).any():
             self.trace.forbidden += int(fresh.argmax() != scores.argmax())
             scores = fresh
+        if noise is not None and self.plan.by_span:
+            return self.from_a_span(scores / self.plan.temperature, -np.log(-np.log(noise)))
         if noise is not None:
             scores = scores - self.plan.temperature * np.log(-np.log(noise))
         second, best = np.partition(scores, -2)[-2:]
         self.compare("token", float(best), float(second))
         return int(np.argmax(scores))  # the lowest id among equals
 
+    def from_a_span(self, scores: np.ndarray, gumbel: np.ndarray) -> int:
+        """Gumbel-max among spans of tokens by what they weigh together, then among the tokens of the best span."""
+        size = span_size(len(scores))
+        starts = range(0, len(scores), size)
+        weights = [np.logaddexp.reduce(scores[s : s + size]) + g for s, g in zip(starts, gumbel, strict=False)]
+        start = starts[int(np.argmax(weights))]
+        within = [z + g for z, g in zip(scores[start : start + size], gumbel[len(starts) :], strict=False)]
+        for each in (weights, within):
+            second, best = np.partition(np.array([-math.inf, *each]), -2)[-2:]
+            self.compare("token", float(best), float(second))
+        return start + int(np.argmax(within))
+
     def noise(self, t: int) -> tuple[dict[int, float], dict[int, np.ndarray]]:
-        """Uniforms and Gumbel rows of each position up to the block's end: one stream for the block, one for before."""
-        vocab = self.network.weight("embed").shape[0]
+        """Uniforms and numbers of each position up to the block's end: one stream for the block, one for before."""
+        numbers = self.network.weight("embed").shape[0]
+        if self.plan.by_span:
+            size = span_size(numbers)
+            numbers = math.ceil(numbers / size) + size
         start, seed = self.block_start(), self.plan.seed
         uniforms, gumbel = {}, {}
         for key, first, stop in (((seed, t), start, self.block_stop()), ((seed, t, 1), self.prompt_length, start)):
@@ -668,7 +691,7 @@ class Run:
             if isinstance(self.plan.policy, Random):
                 uniforms.update(zip(positions, generator.random(len(positions)).tolist(), strict=True))
             if self.plan.temperature > 0:
-                gumbel.update(zip(positions, generator.random((len(positions), vocab)), strict=True))
+                gumbel.update(zip(positions, generator.random((len(positions), numbers)), strict=True))
         return uniforms, gumbel
 
     def score(self, log_p: Tensor, token: int, uniform: float | None) -> float:

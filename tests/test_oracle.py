@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import surelock
+from surelock.engines import posterior
 
 MASK, EOS = 1, 0
 TOLERANCE = 1e-9
@@ -232,6 +233,7 @@ def start_oracle(model: Model, case: Case) -> list[oracle.Run]:
     for b, prompt in enumerate(case.prompts):
         policy = oracle.Replay(arguments["replay"][b]) if name == "Replay" else make(oracle, name, arguments)
         own = {"seed": seed[b] if isinstance(seed, list) else seed + b, "rule": rule, "policy": policy}
+        own["by_span"] = "cpu" not in posterior._BY_TOKEN
         plan = oracle.Plan(**values, **own)
         runs.append(oracle.Run(model.network, prompt, plan, MASK, EOS, model.lm.eot_id))
     return runs
@@ -609,6 +611,14 @@ def test_library_equals_the_oracle_over_random_cases(
     assert tally.cases - tally.discarded >= min(200, examples - 10)
     assert tally.discarded < 0.02 * tally.cases
     assert min(tally.met.values()) >= least, "the cases no longer reach everything they should"
+
+
+@pytest.mark.parametrize("kind", sorted(MODELS))
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "Replay"])
+def test_tokens_drawn_as_on_a_gpu(models, monkeypatch: pytest.MonkeyPatch, policy: str, kind: str) -> None:
+    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
+    changes = {"temperature": 0.8, "no_repeat_ngram_size": 2, "suppress_eos": kind == "qwen3"}
+    agree(models[kind], fixed_case(kind, [LOOSE], policy, **changes))
 
 
 # --- fixed cases ------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import surelock
 from surelock.decoding import noise
@@ -149,8 +150,12 @@ def test_what_is_watched_and_not_compared_is_kept(observing: bool) -> None:
     np.testing.assert_allclose(reads.read(c).kl, true_kl(c, b).numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize("by_token", [{"cpu"}, set()], ids=["by token", "by span"])
 @pytest.mark.parametrize("changes", [{}, {"scores": "entropy", "temperature": 0.7}, {"scores": "margin"}])
-def test_chunks_do_not_change_results(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+def test_chunks_do_not_change_results(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], by_token: set[str]
+) -> None:
+    monkeypatch.setattr(posterior, "_BY_TOKEN", by_token)
     logits, some = torch.randn(3, 90, 50, generator=torch.Generator().manual_seed(4)), [0, *range(5, 90, 2)]
     readings: list[list[Reading]] = []
     for few in (6, 32, 40, 100):
@@ -225,6 +230,55 @@ def test_noise_is_numpys() -> None:
     generator, own = np.random.default_rng(np.random.SeedSequence((5, 2))), draws((5, 2), range(4), True, 4)
     np.testing.assert_array_equal(own.scores(), generator.random(4))
     np.testing.assert_array_equal(own.gumbel(np.arange(4), 9), generator.random((4, 9)))
+
+
+def test_tokens_drawn_by_span_have_the_posteriors_distribution() -> None:
+    """At a temperature, of 37 tokens, of which two are never chosen: by chi-square of 100,000 draws, 34 degrees."""
+    logits = torch.randn(37, generator=torch.Generator().manual_seed(1)).mul(2)
+    count, banned = 100_000, [3, 36]
+    numbers = draws((3, 9), range(count), length=count).gumbel(np.arange(count), sum(posterior.spans(37)))
+    found = posterior.choose_by_span(logits.repeat(count, 1), banned, 0.7, torch.from_numpy(numbers)).numpy()
+    weights = (logits.double() / 0.7).exp().numpy()
+    weights[banned] = 0
+    expected = count * weights / weights.sum()
+    times = np.bincount(found, minlength=37)
+    assert times[banned].sum() == 0
+    kept = expected > 0
+    assert 12 < ((times - expected)[kept] ** 2 / expected[kept]).sum() < 66  # one in a thousand is below or above
+
+
+@pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-9, 1e300])
+def test_a_span_is_drawn_at_any_temperature(temperature: float) -> None:
+    logits = torch.randn(64, 100, generator=torch.Generator().manual_seed(1))
+    numbers = torch.from_numpy(draws((3, 9), range(64), length=64).gumbel(np.arange(64), sum(posterior.spans(100))))
+    found = posterior.choose_by_span(logits.clone(), [0], temperature, numbers)
+    best = logits[:, 1:].argmax(dim=-1) + 1
+    assert len(set(found.tolist())) > 30 and 0 not in found if temperature > 1 else bool((found == best).all())
+
+
+def test_a_step_on_a_gpu_draws_its_noise_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One draw and one upload of at most 50 MB of 8 sequences of 1,024 tokens, whatever is read at once."""
+    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
+    rows, streams = np.tile(np.arange(1024), 8), np.repeat(np.arange(8), 1024)
+    plan = SimpleNamespace(temperature=0.8, scores="confidence")
+    plan.draws = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
+    like = torch.empty(1, 126_464, device="meta")
+    with Dispatched() as dispatched:
+        drawn = posterior._uniform(plan, like)  # type: ignore[arg-type]
+    assert drawn is not None and drawn.shape == (8192, 494 + 256) and drawn.nbytes < 50e6
+    assert [name for name in dispatched.names if name not in ("detach", "lift_fresh")] == ["_to_copy"]
+
+
+class Dispatched(TorchDispatchMode):
+    """The names of the operators that are called inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 def test_what_is_masked_again_before_the_block_has_a_stream_of_its_own() -> None:

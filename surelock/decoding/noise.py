@@ -1,8 +1,9 @@
 """Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
 
-A number depends on seed, step, position in the block and token alone, so neither locks nor the rest of the batch change
-it. Positions before the block, which only an event can mask again, have a second stream, (seed, step, 1). The generator
-is numpy's PCG64, which can skip numbers, so that only the numbers of candidates are drawn.
+A number depends on seed, step, position in the block and its place in the position's row alone, so neither locks nor
+the rest of the batch change it. Positions before the block, which only an event can mask again, have a second stream,
+(seed, step, 1). The generator is numpy's PCG64 on every device. It can skip numbers, so that only those of candidates
+are drawn.
 """
 
 from dataclasses import dataclass
@@ -37,21 +38,21 @@ class Draws:
         return np.array([drawn[stream][row] for stream, row in zip(self.stream, self.row, strict=True)])
 
     def gumbel(self, candidates: NDArray[np.int64], width: int) -> NDArray:
-        """Return one uniform number in [0, 1) per token for each of some candidates: [K, width] float64.
+        """Return `width` uniform numbers in [0, 1) for each of some candidates: [K, width] float64.
 
         candidates: [K] int64, ascending, their numbers.
         """
-        out = np.empty((len(candidates), width))
-        streams = self.stream[candidates]
+        out, streams, rows = np.empty((len(candidates), width)), self.stream[candidates], self.row[candidates]
         for stream in np.unique(streams).tolist():
+            where = np.flatnonzero(streams == stream)
             at, bits = 0, np.random.PCG64(np.random.SeedSequence(self.keys[stream]))
             bits.advance(self.lengths[stream] if self.scored else 0)
             generator = np.random.Generator(bits)
-            for c in np.flatnonzero(streams == stream).tolist():
-                row = int(self.row[candidates[c]])
-                bits.advance((row - at) * width)
-                generator.random(out=out[c])
-                at = row + 1
+            for near in np.split(where, np.flatnonzero(np.diff(rows[where]) != 1) + 1):  # without gaps
+                first, last = rows[near[[0, -1]]].tolist()
+                bits.advance((first - at) * width)
+                generator.random(out=out[near[0] : near[-1] + 1])
+                at = last + 1
         return out
 
 

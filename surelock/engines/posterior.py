@@ -4,20 +4,22 @@ The logits of a chunk are computed and read. Those of watched rows are kept in t
 log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory of float32 probabilities.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from surelock.decoding.noise import Draws
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.stopwatch import Stopwatch
 
 # Of one table [rows, V] in the wide dtype.
 _CHUNK_BYTES = {"cpu": 5 * 2**20, "cuda": 2**27}
+_BY_TOKEN = {"cpu"}  # devices on which noise has one number for each token, as in recorded runs; see `choose_by_span`
 
 
 def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_lse: Tensor) -> Tensor:
@@ -46,6 +48,35 @@ def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform
     for token in banned:
         logits[:, token] = -torch.inf
     return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
+
+
+def choose_by_span(logits: Tensor, banned: list[int], temperature: float, uniform: Tensor) -> Tensor:
+    """Return candidate tokens [C]: by Gumbel-max a span of tokens, then by Gumbel-max a token of the span.
+
+    The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers for each candidate instead
+    of V. So a step draws those of all its candidates at once, whatever the vocabulary.
+
+    logits: [C, V], overwritten.
+    banned: tokens that are never chosen, such as the mask.
+    temperature: T.
+    uniform: [C, number + size of `spans(V)`] float64 in [0, 1), overwritten.
+    """
+    number, size = spans(logits.shape[1])
+    for token in banned:
+        logits[:, token] = -torch.inf
+    temperature = min(max(temperature, 1e-30), 1e30)  # what float32 divides by
+    logits.sub_(logits.amax(dim=-1, keepdim=True)).div_(temperature)
+    table = F.pad(logits, (0, number * size - logits.shape[1]), value=-torch.inf).view(-1, number, size)
+    of_spans, of_tokens = uniform.log_().neg_().log_().neg_().split((number, size), dim=-1)
+    span = of_spans.add(table.exp().sum(dim=-1).log()).argmax(dim=-1)
+    token = of_tokens.add(table[torch.arange(len(span), device=span.device), span]).argmax(dim=-1)
+    return token.add_(span, alpha=size)
+
+
+def spans(vocab_size: int) -> tuple[int, int]:
+    """Return the number and the size of the spans that `choose_by_span` divides a vocabulary into: about sqrt(V)."""
+    size = 2 ** round(math.log2(vocab_size) / 2)
+    return -(-vocab_size // size), size
 
 
 def _entropy(p: Tensor) -> Tensor:
@@ -90,13 +121,19 @@ class Reader:
         rows: [K] int64, ascending, the rows to read; all candidates are among them.
         """
         self._has[plan.outdated] = False
+        uniform = _uniform(plan, self._raw)
         for part in even(len(rows), self._rows):
             raw, own = logits(part.start, part.stop, self._raw[: part.stop - part.start]), rows[part]
             for few in even(len(own), self._few):
-                self._read(raw[few], own[few], plan, reading)
+                self._read(raw[few], own[few], uniform, plan, reading)
 
-    def _read(self, raw: Tensor, own: NDArray[np.int64], plan: Plan, reading: Reading) -> None:
-        """Read the posteriors of a few rows. raw: [K, V], their logits. own: [K] int64, ascending, their numbers."""
+    def _read(self, raw: Tensor, own: NDArray[np.int64], uniform: Tensor | None, plan: Plan, reading: Reading) -> None:
+        """Read the posteriors of a few rows.
+
+        raw: [K, V], their logits.
+        own: [K] int64, ascending, their numbers.
+        uniform: the random numbers of all candidates of the step, see `_uniform`.
+        """
         z = raw.to(self._kept_lse.dtype)
         p = z.softmax(dim=-1)
         confidence = p.amax(dim=-1)
@@ -107,7 +144,7 @@ class Reader:
         if len(choosers) and plan.scores is not None:
             first = int(plan.chooses[: own[choosers[0]]].sum())  # of the candidates
             which = np.arange(first, first + len(choosers))
-            reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, plan))
+            reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, uniform, plan))
         if plan.top_k:
             with self._watch.excluded():
                 probs, ids = p.topk(plan.top_k, dim=-1)
@@ -148,7 +185,9 @@ class Reader:
             self._has[slots[after]] = True
 
 
-def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np.int64], plan: Plan) -> Tensor:
+def _choose(
+    z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np.int64], uniform: Tensor | None, plan: Plan
+) -> Tensor:
     """Candidate tokens and scores [2, c] float64 of a chunk's candidates. which: [c], their numbers among the C."""
     index = as_index(choosers, z.device)
     first, last = np.searchsorted(plan.repeats[0], (which[0], which[-1] + 1))
@@ -157,34 +196,27 @@ def _choose(z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np
     if len(at):
         places, tokens = torch.from_numpy(np.stack((at - which[0], forbidden))).to(z.device)
         logits[places, tokens] = -torch.inf
-    uniform = None
-    if plan.temperature > 0 and plan.draws is not None:
-        uniform = _uniform(plan.draws, which, logits)
-    chosen = choose_tokens(logits, plan.banned, plan.temperature, uniform)
-    del uniform  # before the scores' own copy of the posteriors is made
+    if uniform is not None:
+        chosen = choose_by_span(logits, plan.banned, plan.temperature, uniform[which[0] : which[-1] + 1])
+    else:
+        draws = plan.draws if plan.temperature > 0 else None
+        numbers = None if draws is None else torch.from_numpy(draws.gumbel(which, z.shape[1]))
+        chosen = choose_tokens(logits, plan.banned, plan.temperature, numbers)
+        del numbers  # before the scores' own copy of the posteriors is made
     own = p[index]
     score = _SCORES[plan.scores](own) if plan.scores in _SCORES else own.gather(1, chosen[:, None])[:, 0]
     return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
 
 
-def _uniform(draws: Draws, candidates: NDArray[np.int64], like: Tensor) -> Tensor:
-    """Uniform numbers in [0, 1) of some candidates, [c, V] float64.
+def _uniform(plan: Plan, like: Tensor) -> Tensor | None:
+    """The random numbers of all candidates of a step for `choose_by_span`, on the device of `like` [..., V].
 
-    On a CPU they are numpy's. On another device its own generator draws them row by row; rows between candidates are
-    drawn and dropped.
+    None if nothing is drawn, and on a CPU, where each chunk draws one number for each token.
     """
-    if like.is_cpu:
-        return torch.from_numpy(draws.gumbel(candidates, like.shape[1]))
-    out, streams = torch.empty(like.shape, dtype=torch.float64, device=like.device), draws.stream[candidates]
-    for stream in np.unique(streams).tolist():
-        state = int(np.random.SeedSequence(draws.keys[stream]).generate_state(1, np.uint64)[0])
-        generator, at = torch.Generator(like.device).manual_seed(state >> 1), 0
-        for c in np.flatnonzero(streams == stream).tolist():
-            row = int(draws.row[candidates[c]])
-            for _ in range(row - at + 1):
-                out[c].uniform_(generator=generator)
-            at = row + 1
-    return out
+    if plan.temperature == 0 or plan.draws is None or plan.scores is None or like.device.type in _BY_TOKEN:
+        return None
+    drawn = torch.from_numpy(plan.draws.gumbel(np.arange(len(plan.draws.row)), sum(spans(like.shape[1]))))
+    return drawn.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else drawn.to(like.device)
 
 
 def as_index(places: NDArray[np.int64], device: torch.device) -> Tensor:
