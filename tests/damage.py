@@ -34,7 +34,7 @@ from checkpoints import write_llada  # noqa: E402
 from damage_commands import Told, flag_damage, log_damage, warm_up  # noqa: E402
 from spoiling import damaged, spoil, torn  # noqa: E402
 
-TRACES = [ROOT / "tests" / "traces" / "version-2.json", ROOT / "assets" / "runs" / "stories.json"]
+TRACES = [ROOT / "tests" / "traces" / "events.json", ROOT / "assets" / "runs" / "stories.json"]
 MOST_SECONDS = 5.0
 
 

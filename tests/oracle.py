@@ -163,7 +163,6 @@ class LockRule:
     epsilon: float = 5e-4
     percentile: float | None = 20.0
     visible_steps: int = 1
-    smoothing: float = 0.0
     unlock: UnlockRule | None = None
     future: bool = False  # masks of later blocks are computed only when a block begins
 
@@ -189,10 +188,7 @@ class BudgetRule:
     """
 
     share: float = 0.3
-    near: float | None = 4.0
-    floor: float = 0.1
-    candidates: int = 4
-    steep: bool = True
+    near: float = 4.0
 
 
 @dataclass
@@ -390,7 +386,6 @@ class Run:
         self.caches: tuple[dict, dict] = ({}, {})  # Alg. 1, line 1: C, one for each pass of guidance
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
         self.visible = [0] * self.n  # passes that had the position's real token as input
-        self.smooth: dict[int, float] = {}  # exponential moving average of the step-wise KL
         self.still = [0] * self.n  # KLASS: passes in a row with a small KL
         self.last_computed, self.last_kl = [-1] * self.n, [math.inf] * self.n  # for selection
         self.last_confidence = [0.0] * self.n
@@ -550,10 +545,7 @@ class Run:
         for j in range(self.n):
             if self.tokens[j] != read_before[j]:
                 for i in range(self.n):
-                    if not rule.steep:
-                        self.owing[i] += 0.05 + 1 / (1 + abs(i - j))
-                    else:
-                        self.owing[i] += 1 if i == j else 1 / abs(i - j)
+                    self.owing[i] += 1 if i == j else 1 / abs(i - j)
         count = math.ceil(rule.share * (self.n - len(self.resting()[0])) - 1e-9)
         moved = {i for i in active - self.masked if self.visible[i] == 0}
         masks = sorted(self.may_be_committed() & active, key=lambda i: (-self.last_confidence[i], i))
@@ -561,20 +553,16 @@ class Run:
         if few < len(masks):
             self.compare("candidates", self.last_confidence[masks[few - 1]], self.last_confidence[masks[few]])
         first, away, counted = set(masks[:few]), dict.fromkeys(active, 0), [1.0] * self.n
-        if rule.near is not None and masks:
-            if rule.candidates < len(masks):
-                self.compare(
-                    "written next",
-                    self.last_confidence[masks[rule.candidates - 1]],
-                    self.last_confidence[masks[rule.candidates]],
-                )
+        if masks:
+            if len(masks) > 4:
+                self.compare("written next", self.last_confidence[masks[3]], self.last_confidence[masks[4]])
             for i in active:
-                away[i] = min(abs(i - c) for c in masks[: rule.candidates])
-                counted[i] = rule.floor + math.exp(-away[i] / rule.near)
+                away[i] = min(abs(i - c) for c in masks[:4])
+                counted[i] = 0.1 + math.exp(-away[i] / rule.near)
         worth = {i: self.owing[i] * counted[i] for i in active}
         ranks = {i: 0 if i in moved else 1 if i in first else 2 for i in active}
         order = sorted(active, key=lambda i: (ranks[i], -worth[i], i))
-        if rule.near is not None and 0 < count < len(order):
+        if 0 < count < len(order):
             a, b = order[count - 1], order[count]
             owed = self.owing[a] > 0 or self.owing[b] > 0
             if ranks[a] == ranks[b] == 2 and owed and (self.owing[a], away[a]) != (self.owing[b], away[b]):
@@ -772,13 +760,6 @@ class Run:
             return set()
         if isinstance(rule, LockByAge):
             return {i for i in candidates if self.visible[i] >= rule.steps}
-        if rule.smoothing > 0:
-            for i in kl:
-                before = self.smooth.get(i, math.inf)
-                self.smooth[i] = kl[i]
-                if before < math.inf:
-                    self.smooth[i] = rule.smoothing * before + (1 - rule.smoothing) * kl[i]
-            kl = self.smooth
         candidates = {i for i in candidates if self.visible[i] >= rule.visible_steps}  # line 20: Z_t
         gated = rule.percentile is not None and bool(candidates)
         theta = order_statistic([u[j] for j in candidates], rule.percentile) if gated else math.inf  # line 21

@@ -191,14 +191,6 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     column = positions[(positions.lane == "age") & ~positions.prompt].commit_error
     by_position = own.error[np.argsort(own.position)]
     np.testing.assert_allclose(column.astype(float), by_position, rtol=1e-6)
-    names = {"lanes": "contestants", "lane": "contestant"}
-    header, *records = (
-        {names.get(key, key): value for key, value in each.items()}
-        for each in (document["header"], *document["records"])
-    )
-    header["timed_together"] = [["every", "age"]]
-    former = document | {"version": 2, "header": header, "records": records}
-    np.testing.assert_array_equal(commit_error(stories, former).error, found.error)
     last = document["records"][-1]
     longer = {"header": document["header"] | {"steps": 17}, "records": [*document["records"], last | {"step": 16}]}
     with pytest.raises(ValueError, match="step 17 of 'Age' is another one"):
@@ -206,8 +198,8 @@ def test_of_a_trace(stories: LanguageModel) -> None:
     last["unmasked"][0][1] += 1
     with pytest.raises(ValueError, match="step 16 of 'Age' is another one"):
         commit_error(stories, document)
-    with pytest.raises(ValueError, match="reads versions 2 and 3"):
-        commit_error(stories, document | {"version": 1})
+    with pytest.raises(ValueError, match="reads version 3"):
+        commit_error(stories, document | {"version": 2})
 
 
 def test_a_trace_tells_the_regret_of_each_step(stories: LanguageModel) -> None:
@@ -222,13 +214,3 @@ def test_a_trace_tells_the_regret_of_each_step(stories: LanguageModel) -> None:
     sums = np.bincount(own.step, own.regret)
     np.testing.assert_allclose(told[told.lane == "entropy"].regret.astype(float), sums, rtol=1e-6)
     assert sums.max() > 0.01 and told[told.lane == "random"].regret.isna().all()
-
-
-def test_the_rules_of_a_trace_of_version_2_mean_what_they_meant(stories: LanguageModel) -> None:
-    """Its budget names no weighting: rows come by the debt that they were chosen by."""
-    document = json.loads(Path(__file__).with_name("traces").joinpath("version-2.json").read_text("utf-8"))
-    found = commit_error(stories, document)
-    for number, plain in enumerate(document["header"]["contestants"][:3]):
-        records = [record for record in document["records"] if record["contestant"] == plain["id"]]
-        told = [nats for record in records for nats in record["commit_error"]]
-        np.testing.assert_allclose(found.of(number).error, told, rtol=1e-2, atol=1e-6)

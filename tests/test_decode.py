@@ -65,7 +65,6 @@ RUNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "prefix": ({"block_length": 4}, {"compute": BlockCache(dual=False), "unmask": Klass(0.05, 0.5, 1)}),
     "delayed": ({"block_length": 6}, {"compute": DelayedCache(4)}),
     "budget": ({"block_length": 6}, {"compute": BudgetRule(0.3)}),
-    "smoothed": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, smoothing=0.5)}),
     "patient": ({}, {"compute": LockRule(epsilon=5e-2, percentile=None, visible_steps=3)}),
     "replayed": (
         {"block_length": 4},
@@ -262,7 +261,6 @@ def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
         "masks of the block to come": (BudgetRule(1.0), Entropy(), [12, 11, 10]),
         "all that is masked": (Everything(), Klass(0.99, 1e-9, 1), [12, 11, 10]),
         "what was left out": (SelectRule(1.0), Entropy(), [13, 13, 13]),
-        "an average": (LockRule(epsilon=-1.0, smoothing=0.5), Entropy(), [13, 13, 13]),
         "to the letter": (LockRule(epsilon=-1.0, visible_steps=0), Entropy(), [13, 13, 13]),
         "after three passes": (LockRule(epsilon=-1.0, visible_steps=3), Entropy(), [6, 6, 6]),
     }
@@ -275,10 +273,9 @@ def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
 
 
 def test_a_kl_is_told_where_a_rule_goes_by_it(lm: LanguageModel) -> None:
-    """Of what may lock next, and of what a policy waits for; all of them where an average is kept."""
+    """Of what may lock next, and of what a policy or another rule waits for."""
     rules = {
         "what may lock": (LockRule(epsilon=-1.0), Entropy(), [1, 2, 3]),
-        "an average": (LockRule(epsilon=-1.0, smoothing=0.5), Entropy(), [13, 13, 13]),
         "two rules": (LockRule(epsilon=-1.0) & SelectRule(1.0), Entropy(), [13, 13, 13]),
         "all that is masked": (LockRule(epsilon=-1.0), Klass(0.99, 1e-9, 1), [13, 13, 13]),
         "replayed": (LockRule(epsilon=-1.0), Replay([[(t, t, 5) for t in range(GEN)]]), [1, 2, 3]),

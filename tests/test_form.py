@@ -157,9 +157,9 @@ def test_refusals_use_the_labels_of_the_page(problem: str, said: str | None) -> 
         ({"x" * 40: "1"}, f"“{'x' * 40}” is no setting (left out)"),
         ({"x" * 41: "1"}, f"“{'x' * 40}…” is no setting (left out)"),
         ({"nonsense": "1"}, "“nonsense” is no setting (left out)"),
-        ({"contestants": "[{"}, "its lanes cannot be read (the first pair taken instead)"),
-        ({"contestants": "[" * 100_000}, "its lanes cannot be read"),
-        ({"contestants": json.dumps(["klass"] * 5)}, "5 lanes are too many (the first 4 taken)"),
+        ({"lanes": "[{"}, "its lanes cannot be read (the first pair taken instead)"),
+        ({"lanes": "[" * 100_000}, "its lanes cannot be read"),
+        ({"lanes": json.dumps(["klass"] * 5)}, "5 lanes are too many (the first 4 taken)"),
         ({"prompt": "x" * 30_000}, "its prompt is too long"),
         ({"epsilon": "0.005"}, "“epsilon” is no setting (left out)"),
         ({f"a{i}": "1" for i in range(9)}, "and 5 more"),
@@ -176,7 +176,7 @@ def test_a_link_may_ask_for_all_that_is_offered_and_no_more(form: Form) -> None:
     assert not link.problems and link.settings.items() >= MOST_OFFERED.items()
     above = read_link({name: f"{most + 1:g}" for name, most in MOST_OFFERED.items()}, ["stories"], form.suits)
     assert len(above.problems) == len(MOST_OFFERED) and not above.settings
-    full = {"prompt": "x" * MOST_CHARACTERS, "contestants": json.dumps(["klass"] * 4)}
+    full = {"prompt": "x" * MOST_CHARACTERS, "lanes": json.dumps(["klass"] * 4)}
     link = read_link(full, ["stories"], form.suits)
     assert not link.problems and (link.prompt, len(link.lanes)) == (full["prompt"], 4)
     assert "more" not in read_link({f"a{i}": "1" for i in range(4)}, ["stories"], form.suits).sentence

@@ -407,7 +407,6 @@ def locking(draw: st.DrawFn, kind: str) -> Named:
         "epsilon": draw(epsilon),
         "percentile": draw(st.sampled_from([50, 20, None, 100, 0, 80, 37.5, None])),
         "visible_steps": draw(st.sampled_from([1, 0, 2])),
-        "smoothing": draw(st.sampled_from([0.0, 0.0, 0.5, 0.8])),
         "unlock": draw(st.none() | st.fixed_dictionaries(unlock)),
         "future": draw(st.sampled_from([False, False, True])),
     }
@@ -419,10 +418,7 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
         "SelectRule": {"fraction": st.sampled_from([0.5, 0.8, 0.25, 1.0])},
         "BudgetRule": {
             "share": st.sampled_from([0.4, 0.25, 0.6, 0.9]),
-            "near": st.sampled_from([4.0, None, 1.0, 2.0, 16.0]),  # far below 1 all that is away weighs less than 1e-9
-            "floor": st.sampled_from([0.1, 0.0, 1.0, 0.5]),
-            "candidates": st.sampled_from([4, 1, 2, 9]),
-            "steep": st.booleans(),
+            "near": st.sampled_from([4.0, 1.0, 2.0, 16.0]),  # far below 1 all that is away weighs less than 1e-9
         },
         "BlockCache": {"dual": st.booleans()},
         "DelayedCache": {"refresh": st.integers(2, 6)},
@@ -627,11 +623,11 @@ BATCH = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
 RULE = ("LockRule", {"epsilon": 2e-2, "percentile": 50, "visible_steps": 1})
 LOOSE = ("LockRule", {**RULE[1], "epsilon": 0.2})
 AGE, SELECT, DELAYED = ("LockByAge", {"steps": 2}), ("SelectRule", {"fraction": 0.4}), ("DelayedCache", {"refresh": 3})
-BUDGET, ALIKE = ("BudgetRule", {"share": 0.4}), ("BudgetRule", {"share": 0.4, "near": None})
+BUDGET = ("BudgetRule", {"share": 0.4})
 RESTING = ("LockRule", {**LOOSE[1], "future": True})
 DUAL, PREFIX = ("BlockCache", {"dual": True}), ("BlockCache", {"dual": False})
 PROBING = ("LockRule", {**LOOSE[1], "unlock": {"period": 2, "budget": 4, "epsilon_unlock": 1e-4, "min_interval": 0}})
-COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [ALIKE], [DUAL], [PREFIX], [DELAYED]]
+COMPUTES = [[], [LOOSE], [RESTING], [PROBING], [AGE], [SELECT], [BUDGET], [DUAL], [PREFIX], [DELAYED]]
 COMPUTES += [[lock, choose] for lock in (PROBING, AGE) for choose in (SELECT, BUDGET, DUAL, DELAYED)]
 ARGUMENTS = {
     "Threshold": {"p": 0.6},

@@ -83,7 +83,7 @@ def test_by_age_later_blocks_rest(lm: surelock.LanguageModel) -> None:
 
 
 def test_a_budget_of_written_rows_computes_every_mask(lm: surelock.LanguageModel) -> None:
-    """New words, then what is owed most: one over the distance, weighted by how near the two surest masks are."""
+    """New words, then what is owed most: one over the distance, weighted by how near the four surest masks are."""
     owed: dict[int, float] = {}
     chose = set()
 
@@ -92,7 +92,7 @@ def test_a_budget_of_written_rows_computes_every_mask(lm: surelock.LanguageModel
             own = range(state.canvas.parts[b].start, state.canvas.parts[b].stop)
             masks = [s for s in own if state.masked[s]]
             new = [s for s in own if not state.masked[s] and state.visible[s] == 0]
-            surest = sorted((s for s in masks if state.open[s]), key=lambda s: (-state.confidence[s], s))[:2]
+            surest = sorted((s for s in masks if state.open[s]), key=lambda s: (-state.confidence[s], s))[:4]
             worth = {}
             for slot in own:
                 owed[slot] = 0.0 if state.computed_at[slot] == state.step - 1 else owed[slot]
@@ -104,7 +104,7 @@ def test_a_budget_of_written_rows_computes_every_mask(lm: surelock.LanguageModel
             assert [s for s in chosen.tolist() if s in own] == sorted(masks + new + old[:spent])
             chose.add(0 < spent < len(old))
 
-    steps = steps_of(lm, BudgetOfWritten(0.2, candidates=2), check)
+    steps = steps_of(lm, BudgetOfWritten(0.2), check)
     assert True in chose and not steps[-1].masked.any()
 
 

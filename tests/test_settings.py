@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import FrozenInstanceError, fields, replace
+from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
 from typing import Any
 
@@ -49,7 +49,6 @@ from surelock.decoding.choices import (
 )
 from surelock.decoding.compute import Both
 from surelock.decoding.flags import given_settings
-from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
@@ -79,7 +78,6 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (LockRule, "epsilon", ["0", None, NAN, True, [0.1]]),
     (LockRule, "percentile", [-1, 100.1, INF, NAN, "20", True]),
     (LockRule, "visible_steps", [-1, *NOT_WHOLE]),
-    (LockRule, "smoothing", [-0.1, 1, *NOT_NUMBERS]),
     (LockRule, "unlock", [True, 8, {"period": 8}, UnlockRule]),
     *((UnlockRule, name, [0, *NOT_WHOLE]) for name in ("period", "budget")),
     *((UnlockRule, name, [-1, *NOT_WHOLE]) for name in ("min_interval", "cooldown")),
@@ -92,8 +90,6 @@ REFUSED: list[tuple[type, str, list[Any]]] = [
     (LockRule, "future", [1, "yes", None]),
     (BudgetRule, "share", [0, 1.1, *NOT_NUMBERS]),
     (BudgetRule, "near", [0, 0.09, -1, NAN, "4", True]),
-    (BudgetRule, "floor", [-0.1, 1.1, *NOT_NUMBERS]),
-    (BudgetRule, "candidates", [0, *NOT_WHOLE]),
     (Threshold, "p", [-0.1, 1.1, *NOT_NUMBERS]),
     (Klass, "confidence", [-0.1, 1.1, *NOT_NUMBERS]),
     (Klass, "kl", [-1e-9, *NOT_NUMBERS]),
@@ -302,7 +298,7 @@ def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: py
     with pytest.raises(SystemExit):
         flags.parse_args(["decode", "--help"])
     helped = " ".join(capsys.readouterr().out.split())
-    assert " so many of the most confident masked positions" in helped and " KL " in helped
+    assert " distance from the next words" in helped and " KL " in helped
     for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
         assert CHOICES[name] in helped and CHOICES[name] == descriptions()[name]
         assert CHOICES[name].endswith(f" (default: {kind}).")
@@ -339,7 +335,6 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "epsilon": (5e-4, -math.inf, math.inf, (1e-8, 1, 0), True, False),
     "percentile": (20, 0, 100, (0, 100, 1), False, False),
     "visible_steps": (1, 0, math.inf, (0, 8, 1), False, False),
-    "smoothing": (0, 0, 0.99, (0, 0.95, 0.05), False, True),
     "unlock_period": (8, 1, math.inf, None, False, False),
     "unlock_budget": (8, 1, math.inf, None, False, False),
     "epsilon_unlock": (0.05, 0, math.inf, None, False, False),
@@ -350,8 +345,6 @@ NUMBERS: dict[str, tuple[Any, ...]] = {
     "select_fraction": (0.8, 0, 1, (0.05, 1, 0.05), False, False),
     "budget": (0.3, 0, 1, (0.2, 1, 0.05), False, False),
     "budget_near": (4, 0.1, math.inf, (1, 64, 1), False, False),
-    "budget_floor": (0.1, 0, 1, (0, 1, 0.05), False, True),
-    "budget_candidates": (4, 1, math.inf, (1, 32, 1), False, True),
     "refresh": (8, 1, math.inf, (1, 64, 1), False, False),
     "threshold": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
     "klass_confidence": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
@@ -369,28 +362,9 @@ def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
     assert {name: told[name] for name in NUMBERS} == NUMBERS
     for name, (_, low, high, offered, *_) in told.items():
         assert offered is None or low <= offered[0] < offered[1] <= high, name
-    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual", "budget_steep")
-    assert [told[name][0] for name in flags] == [False, False, False, True, True]
+    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual")
+    assert [told[name][0] for name in flags] == [False, False, False, True]
     assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock", "future"))
-
-
-def test_a_budget_without_a_weighting_is_the_one_that_it_was_made_with() -> None:
-    """In links, traces and cells, whose forms may be older than the setting; what is asked for now has the default."""
-    former, alike = {"kind": "budget", "share": 0.65}, BudgetRule(0.65, near=None, steep=False)
-    assert read_compute(former) == alike
-    assert read_compute({"kind": "budget"}) == read_compute("budget") == replace(alike, share=0.4)
-    assert read_compute({"kind": "both", "lock": {"kind": "lock"}, "select": former}) == LockRule() & alike
-    assert Decoder.from_plain({"compute": former}).compute == alike
-    assert read_event({"step": 2, "kind": "rule", "compute": former}).compute == alike
-    for rule in (BudgetRule(), BudgetRule(0.4, near=None), LockRule(future=True), LockRule()):
-        assert read_compute(plain_choice(rule)) == rule
-    assert read_compute(former | {"near": 4.0}) == BudgetRule(0.65, steep=False)
-    assert BudgetRule() == BudgetRule(0.3, 4.0, 0.1, 4, True)
-    assert from_flat({"compute": "budget"}).compute == BudgetRule()
-    assert from_flat({"compute": "budget", "budget": 0.4}).compute == BudgetRule(0.4)
-    assert from_flat({"compute": "budget", "budget_near": None}).compute == BudgetRule(near=None)
-    assert PRESETS["budget"].decoder({}).compute == BudgetRule()
-    assert not LockRule().future and not read_compute({"kind": "lock"}).future
 
 
 FINITE = st.floats(0, 1000)

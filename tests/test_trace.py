@@ -35,7 +35,7 @@ from surelock.model.language_model import LanguageModel
 from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.trace import format as fmt
-from surelock.trace.frames import lanes_of, positions_of, read_trace
+from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
@@ -264,28 +264,6 @@ def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
     assert plain(positions.commit_error) == [None, None, 0.2] and plain(positions.unmask_step) == [None, 0, 0]
 
 
-def version_2() -> dict[str, Any]:
-    return json.loads((ROOT / "tests" / "traces" / "version-2.json").read_text("utf-8"))
-
-
-def test_a_trace_of_version_2_opens() -> None:
-    old = version_2()
-    trace, known = read_trace(ROOT / "tests" / "traces" / "version-2.json"), old["header"]["contestants"]
-    assert trace.lanes.name.tolist() == [each["name"] for each in known]
-    meant = json.loads(json.dumps(known))  # with settings that have come since
-    meant[1]["compute"]["lock"]["future"] = False
-    for budget in (meant[2]["compute"], meant[3]["events"][3]["compute"]):
-        budget |= {"near": None, "floor": 0.1, "candidates": 4, "steep": False}
-    assert [lane.to_plain() for lane in lanes_of(trace.header)] == meant
-    assert trace.lanes.engine.tolist() == [None] * 4
-    for own, steps in trace.steps.groupby("lane"):
-        mine = [record for record in old["records"] if record["contestant"] == own]
-        assert steps.flops.tolist() == [record["flops"] for record in mine]
-        assert steps.locked.iloc[-1] == sum(len(r["locked"]) - len(r.get("unlocked", ())) for r in mine)
-    timed = [outcome.seconds is not None for outcome in outcomes_of(fmt.load_document(version_2()))]
-    assert timed == [True, True, True, False]
-
-
 def test_what_an_engine_of_its_own_computed_is_told(document: dict[str, Any]) -> None:
     document["header"]["lanes"][1]["engine"] = "onnxruntime 1.32.0"
     mine = document["header"]["engine"]
@@ -420,24 +398,6 @@ def test_what_is_no_trace_is_refused(value: Any, tmp_path: Path) -> None:
         read_trace(path)
 
 
-@pytest.mark.parametrize("part", ["header", "contestants", "groups", "group", "records", "record", "both"])
-def test_damaged_traces_of_version_2_are_refused_in_one_sentence(part: str) -> None:
-    document = version_2()
-    header, records = document["header"], document["records"]
-    changes = {
-        "header": lambda: document.update(header=5),
-        "contestants": lambda: header.update(contestants={}),
-        "groups": lambda: header.update(timed_together=5),
-        "group": lambda: header.update(timed_together=[5]),
-        "records": lambda: document.update(records={}),
-        "record": lambda: records.append(7),
-        "both": lambda: records[0].update(lane="nobody") or records[0].pop("contestant"),
-    }
-    changes[part]()
-    with pytest.raises(fmt.TraceError, match=r"^The trace is damaged.*\.$"):
-        read_trace(document)
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe\x00", b"hello", b"1" * 5000])
 def test_files_that_are_no_json_are_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
@@ -478,12 +438,12 @@ def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str
         ({"id": "a", "name": "x", "rule": {}}, "rule is no part of a decoder"),
     ],
 )
-def test_contestants_that_cannot_be(plain: Any, said: str) -> None:
+def test_lanes_that_cannot_be(plain: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
         Lane.from_plain(plain)
 
 
-def test_a_contestants_texts_have_eighty_characters() -> None:
+def test_a_lanes_texts_have_eighty_characters() -> None:
     for name in ("id", "name", "parent"):
         plain = {"id": "a", "name": "b", name: "x" * 80}
         assert getattr(Lane.from_plain(plain), name) == "x" * 80
@@ -531,7 +491,7 @@ def test_an_early_end_leaves_a_readable_trace(lm: LanguageModel) -> None:
     assert trace.positions.token.notna().all()
 
 
-def test_contestants_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lanes_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def watched(*args: Any, **kwargs: Any) -> Any:

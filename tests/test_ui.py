@@ -68,7 +68,7 @@ DEFAULTS = defaults()
 LANE = {"id": "a", "name": "A", "compute": {"kind": "lock"}, "unmask": {"kind": "random"}}
 
 
-def test_lanes_become_contestants_with_the_shared_settings() -> None:
+def test_lanes_become_decoders_with_the_shared_settings() -> None:
     shared = read_shared(DEFAULTS | {"gen_length": 8.0, "steps": "8", "block_length": 8, "seed": 3})
     (own,) = read_lanes([LANE | {"preset": "surelock", "base": None}], shared)
     assert own.decoder == surelock.Decoder(
@@ -216,9 +216,9 @@ def test_links_say_who_races(form: Form) -> None:
 
     first = [("Every word", "everything"), ("SureLock", "lock")]
     assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes()] == first
-    named = lanes(contestants=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}]))
+    named = lanes(lanes=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}]))
     assert [(lane["name"], lane["preset"]) for lane in named] == [("KLASS", "klass"), ("Mine", None)]
-    twice = lanes(contestants=json.dumps(["klass", "klass", *2 * [{"name": "Mine (2)", "compute": {"kind": "age"}}]]))
+    twice = lanes(lanes=json.dumps(["klass", "klass", *2 * [{"name": "Mine (2)", "compute": {"kind": "age"}}]]))
     assert [(lane["id"], lane["name"]) for lane in twice] == [
         ("lane-1", "KLASS"), ("lane-2", "KLASS (2)"), ("lane-3", "Mine (2)"), ("lane-4", "Mine (3)"),
     ]  # fmt: skip
@@ -228,7 +228,7 @@ def test_links_say_who_races(form: Form) -> None:
         rule.lanes is None and [problem.split("”")[1] for problem in rule.problems] == [" is no setting (left out)"] * 2
     )
     for bad in ("{", "[7]", '["nobody"]', '[{"compute": {"kind": "best"}}]', "[" * 100_000, "null", "5"):
-        assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes(contestants=bad)] == first, bad[:20]
+        assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes(lanes=bad)] == first, bad[:20]
 
 
 def test_every_preset_is_offered_and_can_run(form: Form) -> None:

@@ -44,8 +44,9 @@ def in_python(lm: Any, form: dict[str, Any]) -> Any:
 #: What a trace of another edition, or a damaged one, may say of a lane that is branched from.
 ODD_LANES: list[dict[str, Any]] = [
     {},
-    {"compute": {"kind": "budget"}},  # older than most of its settings
-    {"compute": {"kind": "budget", "near": None, "share": 0.25, "steep": True}},
+    {"compute": {"kind": "budget"}},  # without its settings
+    {"compute": {"kind": "budget", "near": 2.5, "share": 0.25}},
+    {"compute": {"kind": "budget", "near": None}},
     {"compute": {"kind": "lock", "epsilon": "inf", "unlock": {"period": 3}}},
     {"compute": {"kind": "lock", "epsilon": "-inf", "unlock": None}},
     {"compute": {"kind": "both", "lock": {"kind": "lock"}, "select": {"kind": "select", "fraction": 0.5}}},

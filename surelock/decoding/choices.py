@@ -1,8 +1,7 @@
 """A decoder is two choices, a compute rule and an unmask policy: the tables of both, and their JSON forms.
 
 Traces, links and the page's lanes hold the plain form: `{"kind": "lock", "epsilon": 5e-4, ...}` for one rule or policy,
-`{"kind": "both", "lock": ..., "select": ...}` for two rules together. A plain form may be old, so a missing setting has
-the value that it had when the form was written (`Setting.unsaid`).
+`{"kind": "both", "lock": ..., "select": ...}` for two rules together. A missing setting has its default.
 
 Flags, `/decode` and a model's generation_config.json use the flat form: one mapping of all settings, in which every
 setting of every kind has a name of its own (`Setting.flat`). `compute` and `unmask` name the kinds; "lock+select" is

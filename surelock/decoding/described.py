@@ -7,7 +7,7 @@ from typing import Any
 from surelock.decoding.choices import COMPUTE, TYPED, UNMASK, plain_choice
 from surelock.decoding.compute import ComputeRule
 from surelock.decoding.presets import PRESETS
-from surelock.decoding.settings import DEFAULT, DecodeSettings, Setting, described
+from surelock.decoding.settings import DecodeSettings, Setting, described
 from surelock.decoding.unmasking import UnmaskPolicy
 
 
@@ -62,7 +62,6 @@ def _setting(setting: Setting, default: Any) -> dict[str, Any]:
         "flat": setting.flat,
         "advanced": setting.advanced,
     }
-    plain |= {} if setting.unsaid is DEFAULT else {"unsaid": setting.unsaid}
     plain |= {name: getattr(setting, name) for name in ("low", "high") if math.isfinite(getattr(setting, name))}
     plain |= {name: getattr(setting, name) for name in ("none", "offered", "log") if getattr(setting, name)}
     return plain if setting.group is None else plain | {"settings": _settings(setting.group)}

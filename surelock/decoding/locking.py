@@ -23,9 +23,6 @@ def percentile(values: NDArray, m: float) -> float:
     return float(np.partition(values, k)[k])
 
 
-_SMOOTHED = "smoothed KL"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
@@ -105,8 +102,6 @@ class LockRule(LockingRule):
     percentile: m of the confidence gate, 0 to 100: only the m % of the candidates with the least uncertainty may lock
     in a step. None turns the gate off.
     visible_steps: forward passes that must have had the position's real token as input; 0 is Algorithm 1 to the letter.
-    smoothing: the KL that epsilon is compared with is an exponential moving average over the computations of the row;
-    this is the share of the past in it. 0 is the paper's.
     unlock: an `UnlockRule`; None is the paper's permanent locks.
     future: True computes the masks of later blocks only in the first step of each block; the paper computes them in
     every step.
@@ -144,16 +139,6 @@ class LockRule(LockingRule):
         low=0,
         offered=(0, 8, 1),
     )
-    smoothing: float = setting(
-        "number",
-        0.0,
-        "Smoothing",
-        "Share of earlier steps in the KL that ε is compared with; 0 is the paper's rule.",
-        low=0,
-        high=0.99,
-        offered=(0, 0.95, 0.05),
-        advanced=True,
-    )
     unlock: UnlockRule | None = setting(
         "group",
         None,
@@ -176,10 +161,9 @@ class LockRule(LockingRule):
         long enough, and masks of the open block. Written rows alone have a KL: a masked one cannot lock before its next
         computation.
 
-        All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), if KLs are smoothed, or if locked
-        rows are probed.
+        All rows, if `visible_steps` is 0 (a row may lock in the step that writes it), or if locked rows are probed.
         """
-        if not self.visible_steps or self.smoothing or self.unlock is not None:
+        if not self.visible_steps or self.unlock is not None:
             every = np.ones(len(slots), dtype=bool)
             return every, every
         masked = state.masked[slots]
@@ -197,8 +181,6 @@ class LockRule(LockingRule):
         return np.union1d(active, self._probes(state, self.unlock.budget))
 
     def after(self, state: State, reading: Reading) -> Changes:
-        if self.smoothing:
-            self._smooth(state, reading)
         unlocked = NONE if self.unlock is None else self._drifted(state, reading, self.unlock)
         return Changes(self.locked(state, reading, self.visible_steps), unlocked)
 
@@ -207,27 +189,16 @@ class LockRule(LockingRule):
 
         theta is that percentile of the uncertainties, 1 - confidence, of all of `z`.
         """
-        slots = reading.slots[z]
-        kl = state.kept(_SMOOTHED, np.inf)[slots] if self.smoothing else reading.kl[z]
+        kl = reading.kl[z]
         passes = kl <= self.epsilon
         if self.percentile is not None:
             uncertainty = 1 - reading.confidence[z]  # line 18
             passes &= uncertainty <= percentile(uncertainty, self.percentile)
         if self.unlock is not None:
-            unlocked_at = state.unlocked_at[slots]
+            unlocked_at = state.unlocked_at[reading.slots[z]]
             again, cooled = unlocked_at >= 0, state.step > unlocked_at + self.unlock.cooldown
             passes &= ~again | (cooled & (kl <= self.unlock.rho * self.epsilon))
         return passes
-
-    def _smooth(self, state: State, reading: Reading) -> None:
-        """Update the moving average of each computed row. It starts at the first finite KL, and again after an
-        infinite one.
-        """
-        rows = ~reading.probed
-        slots, kl, average = reading.slots[rows], reading.kl[rows], state.kept(_SMOOTHED, np.inf)
-        before = average[slots]
-        mixed = self.smoothing * before + (1 - self.smoothing) * kl
-        average[slots] = np.where(np.isfinite(before), mixed, kl)
 
     def _probes(self, state: State, budget: int) -> Slots:
         """The locked slots to probe in this step: the least recently probed first; ties go to the lower position."""

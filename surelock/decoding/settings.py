@@ -15,7 +15,6 @@ from typing import Any
 from surelock.model.errors import cut, shown
 
 _KEY = "setting"
-DEFAULT: Any = object()  # a missing setting has its default
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers
 
 
@@ -36,8 +35,6 @@ class Setting:
     log: whether the slider is logarithmic; its lowest place then stands for -1, "never".
     advanced: whether the page folds it away at first.
     group: the nested settings class of a "group".
-    unsaid: the value of the setting in a recorded plain form that lacks it, where that is not the default: the record
-    is older than the setting, or than its default.
     """
 
     kind: str
@@ -53,7 +50,6 @@ class Setting:
     log: bool = False
     advanced: bool = False
     group: type | None = None
-    unsaid: Any = DEFAULT
 
     def checked(self, name: str, value: Any) -> Any:
         """Return the value in the setting's type. Raises ValueError, which begins with `name`, for any other value."""
@@ -143,14 +139,13 @@ def _plain(value: Any) -> Any:
 def from_plain(kind: type, plain: Mapping[str, Any]) -> Any:
     """Return the settings object of a mapping that `to_plain` has made; whole numbers may be floats.
 
-    A missing field has its default, or its `unsaid` value. Raises ValueError, which names the field, for an unknown
+    A missing field has its default. Raises ValueError, which names the field, for an unknown
     name and for a value out of range.
     """
     known = dict(described(kind))
     if unknown := [name for name in plain if name not in known]:
         raise ValueError(f"{cut(unknown[0], 60)} is no setting of {kind.__name__}: it has {', '.join(known) or 'none'}")
-    unsaid = {name: each.unsaid for name, each in known.items() if each.unsaid is not DEFAULT}
-    return kind(**unsaid | {name: read_value(known[name], value) for name, value in plain.items()})
+    return kind(**{name: read_value(known[name], value) for name, value in plain.items()})
 
 
 def read_value(description: Setting, value: Any) -> Any:

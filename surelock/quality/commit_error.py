@@ -75,8 +75,8 @@ def commit_error(
     """Return the commit error of a run.
 
     lm: the model of the run.
-    run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document
-    of version 2 or 3. The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
+    run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document.
+    The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
     settings: those of the run, for guidance and for whether EOS may be chosen. Default: `DecodeSettings()`.
     regret: whether the regret is computed, which needs the logits of all positions that a step could have committed.
     None: if the vocabulary has at most 32,768 tokens.

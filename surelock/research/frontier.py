@@ -45,7 +45,7 @@ RULES: dict[str, list[Record]] = {
     PAPER: _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=0),
     "wait until seen": _lock(epsilon=[5e-6, 5e-5, 5e-4, 5e-3, 5e-2], percentile=20.0, visible_steps=1),
     "no gate": _lock(epsilon=[1e-6, 5e-6, 2e-5, 5e-5, 2e-4], percentile=None, visible_steps=1),
-    "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1, smoothing=0.8),
+    "no gate, smoothed": _lock(epsilon=[5e-4, 2e-3, 5e-3, 2e-2, 1e-1], percentile=None, visible_steps=1),
     AGE: [{"kind": "age", "steps": steps} for steps in (32, 24, 16, 12, 8)],
     _CHANCE: [{"kind": "chance", "probability": p} for p in (0.02, 0.05, 0.1, 0.15)],
     "fixed budget": [{"kind": "budget", "share": share} for share in (0.65, 0.6, 0.55, 0.5, 0.4, 0.3)],
@@ -67,7 +67,7 @@ _SHARES = (0.4, 0.3, 0.2, 0.15, 0.1)
 NEAR_TARGETS = (0.16, 0.21, 0.28, 0.4)
 NEAR: dict[str, list[Record]] = {
     EVERY: RULES[EVERY],
-    TODAY: [{"kind": "budget", "share": share, "near": 4.0, "steep": True} for share in _SHARES[:4]],
+    TODAY: [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES[:4]],
     "budget, near": [{"kind": "budget", "share": share, "near": 4.0} for share in _SHARES],
     ALIKE: [{"kind": "budget", "share": share} for share in _SHARES],
     DUAL: RULES[DUAL],

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.choices import read_compute
-from surelock.decoding.compute import BudgetRule, Changes, ComputeRule
+from surelock.decoding.compute import CANDIDATES, BudgetRule, Changes, ComputeRule
 from surelock.decoding.locking import LockByAge, LockingRule, LockRule
 from surelock.research.runner import Record
 
@@ -53,7 +53,7 @@ class BudgetOfWritten(BudgetRule):
     def _chosen(self, state: Any, b: int, slots: Any, debt: Any) -> Any:
         masked, open_ = state.masked[slots], slots[state.open[slots]]
         surest = open_[np.argsort(-np.nan_to_num(state.confidence[open_]), kind="stable")]
-        worth = debt[slots] * self._nearness(slots, surest[: self.candidates])
+        worth = debt[slots] * self._nearness(slots, surest[:CANDIDATES])
         waits = ~masked & (state.visible[slots] > 0)
         size = state.canvas.parts[b].stop - state.canvas.parts[b].start
         count = int(masked.sum()) + math.ceil(self.share * size - 1e-9)

@@ -16,8 +16,6 @@ from typing import Any
 import jsonschema_rs
 import numpy as np
 
-from surelock.trace.version2 import from_version_2
-
 FORMAT = "surelock-trace"
 VERSION = 3
 TOP_K = 5
@@ -84,7 +82,7 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
 
 
 def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
-    """Read a trace, convert it to this version and check it.
+    """Read a trace and check it.
 
     source: a path, or a parsed document.
 
@@ -99,12 +97,10 @@ def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
             raise TraceError("This file is not JSON, so it is not a trace.") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TraceError("This file is not a SureLock trace.")
-    if document.get("version") not in (2, VERSION):
+    if document.get("version") != VERSION:
         raise TraceError(
-            f"This trace has version {document.get('version')!r:.20}; this program reads versions 2 and {VERSION}."
+            f"This trace has version {document.get('version')!r:.20}; this program reads version {VERSION}."
         )
-    if document["version"] == 2:
-        document = from_version_2(document)
     check_document(document)
     return document
 

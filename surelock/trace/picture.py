@@ -34,7 +34,7 @@ _ROOT = "surelock-picture"  # the class that the style applies to, if a page emb
 def picture(source: str | Path | dict[str, Any]) -> str:
     """Return the text of an SVG file that draws a trace: of each lane its name, totals, raster and text.
 
-    source: a path, or a parsed document; of version 2 or 3.
+    source: a path, or a parsed document.
 
     The raster shows the state of each position in each step. Colours are light or dark, as the viewer prefers. Raises
     TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read.

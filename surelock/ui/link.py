@@ -11,8 +11,8 @@ from surelock.ui.request import MOST_CHARACTERS
 from surelock.ui.schedule import SHARED, Fitted
 
 #: Parameters that only the browser reads.
-BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "lanes"}
-_OTHERS = {"model", "prompt", "chat", "contestants"}
+BROWSERS = {"step", "pins", "race", "colour", "lesson", "page", "present", "embed", "alone"}
+_OTHERS = {"model", "prompt", "chat", "lanes"}
 MOST_TOLD = 4
 
 
@@ -106,11 +106,11 @@ def read_text(name: str, text: str) -> Any:
 
 
 def _read_lanes(link: Link, query: Mapping[str, str]) -> None:
-    """Read the lanes of the link, under their old name `contestants`."""
-    if "contestants" not in query:
+    """Read the lanes of the link."""
+    if "lanes" not in query:
         return
     try:
-        link.lanes = json.loads(query["contestants"])
+        link.lanes = json.loads(query["lanes"])
     except (ValueError, RecursionError):
         link.lanes = None
     if not isinstance(link.lanes, list) or not link.lanes:

@@ -26,7 +26,7 @@ def visit(page: Page, url: str, **settings: Any) -> None:
     """Open the page with these settings and a pair that locks soon, lanes shown step by step, and wait until the
     recorded run moves and the settings have arrived.
     """
-    wanted = {"race": "steps", "contestants": json.dumps(PAIR)} | SHORT | settings
+    wanted = {"race": "steps", "lanes": json.dumps(PAIR)} | SHORT | settings
     page.goto(f"{url}/?{urlencode(wanted)}")
     page.wait_for_function("window.surelock?.stage.trace && Number(surelock.stage.root.dataset.step) >= 1")
     page.wait_for_function(

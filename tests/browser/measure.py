@@ -84,7 +84,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     page.add_init_script(path=HERE / "clock.js")
     lanes = header["lanes"]
     racing = [{name: lane[name] for name in ("name", "compute", "unmask")} for lane in lanes]
-    asked = {"prompt": PROMPT, "contestants": json.dumps(racing), **lanes[0]["settings"]}
+    asked = {"prompt": PROMPT, "lanes": json.dumps(racing), **lanes[0]["settings"]}
     page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
     page.wait_for_function(
         "seen.moves && seen.load && document.querySelector('#sl-gen-length input[type=number]')?.value == 240"

@@ -72,7 +72,7 @@ def four(page: Page, url: str, folder: Path) -> None:
     names = ("everything", "surelock", "dual-cache", "klass")
     plain = {name: PRESETS[name].decoder({}).to_plain() for name in names}
     lanes = [{"name": PRESETS[name].name} | {key: plain[name][key] for key in ("compute", "unmask")} for name in names]
-    page.goto(f"{url}/?{urlencode({'contestants': json.dumps(lanes)})}")
+    page.goto(f"{url}/?{urlencode({'lanes': json.dumps(lanes)})}")
     page.wait_for_timeout(3000)
     page.click(".sl-action-run")
     page.wait_for_function("surelock.live.run && surelock.stage.root.dataset.state === 'idle'", timeout=300_000)

@@ -39,7 +39,7 @@ def shown(page: Page, frame: Frame) -> Frame:
 
 
 def test_the_page_in_a_frame(page: Page, app: App, tmp_path: Path) -> None:
-    frame = framed(page, tmp_path, f"{app.url}/?embed&lanes=1&step=60")
+    frame = framed(page, tmp_path, f"{app.url}/?embed&alone=1&step=60")
     assert frame.evaluate("document.body.classList.contains('sl-embed')") and frame.evaluate(SEEN) == 0
     assert frame.locator(".sl-side h2").all_inner_texts() == ["SureLock"]
     assert frame.inner_text(".sl-step-label") == "step 60 / 128"

@@ -28,7 +28,7 @@ def shows(page: Page, length: int, steps: int, block: int) -> None:
 @pytest.mark.parametrize("button", ["#sl-run", ".sl-action-run"])
 def test_run_pressed_at_once_runs_what_the_link_says(page: Page, app: App, button: str) -> None:
     """The form's, and the one beside the race, which may be there before the form."""
-    link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "contestants": '["klass"]'}
+    link = {"prompt": "A red hen sat", "gen_length": 24, "steps": 12, "seed": 3, "lanes": '["klass"]'}
     page.add_init_script(
         f"const button = {json.dumps(button)};"
         + """let ready = false;
@@ -62,7 +62,7 @@ def test_a_load_event_that_never_comes_back_leaves_run_alive(page: Page, app: Ap
 
 
 def test_half_a_link_opens_the_page_and_one_sentence_says_so(page: Page, app: App) -> None:
-    link = {"model": "gpt-9", "temperature": "hot", "contestants": "[{", "gen_length": "24", "nonsense": "1"}
+    link = {"model": "gpt-9", "temperature": "hot", "lanes": "[{", "gen_length": "24", "nonsense": "1"}
     page.goto(f"{app.url}/?{urlencode(link)}")
     page.wait_for_function("document.querySelector('.sl-status')?.textContent.includes('Not all of this link')")
     said = status(page)

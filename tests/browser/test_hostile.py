@@ -150,7 +150,7 @@ def test_hostile_links(page: Page, app: App) -> None:
         prompt=HOSTILE[0],
         unmask=HOSTILE[2],
         model=HOSTILE[1],
-        contestants=json.dumps([{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]),
+        lanes=json.dumps([{"name": HOSTILE[0], "compute": {"kind": "lock"}}, *HOSTILE, {"compute": HOSTILE[2]}]),
         seed="1;alert(1)",
     )
     unharmed(page)

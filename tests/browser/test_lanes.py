@@ -36,7 +36,7 @@ LANES = "surelock.stage.trace.lanes"
 
 def race(page: Page, app: App, *presets: str, **settings: Any) -> None:
     """Open the page with these lanes, and run them to their end."""
-    visit(page, app.url, contestants=json.dumps(presets), **settings)
+    visit(page, app.url, lanes=json.dumps(presets), **settings)
     run_to_end(page)
 
 
@@ -236,7 +236,7 @@ def test_rules_with_policies_run_from_the_page(page: Page, app: App, pairs: list
             if len(kinds) == 2:
                 rule = {"kind": "both", "lock": {"kind": kinds[0]}, "select": {"kind": kinds[1]}}
             lanes.append({"name": f"{compute} {policy}", "compute": rule, "unmask": {"kind": policy}})
-        visit(page, app.url, gen_length=8, steps=8, contestants=json.dumps(lanes))
+        visit(page, app.url, gen_length=8, steps=8, lanes=json.dumps(lanes))
         run_to_end(page)
         assert page.locator(".sl-side h2").all_inner_texts() == [lane["name"] for lane in lanes]
         assert page.evaluate(f"{LANES}.every((lane) => !lane.masked.includes(1))"), lanes

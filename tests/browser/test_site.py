@@ -155,7 +155,7 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     """Its text stands in the fragment, which no server sees; typed here, it runs at once."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    query = urlencode({"contestants": json.dumps([EVERY, OWN])})
+    query = urlencode({"lanes": json.dumps([EVERY, OWN])})
     page.goto(f"{folder}?{QUERY}&{query}#{urlencode({'rules': json.dumps([HALF])})}")
     until(page, "window.surelock?.stage.trace")
     page.click(".sl-action-run")
@@ -193,7 +193,7 @@ HOSTILE = {
 
 @pytest.mark.long
 def test_a_hostile_rule_is_stopped_in_a_sentence_and_leaves_the_tab_alive(page: Page, folder: str) -> None:
-    query = urlencode({"contestants": json.dumps([EVERY, OWN])})
+    query = urlencode({"lanes": json.dumps([EVERY, OWN])})
     arrive(page, f"{folder}?{QUERY}&{query}")
     page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
     page.locator(".sl-lane-details").last.evaluate("(node) => { node.open = true; }")

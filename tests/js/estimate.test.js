@@ -112,7 +112,6 @@ test("what the record cannot tell is not estimated", () => {
   for (const other of [{ kind: "age" }, { epsilon: 0 }, { epsilon: -1 }, { epsilon: undefined }])
     assert.equal(lockRule(lane({ ...lock, ...other })), null);
   assert.equal(lockRule(lane(lock)), lock);
-  assert.equal(lockRule(lane({ ...lock, smoothing: 0.5 })), null);
   assert.equal(lockRule(lane({ ...lock, unlock: { period: 8 } })), null);
   assert.equal(lockRule(lane({ ...lock, epsilon: "inf" })), null);
   assert.equal(lockRule(lane({ kind: "both", lock, select: { kind: "select" } })), lock);

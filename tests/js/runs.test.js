@@ -58,9 +58,9 @@ test("an embedded page shows the lanes that are asked for", () => {
   const trace = Trace.parse(small());
   const shown = (query) => embeddedLanes(trace, new URLSearchParams(query));
   assert.equal(shown("embed"), trace);
-  const one = shown("embed&lanes=1");
+  const one = shown("embed&alone=1");
   assert.deepEqual([one.lanes, one.reference, trace.lanes.length], [[trace.lanes[1]], trace.lanes[1], 2]);
-  assert.equal(embeddedLanes(one, new URLSearchParams("lanes=1")), one);
+  assert.equal(embeddedLanes(one, new URLSearchParams("alone=1")), one);
   assert.equal(embeddedLanes(trace), trace);
 });
 
@@ -70,7 +70,7 @@ test("an address says what is looked at, and what of it cannot be read", () => {
     return [settings, view, problem];
   };
   assert.deepEqual(read(""), ["", {}, ""]);
-  assert.deepEqual(read("?step=7&pins=3,5&race=steps&present&embed&lanes=1"), [
+  assert.deepEqual(read("?step=7&pins=3,5&race=steps&present&embed&alone=1"), [
     "",
     { step: 6, pins: [3, 5], byClock: false },
     "",
@@ -109,13 +109,13 @@ test("a link says what was done by hand, which it leaves out", () => {
   const without = "Events are not in this link, but in an exported trace: “=Locks”.";
   assert.equal(leftOut(trace), without);
   const alone = trace.withLanes([trace.lanes[1]]);
-  assert.ok(!new URLSearchParams(settingsOf(alone)).has("contestants")); // an empty list would be damage
+  assert.ok(!new URLSearchParams(settingsOf(alone)).has("lanes")); // an empty list would be damage
 });
 
 test("an address holds what differs from the page as it opens, and what it said of the page itself", () => {
-  const here = "?embed=1&lanes=1&present=1&lesson=work&page=2&__theme=dark&prompt=old&step=9";
+  const here = "?embed=1&alone=1&present=1&lesson=work&page=2&__theme=dark&prompt=old&step=9";
   const written = writeAddress("prompt=a&model=m", { step: 0, pins: [3, 5], byClock: false, colour: "kl" }, here);
-  const kept = "present=1&embed=1&lanes=1&lesson=work&page=2&__theme=dark".split("&");
+  const kept = "present=1&embed=1&alone=1&lesson=work&page=2&__theme=dark".split("&");
   const told = new URLSearchParams(written);
   assert.deepEqual(
     [...told].map((each) => each.join("=")).sort(),
@@ -151,10 +151,10 @@ test("a link has the settings that are set, and the lanes as they were made", ()
     lanes: [own("a"), own("b", { events: [] }), own("c", { events: [{ step: 1 }] }), own("d", { events: undefined })],
   };
   const told = new URLSearchParams(settingsOf({ header, reference: { decoder: own("a") } }));
-  assert.deepEqual([...told.keys()], ["model", "prompt", "gen_length", "seed", "contestants"]);
+  assert.deepEqual([...told.keys()], ["model", "prompt", "gen_length", "seed", "lanes"]);
   assert.deepEqual([told.get("prompt"), told.get("seed")], ["", "0"]);
   const made = (name) => ({ name, compute: by, unmask: { kind: "low_confidence" } });
-  assert.deepEqual(JSON.parse(told.get("contestants")), ["A", "B", "D"].map(made));
+  assert.deepEqual(JSON.parse(told.get("lanes")), ["A", "B", "D"].map(made));
   const form = settingsOfForm({
     model: "m",
     prompt: "p",
@@ -162,7 +162,7 @@ test("a link has the settings that are set, and the lanes as they were made", ()
     seed: 1,
     steps: undefined,
   });
-  const asked = { model: "m", prompt: "p", seed: "1", contestants: JSON.stringify([made("A")]) };
+  const asked = { model: "m", prompt: "p", seed: "1", lanes: JSON.stringify([made("A")]) };
   assert.deepEqual(Object.fromEntries(new URLSearchParams(form)), asked);
   assert.equal(
     new URLSearchParams(settingsOf({ header: { ...header, prompt: "Once" }, reference: { decoder: own("a") } })).get(

@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import test from "node:test";
 
 import { sameText } from "../../assets/js/dom.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { read } from "../../assets/js/trace/schema.js";
 import { isMasked, STATES, Trace, TraceError } from "../../assets/js/trace/trace.js";
-import { fromVersion2 } from "../../assets/js/trace/version2.js";
 import { base64, byHand, decoder, joined, pairs, raceOf, record, small } from "./small.js";
 
 const trace = readTrace(small());
@@ -235,51 +233,6 @@ test("lanes of several traces stand beside each other under their own names", ()
   assert.deepEqual(readTrace(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
   assert.ok(trace.like(other));
   assert.ok(!trace.like(readTrace({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
-});
-
-test("a trace of version 2 opens, and is exported as one of version 3", () => {
-  const second = JSON.parse(readFileSync(new URL("../traces/version-2.json", import.meta.url), "utf-8"));
-  const opened = readTrace(structuredClone(second));
-  assert.deepEqual(
-    opened.lanes.map(({ name, count, decoder: { compute, parent } }) => [name, count, compute.kind, parent]),
-    second.header.contestants.map(({ id, name, compute, parent }) => [
-      name,
-      second.records.filter(({ contestant }) => contestant === id).length,
-      compute.kind,
-      parent,
-    ]),
-  );
-  assert.deepEqual(
-    opened.clocked.map(({ id }) => id),
-    second.header.timed_together[0],
-  );
-  assert.equal(opened.lanes[1].steps.at(-1).damage.commits, 12);
-  const { version, header, records } = opened.toDocument();
-  const [{ contestant, ...rest }] = second.records;
-  assert.deepEqual([version, records[0]], [3, { ...rest, lane: contestant }]);
-  assert.deepEqual(header.timed_together, [{ lanes: second.header.timed_together[0] }]);
-  assert.deepEqual(readTrace({ ...second, header: { ...second.header, timed_together: undefined } }).clocked, []);
-});
-
-test("what is damaged in a trace of version 2 stays so", () => {
-  for (const torn of [
-    {},
-    { header: null, records: [] },
-    { header: [], records: {} },
-    { header: {}, records: [5, null, []] },
-    { header: { timed_together: 5 } },
-  ])
-    assert.deepEqual(fromVersion2({ version: 2, records: 1, ...torn }), {
-      records: 1,
-      header: undefined,
-      ...torn,
-      version: 3,
-    });
-  assert.deepEqual(fromVersion2({ header: { timed_together: [5] }, records: [{ contestant: 7 }] }), {
-    version: 3,
-    header: { timed_together: [{ lanes: 5 }] },
-    records: [{ lane: 7 }],
-  });
 });
 
 test("a trace says which engine computed its lanes and where they were timed; lanes of other engines bring their own", () => {

@@ -9,7 +9,8 @@ import { either, flags, join, NONE, ranked, take } from "./arrays.js";
 
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
-const FAR = 0.05; // unless debts are steep, what a change adds to that of rows however far they are
+/** The weight of a row far from all candidates, and how many masked rows are candidates: see compute.py. */
+const [FLOOR, CANDIDATES] = [0.1, 4];
 
 /** What all rules share. */
 export class ComputeRule {
@@ -112,10 +113,9 @@ export class BudgetRule extends ComputeRule {
       debt.fill(0); // in the run, or after other rules: nothing is owed
       return active;
     }
-    const owed = (distance) => (this.steep ? 1 / Math.max(distance, 1) : FAR + 1 / (1 + distance));
     for (const slot of changed) {
       const [start, stop] = state.canvas.slotsOf(state.canvas.sequence[slot]);
-      for (let own = start; own < stop; own++) debt[own] += owed(Math.abs(own - slot));
+      for (let own = start; own < stop; own++) debt[own] += 1 / Math.max(Math.abs(own - slot), 1);
     }
     return join(state.split(active).map((part, b) => this.#chosen(state, b, active.subarray(...part), debt)));
   }
@@ -141,7 +141,7 @@ export class BudgetRule extends ComputeRule {
     const next = new Set(masks.subarray(0, Math.ceil(count / 3)));
     const unseen = (slot) => !state.masked[slot] && state.visible[slot] === 0;
     const rank = (slot) => (unseen(slot) ? 0 : 2 - next.has(slot));
-    const nearness = this.#nearness(slots, masks.subarray(0, this.candidates));
+    const nearness = this.#nearness(slots, masks.subarray(0, CANDIDATES));
     const order = ranked(
       slots.length,
       (i) => rank(slots[i]),
@@ -153,10 +153,10 @@ export class BudgetRule extends ComputeRule {
   /** What the debts of slots count. */
   #nearness(slots, candidates) {
     const counted = new Float64Array(slots.length).fill(1);
-    if (this.near === null || !candidates.length) return counted;
+    if (!candidates.length) return counted;
     return counted.map((_, i) => {
       const distance = candidates.reduce((least, slot) => Math.min(least, Math.abs(slots[i] - slot)), Infinity);
-      return this.floor + Math.exp(-distance / this.near);
+      return FLOOR + Math.exp(-distance / this.near);
     });
   }
 }

@@ -9,8 +9,6 @@ function percentile(values, m) {
   return Float64Array.from(values).sort()[Math.floor((m * (values.length - 1)) / 100)];
 }
 
-const SMOOTHED = "smoothed KL";
-
 /** A rule that computes all that is not locked, and locks some of its candidates in every step. */
 class LockingRule extends ComputeRule {
   /** Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes. */
@@ -36,7 +34,7 @@ export class LockRule extends LockingRule {
   static kind = "lock";
 
   /** Rows that may lock in this step or when they are computed next, so no masks that stay. All rows, where one may
-   * lock as soon as it is written, where an average is kept, and where what is locked may drift. */
+   * lock as soon as it is written, and where what is locked may drift. */
   watches(state, slots) {
     if (this.#followsAll()) return new Uint8Array(slots.length).fill(1);
     return flags(slots.length, (i) => {
@@ -53,7 +51,7 @@ export class LockRule extends LockingRule {
   }
 
   #followsAll() {
-    return !this.visible_steps || Boolean(this.smoothing) || this.unlock !== null;
+    return !this.visible_steps || this.unlock !== null;
   }
 
   /** The active rows (line 6), but for masks that rest, and those that are probed where locks are not for good. */
@@ -64,7 +62,6 @@ export class LockRule extends LockingRule {
   }
 
   after(state, reading) {
-    if (this.smoothing) this.#smooth(state, reading);
     const unlocked = this.unlock === null ? NONE : this.#drifted(state, reading, this.unlock);
     return { locked: this.locked(state, reading, this.visible_steps), unlocked };
   }
@@ -73,7 +70,7 @@ export class LockRule extends LockingRule {
    * (lines 21-23). */
   converged(state, reading, z) {
     const slots = take(reading.slots, z);
-    const kl = this.smoothing ? take(state.kept(SMOOTHED, Number.POSITIVE_INFINITY), slots) : take(reading.kl, z);
+    const kl = take(reading.kl, z);
     const uncertainty = take(reading.confidence, z).map((confidence) => 1 - confidence); // line 18
     const theta = this.percentile === null ? null : percentile(uncertainty, this.percentile);
     return flags(z.length, (i) => {
@@ -87,16 +84,6 @@ export class LockRule extends LockingRule {
   /** Whether a slot is a mask of a later block, and no block begins. */
   #rests({ schedule, canvas, open, masked }, slot) {
     return schedule.steps_in_block[canvas.sequence[slot]] > 0 && !open[slot] && masked[slot];
-  }
-
-  /** The average of what the step computed; it begins with the first finite KL, and anew after an infinite one. */
-  #smooth(state, reading) {
-    const average = state.kept(SMOOTHED, Number.POSITIVE_INFINITY);
-    reading.slots.forEach((slot, row) => {
-      if (reading.probed[row]) return;
-      const mixed = this.smoothing * average[slot] + (1 - this.smoothing) * reading.kl[row];
-      average[slot] = Number.isFinite(average[slot]) ? mixed : reading.kl[row];
-    });
   }
 
   /** The locked slots to probe in this step: the least recently probed first, then the lowest position. */

@@ -9,7 +9,7 @@ const LONGEST = 7000;
 
 const CODES = "rules";
 const VIEW = ["step", "pins", "race", "colour"];
-const PAGE = ["present", "embed", "lanes", "lesson", "page", "__theme"]; // of the page itself, not of a run
+const PAGE = ["present", "embed", "alone", "lesson", "page", "__theme"]; // of the page itself, not of a run
 
 const whole = (text) => (/^\d{1,6}$/.test(text ?? "") ? Number(text) : NaN);
 
@@ -24,7 +24,7 @@ export const codesIn = (hash) => listIn(new URLSearchParams(hash.slice(1)).get(C
 
 /** The lanes that a query names; those of a damaged one are none. */
 function lanesIn(query) {
-  const lanes = listIn(query.get("contestants"));
+  const lanes = listIn(query.get("lanes"));
   return lanes.every((lane) => lane?.compute) ? lanes : [];
 }
 
@@ -34,7 +34,7 @@ export function apart(settings) {
   const lanes = lanesIn(query);
   const codes = takeCodes(lanes);
   if (!codes.length) return [settings, ""];
-  query.set("contestants", JSON.stringify(lanes));
+  query.set("lanes", JSON.stringify(lanes));
   return [query.toString(), `#${new URLSearchParams({ [CODES]: JSON.stringify(codes) })}`];
 }
 
@@ -43,7 +43,7 @@ function together(settings, hash) {
   const [lanes, codes] = [lanesIn(query), codesIn(hash)];
   if (!codes.length || !lanes.length) return settings;
   putCodes(lanes, codes);
-  query.set("contestants", JSON.stringify(lanes));
+  query.set("lanes", JSON.stringify(lanes));
   return query.toString();
 }
 
@@ -91,7 +91,7 @@ function queryOf(model, prompt, chat, settings, lanes) {
   for (const [name, value] of Object.entries(settings))
     if (value !== null && value !== undefined && value !== "") query.set(name, value);
   const own = lanes.map(({ name, compute, unmask }) => ({ name, compute, unmask }));
-  if (own.length) query.set("contestants", JSON.stringify(own)); // the page has a `lanes` of its own
+  if (own.length) query.set("lanes", JSON.stringify(own));
   return query.toString();
 }
 

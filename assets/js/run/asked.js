@@ -22,11 +22,11 @@ export function checked({ kind, label, range, low = -Infinity, high = Infinity, 
   throw new RangeError(`${label} must be ${range.replaceAll(NOT_ASKED, "")}, not ${shown(given)}`);
 }
 
-/** Settings by their descriptions: one that is lacking has its default, or what it was before it could be said. */
+/** Settings by their descriptions: one that is lacking has its default. */
 function settingsIn({ settings }, given) {
   const unknown = Object.keys(given).find((name) => !Object.hasOwn(settings, name));
   if (unknown !== undefined) throw new RangeError(`${shown(unknown)} is no setting of this page`);
-  const read = (setting, value = "unsaid" in setting ? setting.unsaid : setting.default) => {
+  const read = (setting, value = setting.default) => {
     if (setting.kind === "group") return value ? settingsIn(setting, value) : null;
     const bound = { inf: "high", "-inf": "low" }[value];
     const endless = bound && setting.kind === "number" && !(bound in setting);

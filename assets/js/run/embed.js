@@ -1,5 +1,5 @@
 // The stage inside another page: `?embed` in the page's address, `#embed` in that of an exported replay. No form, no title, no
-// tabs; `lanes=1` shows one lane alone. What else the address says (see address.js) holds there, too.
+// tabs; `alone=1` shows one lane alone. What else the address says (see address.js) holds there, too.
 
 import { h } from "../dom.js";
 import { subject } from "../stage/narrator.js";
@@ -9,14 +9,14 @@ const asked = [search, hash].map((text) => new URLSearchParams(text.slice(1))).f
 
 /** The trace with the lanes that are asked for: all where the page stands alone. */
 export function embeddedLanes(trace, query = asked) {
-  return query?.get("lanes") === "1" && trace.lanes.length > 1 ? trace.withLanes([subject(trace)]) : trace;
+  return query?.get("alone") === "1" && trace.lanes.length > 1 ? trace.withLanes([subject(trace)]) : trace;
 }
 
 /** The same page with everything around the stage. */
 function fullAddress() {
   const address = new URL(location.href);
   address.hash = "";
-  for (const name of ["embed", "lanes"]) address.searchParams.delete(name);
+  for (const name of ["embed", "alone"]) address.searchParams.delete(name);
   return address.href;
 }
 

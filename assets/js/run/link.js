@@ -36,7 +36,7 @@ export function readLink(settings, model) {
     const value = read(name, setting.label, (text) => checked(setting, fromText(setting, text)));
     if (value !== null) values[name] = value;
   }
-  const lanes = read("contestants", "who races", (text) => JSON.parse(text).slice(0, MOST_LANES).map(laneOf));
+  const lanes = read("lanes", "who races", (text) => JSON.parse(text).slice(0, MOST_LANES).map(laneOf));
   return {
     values,
     lanes,

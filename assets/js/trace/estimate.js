@@ -7,7 +7,7 @@ import { isMasked, LOCKED } from "./trace.js";
 /** The lock rule of a lane, if the record suffices to run it anew; else null. */
 export function lockRule({ decoder: { compute } }) {
   const rule = compute.lock ?? compute;
-  const known = rule.kind === "lock" && Number.isFinite(rule.epsilon) && rule.epsilon > 0 && !rule.smoothing;
+  const known = rule.kind === "lock" && Number.isFinite(rule.epsilon) && rule.epsilon > 0;
   return known && !rule.unlock ? rule : null;
 }
 

@@ -1,23 +1,21 @@
-// A trace from elsewhere, a file or a replay: of this version or of the one before, its structure checked.
+// A trace from elsewhere, a file or a replay, its structure checked.
 
 import { faultOf } from "./schema.js";
 import { FORMAT, TraceError, traceOf, VERSION } from "./trace.js";
-import { fromVersion2 } from "./version2.js";
 
 /** The trace of a document. Throws TraceError. */
 export function readTrace(document) {
   if (document?.format !== FORMAT) throw new TraceError("This file is not a SureLock trace.");
-  if (document.version !== 2 && document.version !== VERSION) {
+  if (document.version !== VERSION) {
     const version = String(document.version).slice(0, 20);
-    throw new TraceError(`This trace has version ${version}; this page reads versions 2 and ${VERSION}.`);
+    throw new TraceError(`This trace has version ${version}; this page reads version ${VERSION}.`);
   }
-  const known = document.version === 2 ? fromVersion2(document) : document;
-  const fault = faultOf(known);
+  const fault = faultOf(document);
   if (fault) {
     const where = fault.at.slice(1, 81) || "its top";
     throw new TraceError(`The trace is damaged at ${where}: it must ${fault.what}.`);
   }
-  return traceOf(known);
+  return traceOf(document);
 }
 
 /** The trace of an imported file's text. Throws TraceError. */
