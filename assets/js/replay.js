@@ -1,6 +1,7 @@
 // The exported page: one trace, read from the document itself. What if works where the page holds a decoder, too.
 
 import { reducedMotion } from "./dom.js";
+import { LOADS } from "./parts.js";
 import { readAddress } from "./run/address.js";
 import { asking } from "./run/asking.js";
 import { decoderOf } from "./run/browser_source.js";
@@ -11,20 +12,20 @@ import { Starting } from "./run/starting.js";
 import { page } from "./run/state.js";
 import { Stage } from "./stage/stage.js";
 import { followScheme } from "./stage/theme.js";
+import { TraceError } from "./trace/damage.js";
 import { readTrace } from "./trace/reading.js";
-import { TraceError } from "./trace/trace.js";
 
 /** The stage, and who decodes for it, if the page can. */
 async function begin(root) {
   const told = await decoderHere();
-  if (!told) return { stage: new Stage(root) };
+  if (!told) return { stage: new Stage(root, LOADS) };
   const { model, presets } = told;
   page.set({ sources: ["browser"], source: "browser", presets });
   const source = await decoderOf(model);
   const parts = { source };
   const race = (trace, lanes) => parts.starting.raceLike(trace, lanes);
   const document = (run) => source.document(run);
-  parts.stage = new Stage(root, { ...asking(parts), source: { document }, lessons: { race } });
+  parts.stage = new Stage(root, LOADS, { ...asking(parts), source: { document }, lessons: { race } });
   parts.live = new Running({ stage: parts.stage, source, seconds: async () => null });
   parts.starting = new Starting(parts);
   return parts;

@@ -83,7 +83,7 @@ def run_to_end(page: Page) -> None:
     page.click("#sl-run")
     until(page, f"(surelock.live.run?.id ?? null) !== {json.dumps(before)}", 90)
     wait_for_run(page)
-    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", 90)
+    until(page, "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live", 90)
 
 
 def wait_for_run(page: Page, steps: int = 1) -> None:

@@ -94,7 +94,7 @@ def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, floa
     page.click(".sl-action-run")
     wait_for_run(page)
     page.wait_for_function(
-        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.live", timeout=300_000, polling=250
+        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live", timeout=300_000, polling=250
     )
     shown = page.evaluate("surelock.stage.trace.header.lanes")
     assert shown == lanes, f"{shown} is another run"

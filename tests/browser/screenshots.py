@@ -118,7 +118,7 @@ def loop(browser: Browser, url: str, folder: Path) -> None:
     page = browser.new_page(viewport={"width": 960, "height": 560}, reduced_motion="reduce")
     page.goto(f"{url}/?embed")
     page.wait_for_function("window.surelock?.stage.trace")
-    last = page.evaluate("surelock.stage.trace.last")
+    last = page.evaluate("surelock.stage.trace.race.last")
     frames = []
     for step in [*range(0, last, 4), last]:
         seek(page, step)

@@ -31,7 +31,7 @@ def interrupted(page: Page, runs: int) -> None:
     """The page tells that the run on its way was cut off, and has that many runs."""
     told = "The connection to the server was lost. What was computed is kept."
     expect(page.locator(".sl-status")).to_have_text(told, timeout=60_000)
-    assert page.evaluate("[surelock.stage.trace.live, surelock.page.now.phase]") == [False, "idle"]
+    assert page.evaluate("[surelock.stage.trace.race.live, surelock.page.now.phase]") == [False, "idle"]
     assert page.evaluate("surelock.stage.trace.count") >= 5
     assert page.evaluate("surelock.stage.runs.entries.length") == runs
     assert page.evaluate("surelock.stage.runs.entries.at(-1).source") == "interrupted"

@@ -255,7 +255,7 @@ def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) 
       whatIf.load(trace);
       Object.assign(lane, { tops: [] }); // as on a run whose likely words the server keeps
       whatIf.draw(40, 60);
-      const t = trace.reached(lane, 60), list = [[5, 0.5], [6, 0.25]];
+      const t = trace.race.reached(lane, 60), list = [[5, 0.5], [6, 0.25]];
       const held = whatIf.actions.firstChild, words = () => [...whatIf.likely.children];
       whatIf.offer(lane, 40, t, list);
       const [first] = words();

@@ -133,7 +133,7 @@ def test_who_waits_is_told_how_long_can_leave_and_comes_again(page: Page, app: A
         page.click("#sl-run")
         expect(said).to_contain_text("Waiting for the device: 1 run before yours, ")
         leave()
-        until(page, "surelock.stage.runs.entries.length === 3 && !surelock.stage.trace.live", 90)
+        until(page, "surelock.stage.runs.entries.length === 3 && !surelock.stage.trace.race.live", 90)
     sources = page.evaluate("surelock.stage.runs.entries.map(({ source }) => source)")
     assert sources == ["recorded", "live", "live"], "what was cancelled does not run"
 

@@ -77,11 +77,6 @@ def look_everywhere(page: Page) -> None:
         page.click(f"role=tab[name='{tab}']")
     page.evaluate("surelock.stage.lower.scrollIntoView()")
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")  # a plot draws names, too
-    page.click("role=tab[name='Runs']")
-    for pick in page.locator(".sl-runs tbody input").all()[:2]:
-        pick.check()
-    page.click("text=Compare what is picked")
-    page.wait_for_selector(".sl-comparison table")
 
 
 def test_hostile_prompts_run_as_text(page: Page, app: App) -> None:

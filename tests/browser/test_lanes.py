@@ -19,7 +19,6 @@ from tests.browser.actions import (
     draws,
     exported,
     imported,
-    recorded,
     run_to_end,
     seek,
     true_states,
@@ -58,7 +57,7 @@ def branch(page: Page, lane: int, cell: int, step: int, action: str) -> None:
     page.wait_for_function(f"(n) => {LANES}.length !== n || /./.test(surelock.stage.status.textContent)", arg=before)
     over = "surelock.live.run && surelock.stage.root.dataset.state === 'idle'"
     page.wait_for_function(f"({over}) || surelock.stage.status.dataset.kind === 'error'", timeout=90_000)
-    page.wait_for_function("!surelock.stage.trace.live", timeout=90_000)
+    page.wait_for_function("!surelock.stage.trace.race.live", timeout=90_000)
 
 
 def told(page: Page) -> dict[str, Any]:
@@ -140,58 +139,6 @@ def test_one_lane_alone(page: Page, app: App) -> None:
     expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every position")
     expect(page.locator(".sl-gauge >> nth=3 >> .sl-gauge-value")).to_have_text(re.compile(r"^\d+$"))
     assert "text" not in page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-note"), "there is none to compare with"
-
-
-def test_two_locked_runs_compared_keep_their_own_names_and_rules(page: Page, app: App, tmp_path: Path) -> None:
-    """What the first edition did wrong: rows of a locked run called baseline, another run's epsilon and records."""
-    visit(page, app.url)
-    run_to_end(page)
-    page.locator(".sl-lane-details summary").nth(1).click()
-    page.locator(".sl-lane").nth(1).locator("input[type=range]").first.fill("6")
-    run_to_end(page)
-    first, second = page.evaluate("surelock.stage.runs.entries.slice(-2).map(({ trace }) => trace.lanes[1].epsilon)")
-    assert first == 0.05 and second == 5e-7
-    page.click("role=tab[name='Runs']")
-    for name in ("Pick SureLock, ε 0.05, Percentile m 60 of run 2", "Pick SureLock, ε 5e-7, Percentile m 60 of run 3"):
-        page.locator(f".sl-runs input[aria-label='{name}']").check()
-    page.click("text=Compare what is picked")
-    rows = [text.split("\t") for text in page.locator(".sl-unequal").all_inner_texts()]
-    unequal = {row[0]: row[1:] for row in rows}
-    assert unequal["ε"] == ["0.05", "5e-7"]
-    page.click("text=Show them side by side")
-    names = ["SureLock, ε 0.05, Percentile m 60, run 2", "SureLock, ε 5e-7, Percentile m 60, run 3"]
-    assert page.locator(".sl-side h2").all_inner_texts() == names
-    assert "Computes every position" not in page.inner_text(".sl-grids")
-    page.evaluate("surelock.stage.lower.scrollIntoView()")
-    page.wait_for_function("document.querySelector('.sl-plot')?.layout?.annotations?.length === 2")
-    lines = page.evaluate("document.querySelector('.sl-plot').layout.annotations.map(({ text }) => text)")
-    assert lines == [f"ε = 0.05 ({names[0]})", f"ε = 5e-7 ({names[1]})"]
-    table = pandas.read_csv(exported(page, tmp_path, "Steps (CSV)"))
-    assert sorted(table.lane.unique()) == sorted(names)
-    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    seek(page, 23)
-    for lane, name in enumerate(names):
-        states = true_states(document, lane, 23)
-        draws(page, lane, states)
-        last = table[(table.lane == name) & (table.step == 23)]
-        assert (last.state == "locked").tolist() == [state == 2 for state in states]
-    assert [lane["name"] for lane in document["header"]["lanes"]] == names
-    page.click("role=tab[name='Runs']")
-    page.locator("button[aria-label='Show run 1']").click()
-    assert page.inner_text(".sl-side h2 >> nth=1") == "SureLock"
-
-
-def test_runs_of_other_prompts_are_compared_in_the_table_alone(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    imported(page, recorded("rules"))
-    page.click("role=tab[name='Runs']")
-    boxes = page.locator(".sl-runs tbody input")
-    expect(boxes).to_have_count(2 + 4)
-    for number in (1, 3):
-        boxes.nth(number).check()
-    page.click("text=Compare what is picked")
-    expect(page.locator(".sl-comparison")).to_contain_text("cannot be laid side by side")
-    assert page.locator(".sl-comparison >> text=Show them").count() == 0
 
 
 def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> None:

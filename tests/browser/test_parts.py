@@ -13,7 +13,7 @@ MISSING = "A part of this page could not be loaded. Press again, or reload the p
 PRESSES = {  # a part, what opens it, and what it shows
     "drawer": ("canvas.sl-grid >> nth=1", ".sl-drawer .sl-inspector-title"),
     "lessons": (".sl-lessons-button", "dialog.sl-lessons"),
-    "panels": ("#sl-tab-Runs", ".sl-runs table"),
+    "panels": ("#sl-tab-Runs", ".sl-runs li"),
 }
 
 

@@ -119,7 +119,7 @@ def test_run_is_pressed_without_the_sidebar(phone: Page) -> None:
     phone.wait_for_function("surelock.stage.root.dataset.state === 'idle'", timeout=90_000)
     assert serious(phone) == []
     outside = (
-        "e => !e.closest('.sl-table-box, .sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"
+        "e => !e.closest('.sl-tablist, .sl-hidden, .sl-side, .sl-quick, svg')"
         " && e.getBoundingClientRect().right > innerWidth + 1"
     )
     assert phone.evaluate(f"[...document.querySelectorAll('.sl-stage *')].filter({outside}).length") == 0

@@ -35,7 +35,7 @@ WRITTEN = """async () => {
     write.call(this, text, ...at);
   };
   const poster = new Poster(document.createElement("canvas"), trace, palette(root), { texts: true });
-  const all = trace.pacemaker.seconds;
+  const all = trace.race.pacemaker.seconds;
   const steps = [-1, 0.9 * all, all].map((elapsed) => stepsAfter(trace, elapsed));
   const told = steps.map((each) => {
     said.length = 0;
@@ -136,7 +136,9 @@ def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     until(replay, "Number(surelock.stage.root.dataset.step) === 127")
     for written in replay.locator(".sl-text").all_inner_texts():
         assert " ".join(written.split())[:200] in told
-    share = replay.evaluate("((trace) => trace.totals(trace.lanes[1], trace.last).flopsShare)(surelock.stage.trace)")
+    share = replay.evaluate(
+        "((trace) => trace.totals(trace.lanes[1], trace.race.last).flopsShare)(surelock.stage.trace)"
+    )
     assert "masked active resting locked differs from the reference" in told
     assert f"{100 * share:.0f} % of all FLOPs" in told
 

@@ -83,10 +83,10 @@ def test_a_live_run_is_a_race_too(page: Page, app: App) -> None:
     wait_for_run(page, 12)
     told = page.evaluate(
         """() => { const {trace, timeline} = surelock.stage;
-                   return [timeline.step, trace.front, trace.lanes.map((lane) => lane.seconds)]; }"""
+                   return [timeline.step, trace.race.front, trace.lanes.map((lane) => lane.seconds)]; }"""
     )
     assert told[0] <= told[1] < 63
-    page.wait_for_function("!surelock.stage.trace.live && surelock.stage.timeline.atEnd", timeout=90_000)
+    page.wait_for_function("!surelock.stage.trace.race.live && surelock.stage.timeline.atEnd", timeout=90_000)
     assert "of the work" in page.inner_text(".sl-narrator")
 
 

@@ -229,8 +229,6 @@ def test_terms_explain_themselves(page: Page, app: App) -> None:
     page.mouse.move(2, 2)
     expect(tip).to_be_hidden()
     page.click("role=tab[name='About']")
-    page.click("role=tab[name='Runs']")
-    assert page.locator(".sl-runs thead .sl-term").all_text_contents() == ["?"] * 3, "of FLOPs, active ratio, choices"
     named = set(page.locator(".sl-term").all_text_contents())
     assert {
         "FLOPs",

@@ -1,4 +1,4 @@
-"""The table of a visit's runs: what stands out, its order, and the way back into the form."""
+"""A visit's runs, and the way of their settings back into the form."""
 
 from __future__ import annotations
 
@@ -8,68 +8,10 @@ import pytest
 from checkpoints import write_chat_model
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import run_to_end, steady, visit, wait_for_run
+from tests.browser.actions import visit, wait_for_run
 from tests.browser.server import ROOT, App, serve
 
 PROMPT = "Tom had a small red boat. One day"
-
-
-def column(page: Page, name: str) -> list[str]:
-    """The cells of a column, of a sorted table."""
-    place = page.locator(".sl-runs thead th").all_inner_texts().index(name)
-    return page.locator(f".sl-runs tbody td:nth-child({place + 1})").all_inner_texts()
-
-
-def test_the_table_of_runs(page: Page, app: App) -> None:
-    visit(page, app.url, prompt=PROMPT)
-    run_to_end(page)
-    page.click("role=tab[name='Runs']")
-    expect(page.locator(".sl-runs tbody").nth(1)).to_be_visible()
-    marked = page.locator(".sl-runs tbody").nth(1).locator("mark").all_inner_texts()
-    assert {"ε 0.05", "Percentile m 60", "Generated length 24"} <= set(marked)
-    assert page.locator(".sl-runs tbody").first.locator("mark").count() == 0
-    expect(page.locator(".sl-run").nth(1)).to_contain_text("2 (your own)")
-    expect(page.locator(".sl-runs")).to_contain_text("Unlock again never")
-    for lane in (0, 1):
-        told = page.locator(".sl-runs tbody").nth(1).locator(".sl-run-lane p").nth(lane).inner_text()
-        text = page.evaluate("(i) => surelock.stage.sides[i].text.textContent", lane)
-        assert text.strip()[:40] == told[:40] and len(told) <= 92
-    assert page.locator(".sl-runs [aria-sort]").count() == 0 and page.locator(".sl-runs tbody").count() == 2
-
-    page.focus(".sl-sort:has-text('FLOPs')")
-    for order in ("ascending", "descending"):
-        page.keyboard.press("Enter")
-        assert page.get_attribute(".sl-runs [aria-sort]", "aria-sort") == order
-        assert page.evaluate("document.activeElement.textContent").startswith("Share of all FLOPs")  # though drawn anew
-        shares = [float(share.split()[0]) for share in column(page, page.inner_text(".sl-runs [aria-sort]"))]
-        assert len(shares) == 4 and shares == sorted(shares, reverse=order == "descending")
-        assert shares != sorted(shares, reverse=order == "ascending")
-    page.keyboard.press("Enter")
-    assert page.locator(".sl-runs [aria-sort]").count() == 0 and page.locator(".sl-runs tbody").count() == 2
-
-    page.set_viewport_size({"width": 1280, "height": 800})
-    for pick in page.locator(".sl-runs input").all():
-        pick.check()
-    page.click("text=Compare what is picked")
-    page.wait_for_selector(".sl-comparison table")
-    steady(page, "scrollY")
-    top, cut = page.evaluate("""() => {
-      const { parentElement: box } = document.querySelector(".sl-comparison table");
-      return [box.getBoundingClientRect().top, box.scrollWidth - box.clientWidth];
-    }""")
-    assert 0 <= top < 400 and cut <= 0, "the comparison is in sight, with all its columns"
-
-    page.set_viewport_size({"width": 390, "height": 844})
-    wide, own, whole = page.evaluate("""() => {
-      const box = document.querySelector('.sl-runs .sl-table-box'), { scrollWidth } = document.documentElement;
-      return [box.scrollWidth, box.clientWidth, scrollWidth];
-    }""")
-    assert wide > own and whole <= 390
-    heights = page.evaluate("""() => [...document.querySelectorAll('.sl-runs thead th, .sl-runs tbody td')]
-      .filter((cell) => /^\\S+( \\S)?$/.test(cell.innerText.trim()))
-      .map((cell) => { const range = new Range(); range.selectNodeContents(cell);
-        return range.getBoundingClientRect().height / parseFloat(getComputedStyle(cell).fontSize); })""")
-    assert heights and max(heights) < 2  # a single word stands on one line
 
 
 def test_a_runs_settings_go_back_into_the_form(page: Page, app: App) -> None:

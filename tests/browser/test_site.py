@@ -166,7 +166,7 @@ def test_a_typed_rule_comes_with_a_link_and_runs_after_it_was_shown(page: Page, 
     page.click(".sl-action-run")
     page.click(LET)
     until(page, "surelock.live.run?.over", 60)
-    shares = "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.last).flopsShare))"
+    shares = "((trace) => trace.lanes.map((lane) => trace.totals(lane, trace.race.last).flopsShare))"
     every, own = page.evaluate(f"{shares}(surelock.live.run.trace)")
     assert every == 1 and 0.4 < own < 0.7
     assert "active" in unquote_plus(urlsplit(page.url).fragment), "the address goes on to hold it"

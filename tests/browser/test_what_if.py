@@ -34,7 +34,7 @@ def idle(page: Page) -> None:
     """No run is on its way, and the buttons say so."""
     for name in ("pause", "stop"):
         expect(page.locator(f".sl-control-{name}")).to_be_disabled()
-    said = "[stage.root.dataset.state, stage.trace.live, stage.timeline.live]"
+    said = "[stage.root.dataset.state, stage.trace.race.live, stage.timeline.live]"
     assert page.evaluate(f"() => {{ const {{ stage }} = surelock; return {said}; }}") == ["idle", False, False]
 
 

@@ -96,7 +96,7 @@ test("the cursor stands where the branch begins, by the clock too", () => {
   const trace = Trace.parse(document);
   const before = (from) => cursorBefore(branchOf(trace, trace.lane("b"), {}, from, "Other"));
   assert.deepEqual([before(0), before(2)], [-1, 1]);
-  trace.byClock = true;
+  trace.race.byClock = true;
   assert.deepEqual([before(0), before(2)], [-1, 1]); // a branch has no clock beside the others'
 });
 
@@ -107,7 +107,7 @@ test("what is done at the cursor's step is done in the lane's own next step, by 
   const done = (event, word) => doneAt(trace, trace.lane("b"), 0, event, word);
   const lock = { kind: "lock", position: 2 };
   assert.deepEqual(done(lock), { event: { step: 1, ...lock }, name: "=Locks, from step 2: position 2 locked" });
-  trace.byClock = true; // two of its steps took what the slower lane's first took
+  trace.race.byClock = true; // two of its steps took what the slower lane's first took
   assert.deepEqual(done(lock), { event: { step: 2, ...lock }, name: "=Locks, from step 3: position 2 locked" });
   assert.equal(done({ kind: "write", position: 3, token: 5 }, "a").name, "=Locks, from step 3: position 3 written “a”");
   const rule = { kind: "rule", compute: { kind: "everything" } };

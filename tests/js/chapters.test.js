@@ -75,7 +75,7 @@ test("a fork is where the later of the two texts is written, and tells both", ()
 test("the end is told when nothing more comes, and a trace without steps has no chapters", () => {
   const trace = raced([write, {}]);
   assert.deepEqual(chapters(trace), [{ name: "End", step: 1 }]);
-  trace.live = true;
+  trace.race.live = true;
   assert.deepEqual([chapters(trace), chapters(new Trace(small()))], [[], []]);
   const begun = new Trace(small());
   begun.append(small().records[0]);

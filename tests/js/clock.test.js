@@ -4,7 +4,7 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, joined, raceOf, small } from "./small.js";
+import { decoder, joined, raceOf, shown, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
@@ -12,19 +12,19 @@ function raced(...seconds) {
   Object.assign(document.pieces, { 13: "t", 14: "s" });
   for (const record of document.records) if (record.lane === "b") record.seconds = seconds[record.step];
   const trace = Trace.parse(document);
-  trace.byClock = true;
+  trace.race.byClock = true;
   return trace;
 }
 
-const both = (trace, step) => trace.lanes.map((lane) => trace.reached(lane, step));
+const both = (trace, step) => trace.lanes.map((lane) => trace.race.reached(lane, step));
 
 test("by the clock the cursor counts the slowest lane's steps, and the others have done what they had time for", () => {
   const trace = raced(0.6, 0.6, 0.6);
-  assert.equal(trace.pacemaker.id, "a");
+  assert.equal(trace.race.pacemaker.id, "a");
   assert.deepEqual(joined([-1, 0, 1, 2].map((step) => both(trace, step))), ["-1 -1", "0 0", "1 2", "2 2"]);
-  assert.equal(trace.last, 2);
+  assert.equal(trace.race.last, 2);
   const slow = raced(3, 0.5, 0.5); // at first behind: after one second of its own it has done nothing
-  assert.equal(slow.pacemaker.id, "b");
+  assert.equal(slow.race.pacemaker.id, "b");
   assert.deepEqual(both(slow, 0), [2, 0]);
   assert.deepEqual(both(raced(1.5, 0.1, 0.1), 0), [0, -1]);
 });
@@ -32,19 +32,16 @@ test("by the clock the cursor counts the slowest lane's steps, and the others ha
 test("by the clock lanes without one go step by step, and nobody's steps are counted", () => {
   const untimed = small();
   untimed.header.timed_together = undefined;
-  const sides = [raced(1, 1, 1), raced(1, 1, 1)].map((trace, i) => ({ trace, lane: trace.lanes[i], name: `${i}` }));
-  for (const made of [Trace.parse(untimed), Trace.of(sides)]) {
-    const trace = Object.assign(made, { byClock: true });
-    assert.equal(trace.pacemaker, null);
-    assert.deepEqual([trace.whose, trace.last, both(trace, 1)], ["", 2, [1, 1]]);
-    for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
-    assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed", "step 1 of 3"]);
-  }
+  const trace = shown(Trace.parse(untimed), { byClock: true });
+  assert.equal(trace.race.pacemaker, null);
+  assert.deepEqual([trace.race.whose, trace.race.last, both(trace, 1)], ["", 2, [1, 1]]);
+  for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
+  assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed", "step 1 of 3"]);
 });
 
 test("step by step all lanes are at the same step", () => {
   const trace = raced(0.1, 0.1, 0.1);
-  trace.byClock = false;
+  trace.race.byClock = false;
   assert.deepEqual(both(trace, 1), [1, 1]);
 });
 
@@ -59,9 +56,9 @@ test("the cursor's step for a lane's step is the first that shows it", () => {
     const trace = raced(...seconds);
     for (const lane of trace.lanes)
       for (const t of [0, 1, 2]) {
-        const at = trace.cursorAt(lane, t);
-        assert.ok(trace.reached(lane, at) >= t, `${seconds} ${lane.id} ${t}`);
-        assert.ok(at === 0 || trace.reached(lane, at - 1) < t, `${seconds} ${lane.id} ${t}`);
+        const at = trace.race.cursorAt(lane, t);
+        assert.ok(trace.race.reached(lane, at) >= t, `${seconds} ${lane.id} ${t}`);
+        assert.ok(at === 0 || trace.race.reached(lane, at - 1) < t, `${seconds} ${lane.id} ${t}`);
       }
   }
 });
@@ -78,12 +75,12 @@ test("totals by the clock are of a lane's own step beside as many of the referen
 test("while records come the newest that shows is what the quickest has computed", () => {
   const document = small();
   const trace = new Trace(document);
-  Object.assign(trace, { byClock: true, live: true, growing: trace.lanes });
+  shown(trace, { byClock: true, live: true, growing: trace.lanes });
   trace.append(document.records[0]);
   trace.append({ ...document.records[1], seconds: 0.5 });
-  assert.deepEqual([trace.front, trace.complete], [-1, false]); // in half a second the other has done nothing
+  assert.deepEqual([trace.race.front, trace.complete], [-1, false]); // in half a second the other has done nothing
   for (const record of document.records.slice(2)) trace.append(record);
-  assert.deepEqual([trace.front, trace.complete], [2, true]);
+  assert.deepEqual([trace.race.front, trace.complete], [2, true]);
 });
 
 test("each lane's clock, and who was first", () => {
@@ -115,7 +112,7 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
 test("of several who are through the first is the one with the shortest time, and none where two share it", () => {
   const firsts = (...seconds) => {
     const lane = (own, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), [{ seconds: own }, { seconds: own }]];
-    const trace = Object.assign(Trace.parse(raceOf(seconds.map(lane))), { byClock: true });
+    const trace = shown(Trace.parse(raceOf(seconds.map(lane))), { byClock: true });
     return trace.lanes.map((each) => laneClock(trace, each, 1)[0].startsWith("first: "));
   };
   assert.deepEqual(firsts(3, 1, 2), [false, true, false]);

@@ -4,7 +4,7 @@ import test from "node:test";
 import { Grid, layout } from "../../assets/js/stage/grid.js";
 import { Raster } from "../../assets/js/stage/raster.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { small } from "./small.js";
+import { shown, small } from "./small.js";
 
 test("cells are laid out in the columns that fit, with their words up to a length or when they are scrolled", () => {
   const told = (...how) => {
@@ -91,12 +91,12 @@ test("a raster has a column for each step of the cursor, a row for each position
   const [all, locks] = trace.lanes;
   const label = "states of 4 positions over 3 steps";
   assert.deepEqual(drawn(trace, locks), ["343", "233", "223", "122", `=Locks: ${label}`, "translateX(50.000cqw)"]);
-  trace.byClock = true;
+  trace.race.byClock = true;
   assert.deepEqual(drawn(trace, all), ["222", "222", "222", "122", `All: ${label}`, "translateX(50.000cqw)"]);
   const records = small().records.map((each) => ({ ...each, seconds: each.lane === "b" ? 0.25 : 1 }));
-  const raced = Object.assign(Trace.parse({ ...small(), records }), { byClock: true });
+  const raced = shown(Trace.parse({ ...small(), records }), { byClock: true });
   assert.deepEqual(drawn(raced, raced.lanes[1]).slice(0, 4), ["300", "300", "300", "200"], "then its time is saved");
-  const none = Object.assign(new Trace(small()), { byClock: true });
+  const none = shown(new Trace(small()), { byClock: true });
   assert.deepEqual(
     drawn(none, none.lanes[0]).slice(0, 4),
     ["0", "0", "0", "0"],
@@ -105,13 +105,13 @@ test("a raster has a column for each step of the cursor, a row for each position
   const short = records
     .filter(({ lane: id, step }) => id === "a" || !step)
     .map((each) => ({ ...each, seconds: each.lane === "b" ? 9 : 1 }));
-  const slow = Object.assign(Trace.parse({ ...small(), records: short }), { byClock: true });
+  const slow = shown(Trace.parse({ ...small(), records: short }), { byClock: true });
   assert.deepEqual(
     drawn(slow, slow.lanes[0]).slice(0, 4),
     ["2", "2", "2", "2"],
     "a column for the slowest lane's one step",
   );
-  const live = Object.assign(new Trace(small()), { byClock: true, live: true });
+  const live = shown(new Trace(small()), { byClock: true, live: true });
   for (const record of small().records.slice(0, 2)) live.append(record);
   assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);
 });

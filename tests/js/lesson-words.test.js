@@ -4,7 +4,8 @@ import test from "node:test";
 import { answer, laneOf, named, shownParts, stepOf } from "../../assets/js/lessons/answers.js";
 import { PIN_COLOURS } from "../../assets/js/stage/theme.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
-import { ACTIVE, isMasked, LOCKED, Trace } from "../../assets/js/trace/trace.js";
+import { ACTIVE, isMasked, LOCKED } from "../../assets/js/trace/states.js";
+import { Trace } from "../../assets/js/trace/trace.js";
 
 const assets = new URL("../../assets/", import.meta.url);
 const text = (path) => readFileSync(new URL(path, assets), "utf-8");
@@ -112,7 +113,7 @@ const SAID = {
     return name === "Taking turns" && share < 0.05 && steps.every(({ lockedCount }) => !lockedCount);
   },
   "about two thirds of the work": ({ trace }) =>
-    trace.lanes.slice(1).every((lane) => Math.abs(trace.totals(lane, trace.last).everyShare - 2 / 3) < 0.08),
+    trace.lanes.slice(1).every((lane) => Math.abs(trace.totals(lane, trace.race.last).everyShare - 2 / 3) < 0.08),
 };
 
 /** Words that speak of a part of the stage, and the parts of which one must be shown. */
@@ -171,8 +172,8 @@ test("what the lessons say of colours, places and states is what is drawn on the
     let [at, before] = [undefined, undefined];
     for (const page of pages) {
       at = page.at ?? at;
-      trace.byClock = page.by_clock ?? false;
-      const step = at === undefined ? trace.last : stepOf(at, trace.last + 1);
+      trace.race.byClock = page.by_clock ?? false;
+      const step = at === undefined ? trace.race.last : stepOf(at, trace.race.last + 1);
       const words = [page.text, page.question?.ask ?? ""].join(" ").trim();
       const found = Object.keys(SAID).filter((part) => words.includes(part));
       for (const part of found) assert.ok(SAID[part]({ trace, step, page, before }), `${name}: ${part}`);

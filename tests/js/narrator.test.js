@@ -6,7 +6,7 @@ import { heading, stepsAfter, told } from "../../assets/js/export/poster.js";
 import { narrate, ordinal, subject, verdict } from "../../assets/js/stage/narrator.js";
 import { gridName, summary } from "../../assets/js/stage/spoken.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { byHand, decoder, longer, pairs, raceOf, record, small } from "./small.js";
+import { byHand, decoder, longer, pairs, raceOf, record, shown, small } from "./small.js";
 
 /** `small` or such a document, its second lane's steps of this length, with commit errors where they are given. */
 function raced({ seconds = 0.5, errors = null, records = small().records, document = { ...small(), records } } = {}) {
@@ -127,7 +127,7 @@ test("of a run that was stopped the verdict does not say how the texts go on", (
 
 test("a picture tells of the steps that it shows, whatever the clock of the page says", () => {
   const trace = raced();
-  trace.byClock = true;
+  trace.race.byClock = true;
   assert.deepEqual(stepsAfter(trace, 1.2), [0, 1]);
   assert.match(told(trace, [0, 1]), /^Step 2 of “=Locks”: it writes/);
   assert.equal(told(trace, [1, 2]), "“=Locks” has finished; “All” is still at work.");
@@ -140,22 +140,25 @@ test("by the clock each sentence has its lane's own step, and says whose", () =>
   document.records.push(record("a", 3), record("b", 3));
   for (const each of document.records) each.seconds = each.lane === "a" ? 1 : 0.5;
   const apart = Trace.parse(document);
-  assert.equal(apart.whose, "");
+  assert.equal(apart.race.whose, "");
   assert.match(summary(apart, 1), /^Step 2 of 4\. =Locks: /);
-  assert.match(from(apart.lanes[1], apart.reached(apart.lanes[1], 1)), /has done its step 2\. From its step 3 on,/);
-  apart.byClock = true;
-  assert.equal(apart.whose, "“All”");
+  assert.match(
+    from(apart.lanes[1], apart.race.reached(apart.lanes[1], 1)),
+    /has done its step 2\. From its step 3 on,/,
+  );
+  apart.race.byClock = true;
+  assert.equal(apart.race.whose, "“All”");
   assert.match(narrate(apart, 0), /^Step 2 of “=Locks”: it writes/);
   assert.match(narrate(apart, 0, [{ step: 0, text: "so it is." }]), /^Step 2 of “=Locks”: so it is\.$/);
   assert.match(summary(apart, 0), /^Step 1 of 4 of “All”\. =Locks, step 2: /);
-  const whatIf = (step) => from(apart.lanes[1], apart.reached(apart.lanes[1], step));
+  const whatIf = (step) => from(apart.lanes[1], apart.race.reached(apart.lanes[1], step));
   assert.match(whatIf(0), /^“=Locks” has done its step 2\. From its step 3 on,/);
   assert.match(whatIf(-1), /^“=Locks” has done no step yet\. From its step 1 on,/);
   assert.match(whatIf(3), /^“=Locks” is at its end/);
-  assert.equal(apart.withLanes([apart.lanes[1]]).whose, "");
-  assert.equal(apart.done, "step 4");
+  assert.equal(apart.withLanes([apart.lanes[1]]).race.whose, "");
+  assert.equal(apart.race.done, "step 4");
   apart.lanes[1].count = 2;
-  assert.equal(apart.done, "step 4 of “All”, step 2 of “=Locks”");
+  assert.equal(apart.race.done, "step 4 of “All”, step 2 of “=Locks”");
 });
 
 test("a lane alone is told beside computing everything", () => {
@@ -192,7 +195,7 @@ test("of several who are through the time is the first one's, and all who are th
       decoder(id, id.toUpperCase(), { kind: "everything" }),
       [0, 1, 2].map((t) => ({ seconds: own, unmasked: t ? [] : [[2, 12]] })),
     ];
-    return Object.assign(Trace.parse(raceOf(["a", "b", "c"].map((id, i) => lane(id, seconds[i])))), { byClock: true });
+    return shown(Trace.parse(raceOf(["a", "b", "c"].map((id, i) => lane(id, seconds[i])))), { byClock: true });
   };
   assert.equal(narrate(raced(1, 0.6, 0.3), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
   assert.equal(narrate(raced(1, 0.3, 0.6), 1), "“B” and “C” have finished after 0.90 s; “A” is still at work.");
@@ -274,7 +277,7 @@ test("by the clock a lane that has not finished its first step is told so", () =
     decoder(id, id, { kind: "everything" }),
     [0, 1, 2].map((t) => ({ seconds: seconds[t] })),
   ];
-  const trace = Object.assign(Trace.parse(raceOf([lane("a", [1, 1, 1]), lane("b", [1.5, 0.1, 0.1])])), {
+  const trace = shown(Trace.parse(raceOf([lane("a", [1, 1, 1]), lane("b", [1.5, 0.1, 0.1])])), {
     byClock: true,
   });
   assert.equal(narrate(trace, 0), "“b” has not finished its first step.");
@@ -310,9 +313,9 @@ test("a summary tells of each lane beside the reference, of those that have begu
     `Step 1 of 2. ${b} C: 1 of 4 positions locked, 100 % of the computation of A so far, the same text.`,
   );
   Object.assign(trace.lanes[2].steps[0], { totalSeconds: 3 });
-  const raced = Object.assign(Trace.parse(raceOf([lane("a", 3), lane("b", 1), lane("c", 4)])), { byClock: true });
+  const raced = shown(Trace.parse(raceOf([lane("a", 3), lane("b", 1), lane("c", 4)])), { byClock: true });
   assert.match(summary(raced, 0), /^Step 1 of 2\b.* B\b.*text\. C\b.*text\.$/);
-  const late = Object.assign(
+  const late = shown(
     Trace.parse(
       raceOf([
         lane("a", 1),

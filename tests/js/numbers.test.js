@@ -3,7 +3,7 @@ import test from "node:test";
 
 import { mostWork } from "../../assets/js/stage/numbers.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, raceOf } from "./small.js";
+import { decoder, raceOf, shown } from "./small.js";
 
 /** Lanes of so many steps of 100 FLOPs each, were every position computed. */
 const race = (...steps) =>
@@ -16,7 +16,7 @@ test("the bars' whole is the work of the lane that has the most to do, not the r
 
 test("while a run comes the whole is what is asked for, not what is there", () => {
   const document = race(8, 4);
-  const trace = Object.assign(new Trace(document), { live: true });
+  const trace = shown(new Trace(document), { live: true });
   assert.equal(mostWork(trace), 1, "before the first step");
   for (const record of document.records.slice(0, 2)) trace.append(record);
   assert.equal(mostWork(trace), 800);

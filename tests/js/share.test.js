@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { fillReplay, toCsv } from "../../assets/js/export/share.js";
+import { TraceError } from "../../assets/js/trace/damage.js";
 import { parseTrace } from "../../assets/js/trace/reading.js";
-import { TraceError } from "../../assets/js/trace/trace.js";
 import { byHand, pairs, small } from "./small.js";
 
 const table = (document) => toCsv(parseTrace(JSON.stringify(document))).join("");

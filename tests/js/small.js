@@ -93,6 +93,12 @@ export function longer(document, more = {}) {
 
 const rows = (computed) => ({ ...two, computed, kl: [1, 1], confidence: [1, 1] });
 
+/** The trace, shown like that: {byClock, live, growing}, see `Race`. */
+export function shown(trace, race) {
+  Object.assign(trace.race, race);
+  return trace;
+}
+
 /** Rows of a few values, each as a text. */
 export const joined = (rows) => rows.map((row) => row.join(" "));
 

@@ -5,7 +5,7 @@ import { page } from "../../assets/js/run/state.js";
 import { Timeline } from "../../assets/js/stage/timeline.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { onPage } from "./page.js";
-import { decoder, raceOf, small } from "./small.js";
+import { decoder, raceOf, shown, small } from "./small.js";
 
 /** A timeline without its controls, at a step of three. */
 function at(step, more = {}) {
@@ -76,7 +76,7 @@ test("a run that still comes is followed from its front, and has room for all it
   assert.deepEqual([none.last, none.steps], [-1, 0]);
   const clock = at(0, { live: true, byClock: true });
   const { records } = small();
-  clock.trace = Object.assign(new Trace(small()), { byClock: true });
+  clock.trace = shown(new Trace(small()), { byClock: true });
   for (const record of records.slice(0, 3)) clock.trace.append(record);
   assert.deepEqual([clock.last, at(0, { ...clock, live: false }).last], [0, 1], "by the clock the one ahead waits");
 });
@@ -202,7 +202,7 @@ test("buttons and fields say what they do, and do it", (t) => {
   assert.equal(race.value, "clock");
   race.value = "steps";
   race.fire("change");
-  assert.deepEqual([line.byClock, line.trace.byClock, told.pop()], [false, false, "race"]);
+  assert.deepEqual([line.byClock, line.trace.race.byClock, told.pop()], [false, false, "race"]);
   race.fire("change");
   assert.notEqual(told.at(-1), "race", "what is chosen already changes nothing");
   const ticks = node.find("sl-ticks").calls.map(([, ...at]) => at.map((x) => x.toFixed(1)).join(" "));
@@ -241,7 +241,7 @@ test("buttons and fields say what they do, and do it", (t) => {
     return [line.step, go.hidden, line.label.textContent];
   };
   live.append(records.shift());
-  line.load(Object.assign(live, { live: true }), { live: true });
+  line.load(shown(live, { live: true }), { live: true });
   assert.deepEqual(come(1), [0, true, "step 1 / 3"]);
   assert.deepEqual(come(1), [1, true, "step 2 / 3"]);
   line.seek(0);

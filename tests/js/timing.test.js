@@ -8,9 +8,9 @@ import { laneClock } from "../../assets/js/stage/clock.js";
 import { measured, uncompared } from "../../assets/js/stage/gauges.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { results } from "../../assets/js/trace/results.js";
-import { clocked, speedOf } from "../../assets/js/trace/timing.js";
+import { speedOf } from "../../assets/js/trace/timing.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { longer, record, small } from "./small.js";
+import { longer, record, shown, small } from "./small.js";
 
 const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
 const result = (trace, lane, name) => results(trace, lane).find(([own]) => own === name)[1];
@@ -43,14 +43,14 @@ function whatIf(seconds = 40) {
 }
 
 test("where no number of changed words is there, it is said why", () => {
-  const told = (live, complete) => uncompared({ live, complete });
+  const told = (live, complete) => uncompared({ race: { live }, complete });
   assert.deepEqual([told(true, false), told(true, true), told(false, true)], ["at the end", "comparing", "unknown"]);
 });
 
 test("a what-if has no time beside the run that it comes from, nor after an export", () => {
   const { trace } = whatIf();
   for (const each of [trace, Trace.parse(trace.toDocument())]) {
-    each.byClock = true;
+    each.race.byClock = true;
     const child = each.lanes[2];
     assert.match(verdict(each), /“What if” did 55 % of the work\. /);
     assert.doesNotMatch(verdict(each), /“What if”[^“]* time/);
@@ -73,27 +73,30 @@ test("a what-if has no time beside the run that it comes from, nor after an expo
 
 test("by the clock a lane that was not timed with the others is shown by steps, and so goes the video", () => {
   const { trace, child, from } = whatIf();
-  trace.byClock = true;
-  assert.equal(trace.pacemaker.id, "everything");
-  assert.deepEqual([trace.last, trace.reached(child, 40), trace.cursorAt(child, 40)], [127, 40, 40]);
+  trace.race.byClock = true;
+  assert.equal(trace.race.pacemaker.id, "everything");
+  assert.deepEqual([trace.race.last, trace.race.reached(child, 40), trace.race.cursorAt(child, 40)], [127, 40, 40]);
   assert.equal(cursorBefore({ trace, child, from }), 125);
   assert.deepEqual(
     [1, 2].map((i) => stepsAfter(trace, 0.98)[i]),
     [trace.lane("surelock").doneBy(0.98), 63],
   );
   assert.deepEqual(stepsAfter(trace, Infinity), [127, 127, 127]);
-  Object.assign(trace, { live: true, growing: [child] });
-  assert.equal(trace.front, 127);
+  shown(trace, { live: true, growing: [child] });
+  assert.equal(trace.race.front, 127);
   child.count = 130;
-  assert.equal(trace.last, 129, "and the cursor goes as far as the longest of them");
+  assert.equal(trace.race.last, 129, "and the cursor goes as far as the longest of them");
 });
 
 test("a trace that does not say what was timed together claims nothing of times", () => {
   const { header, ...rest } = longer(small());
   const { timed_together: _, ...silent } = header;
   const trace = Trace.parse({ ...rest, header: silent });
-  trace.byClock = true;
-  assert.deepEqual([trace.clocked, trace.pacemaker, trace.reached(trace.lanes[1], 7), trace.last], [[], null, 7, 19]);
+  trace.race.byClock = true;
+  assert.deepEqual(
+    [trace.race.clocked, trace.race.pacemaker, trace.race.reached(trace.lanes[1], 7), trace.race.last],
+    [[], null, 7, 19],
+  );
   assert.doesNotMatch(verdict(trace), /time/);
   assert.deepEqual(stepsAfter(trace, 0.5), [9, 9]);
   assert.equal("timed_together" in trace.toDocument().header, false);
@@ -103,31 +106,19 @@ test("a trace that does not say what was timed together claims nothing of times"
   assert.match(misfit(trace, needs), /^The lanes of the run on show were not timed together/);
 });
 
-test("lanes of two runs, laid beside each other, keep the clocks of the most that were timed together", () => {
-  const [one, other] = [Trace.parse(small()), Trace.parse(small())];
-  const of = (trace, id) => ({ trace, lane: trace.lane(id), name: id });
-  const both = Trace.of([of(one, "b"), of(other, "a"), of(other, "b")]);
-  assert.deepEqual(both.toDocument().header.timed_together, [{ lanes: ["lane-2", "lane-3"] }]);
-  assert.deepEqual(
-    Trace.parse(both.toDocument()).clocked.map(({ id }) => id),
-    ["lane-2", "lane-3"],
-  );
-  assert.deepEqual(clocked(Trace.of([of(one, "a"), of(other, "a")]).lanes), []);
-});
-
 test("lanes that go on together in another race stay timed together, one that had ended does not", () => {
   const trace = new Trace(small());
   for (const id of ["a", "b"]) trace.append(record(id, 0));
   const { trace: shown, child } = branchOf(trace, trace.lanes[1], {}, 1, "What if");
   shown.timed({ timed_together: [{ lanes: ["a", "b", child.id] }] });
-  assert.deepEqual(shown.clocked, [trace.lanes[0], trace.lanes[1]]);
+  assert.deepEqual(shown.race.clocked, [trace.lanes[0], trace.lanes[1]]);
   shown.timed({ timed_together: [{ lanes: ["a", child.id] }] });
-  assert.deepEqual(shown.clocked, []);
+  assert.deepEqual(shown.race.clocked, []);
   const { header } = small();
   const never = new Trace({ ...small(), header: { ...header, timed_together: [] } });
   for (const id of ["a", "b"]) never.append(record(id, 0));
   never.timed(header);
-  assert.deepEqual(never.clocked, [], "steps that were timed apart stay so");
+  assert.deepEqual(never.race.clocked, [], "steps that were timed apart stay so");
 });
 
 /** What the recorded run's clocks say when each step takes these times. */

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { sameText } from "../../assets/js/dom.js";
+import { TraceError } from "../../assets/js/trace/damage.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
-import { read } from "../../assets/js/trace/schema.js";
-import { isMasked, STATES, Trace, TraceError } from "../../assets/js/trace/trace.js";
-import { base64, byHand, decoder, joined, pairs, raceOf, record, small } from "./small.js";
+import { isMasked, STATES } from "../../assets/js/trace/states.js";
+import { Trace } from "../../assets/js/trace/trace.js";
+import { base64, byHand, decoder, joined, pairs, raceOf, record, shown, small } from "./small.js";
 
 const trace = readTrace(small());
 const [all, locks] = trace.lanes;
@@ -88,7 +89,7 @@ test("by the clock a lane that has ended is beside all of the reference, before 
   const records = small().records.filter(({ lane: id, step }) => id === "a" || step < 2);
   for (const each of records) if (each.lane === "b") Object.assign(each, { seconds: 0.75, flops: 30 });
   const header = { ...small().header, lanes: [small().header.lanes[0], quick] };
-  const raced = Object.assign(readTrace({ ...small(), header, records }), { byClock: true });
+  const raced = shown(readTrace({ ...small(), header, records }), { byClock: true });
   const told = (lane, step) => {
     const { flopsShare, everyShare, against, steps, seconds } = raced.totals(raced.lane(lane), step);
     assert.equal(everyShare, lane === "a" ? 1 : 0.3, "of its own steps alone");
@@ -98,7 +99,7 @@ test("by the clock a lane that has ended is beside all of the reference, before 
   const end = { flopsShare: 60 / 300, against: 3, steps: 2, seconds: 1.5 };
   assert.deepEqual([told("b", 1), told("b", 2)], [end, end]);
   assert.deepEqual(told("a", 1), { flopsShare: 1, against: 2, steps: 2, seconds: 2 });
-  raced.byClock = false;
+  raced.race.byClock = false;
   assert.deepEqual(told("b", 1), { ...end, flopsShare: 60 / 200, against: 2 });
   assert.deepEqual(told("b", 2), end);
 });
@@ -210,53 +211,15 @@ test("a document names the parents that are in it", () => {
   assert.equal(whole.lane("c").decoder.parent, "b");
 });
 
-test("lanes of several traces stand beside each other under their own names", () => {
-  const other = readTrace(byHand());
-  other.pieces.add({ 99: "x" });
-  const sides = [
-    { trace: other, lane: other.lanes[0], name: "By hand, run 2" },
-    { trace, lane: locks, name: "Locks, run 1" },
-  ];
-  const beside = Trace.of(sides);
-  const { lanes } = beside.toDocument().header;
-  const told = lanes.map(({ id, name }) => [id, name]);
-  assert.deepEqual(joined(told), ["lane-1 By hand, run 2", "lane-2 Locks, run 1"]);
-  assert.deepEqual(beside.lanes[1].row(2), locks.row(2));
-  assert.deepEqual(beside.lanes[1].tokens(2), locks.tokens(2));
-  assert.equal(beside.reference, beside.lanes[0]);
-  const kept = Trace.of([
-    { ...sides[0], trace: Object.assign(other.asMade(), { key: 7, growing: other.lanes }) },
-    sides[1],
-  ]);
-  assert.deepEqual([kept.key, kept.growing], [null, undefined], "it is another trace, and does not grow");
-  assert.equal(beside.pieces.name(99), "x");
-  assert.deepEqual(readTrace(beside.toDocument()).lanes[0].tokens(2), other.lanes[0].tokens(2));
-  assert.ok(trace.like(other));
-  assert.ok(!trace.like(readTrace({ ...small(), header: { ...small().header, prompt_tokens: [10, 12] } })));
-});
-
-test("a trace says which engine computed its lanes and where they were timed; lanes of other engines bring their own", () => {
+test("a trace says which engine computed its lanes and where they were timed; a lane of another engine brings its own", () => {
   const by = (engine, machine) => {
     const document = small();
     Object.assign(document.header, { engine, timed_together: [{ lanes: ["a", "b"], machine }] });
     return readTrace(document);
   };
-  const [one, other, silent] = [by("torch 2.13.0", "A"), by("onnxruntime 1.32.0", "B"), readTrace(small())];
+  const one = by("torch 2.13.0", "A");
   const written = one.toDocument().header;
   assert.deepEqual([written.engine, written.timed_together], ["torch 2.13.0", [{ machine: "A", lanes: ["a", "b"] }]]);
-  const enginesOf = (...traces) => {
-    const sides = traces.flatMap((trace) => trace.lanes.map((lane) => ({ trace, lane, name: lane.name })));
-    const { header } = readTrace(JSON.parse(JSON.stringify(Trace.of(sides).toDocument())));
-    return [
-      header.engine,
-      ...header.lanes.map(({ engine }) => engine),
-      header.timed_together.map(({ machine }) => machine),
-    ];
-  };
-  const none = undefined;
-  assert.deepEqual(enginesOf(one, one), ["torch 2.13.0", none, none, none, none, ["A"]]);
-  assert.deepEqual(enginesOf(one, other).slice(0, 4), [none, "torch 2.13.0", "torch 2.13.0", "onnxruntime 1.32.0"]);
-  assert.deepEqual(enginesOf(one, silent).slice(0, 4), [none, "torch 2.13.0", "torch 2.13.0", none]);
   const child = one.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 1);
   one.computed(child, "onnxruntime 1.32.0");
   assert.equal(one.toDocument().header.lanes[2].engine, "onnxruntime 1.32.0");
@@ -264,89 +227,11 @@ test("a trace says which engine computed its lanes and where they were timed; la
   assert.equal(one.toDocument().header.lanes[2].engine, undefined);
 });
 
-test("a schema with a keyword that is not read is refused", () => {
-  assert.throws(() => read({ items: { type: "array", uniqueItems: true } }), /keyword uniqueItems/);
-});
-
-const first = (more) => ({ records: [record("b", 0, more)] });
-const headed = (more) => ({ header: { ...small().header, ...more } });
-const five = ["v", "w", "x", "y", "z"].map((id) => decoder(id, id, { kind: "everything" }));
-const ruled = (compute) => headed({ lanes: [decoder("v", "v", compute)] });
-const done = (event) =>
-  headed({ lanes: [decoder("v", "v", { kind: "everything" }, { events: [{ step: 0, ...event }] })] });
-const damages = [
-  ["is not a SureLock trace", { format: "x" }],
-  ["version 4", { version: 4 }],
-  ["version 1", { version: 1 }],
-  ["must have required property 'header'", { header: undefined }],
-  ["at header/length", headed({ length: 0 })],
-  ["too large", headed({ length: 8192, steps: 8192 })],
-  ["prompt is longer", headed({ prompt_tokens: [1, 2, 3, 4, 5] })],
-  ["at header/lanes: it must NOT have more than 4 items", headed({ lanes: five })],
-  ["NOT have fewer than 1 items", headed({ lanes: [] })],
-  ["required property 'name'", headed({ lanes: [{ ...five[0], name: undefined }] })],
-  ["at header/lanes/0/name", headed({ lanes: [{ ...five[0], name: "" }] })],
-  ["same id", headed({ lanes: [five[0], five[0]] })],
-  ["is not there", headed({ reference: "nobody" })],
-  ["is not there", headed({ lanes: [{ ...five[0], parent: "nobody" }] })],
-  ["at pieces/1", { pieces: { 1: 2 } }],
-  ["at pieces/1", { pieces: { 1: [256] } }],
-  ["required property 'records'", { records: undefined }],
-  ["at header/lanes/0/compute: it must have required property 'lock'", ruled({ kind: "both" })],
-  ["at header/lanes/0/compute/lock: it must be object", ruled({ kind: "both", lock: 1, select: { kind: "all" } })],
-  ["at header/lanes/0/compute/epsilon: it must be number,string,boolean,array,null", ruled({ kind: "x", epsilon: {} })],
-  ["at header/lanes/0/compute/ages/1: it must be number", ruled({ kind: "x", ages: [1, [2]] })],
-  ["at header/lanes/0/compute/unlock/after: it must be", ruled({ kind: "x", unlock: { after: {} } })],
-  ["required property 'position'", done({ kind: "lock" })],
-  ["required property 'token'", done({ kind: "write", position: 1 })],
-  ["required property 'compute'", done({ kind: "rule", position: 1 })],
-  ["events/0/kind: it must be equal to one of the allowed values", done({ kind: "erase", position: 1 })],
-  ["at view/step: it must be >= -1", { view: { step: -2, pins: [], by_clock: true } }],
-  [
-    "at scores/judge/b/nats/1: it must be number",
-    { scores: { judge: { b: { bits_per_character: null, nats: [1, "2"] } } } },
-  ],
-  ["no steps", { records: [] }],
-  ["no lane", { records: [record("other", 0)] }],
-  ["in order", { records: [record("b", 1)] }],
-  ["in order", { records: [0, 1, 2, 3].map((t) => record("b", t)) }],
-  ["outside the sequence", first({ locked: [4] })],
-  ["outside the sequence", first({ written: [[4, 1]] })],
-  ["outside the sequence", first({ computed: [1, 4] })],
-  ["outside the sequence", first({ computed: [2, 2, 0, 2] })],
-  ["positions is incomplete", first({ computed: [0] })],
-  ["number of KL values", first({ kl: [1] })],
-  ["number of confidence values", first({ confidence: [1] })],
-  ["not base64", first({ confidence: "%" })],
-  ["at records/0/unmasked/0", first({ unmasked: [7] })],
-  ["at records/0/locked", first({ locked: null })],
-  ["at records/0/seconds", first({ seconds: -1 })],
-  ["number of likely tokens", first({ top: { at: [0, 1], ids: [1], p: base64(1) } })],
-  ["number of likely tokens", first({ top: { at: [0, 1], ids: [1, 2, 3, 4, 5], p: base64(1) } })],
-  ["at header/prompt: it must be", headed({ prompt: 5 })],
-  ["at header/prompt: it must be", headed({ prompt: {} })],
-  ["at header/created", headed({ created: 5 })],
-  ["at header/model/name", headed({ model: { name: {} } })],
-  ["at header/lanes/0/settings/gen_length", headed({ lanes: [{ ...five[0], settings: { gen_length: {} } }] })],
-  ["at header/lanes/0/compute: it must have required property 'select'", ruled({ kind: "both", lock: { kind: "x" } })],
-  ["version 01234567890123456789;", { version: "0123456789".repeat(9) }],
-  ["damaged at its top: it", { records: undefined }],
-];
-
-test("a damaged trace is refused in one sentence", () => {
-  for (const [part, change] of damages)
-    assert.throws(
-      () => readTrace(JSON.parse(JSON.stringify({ ...small(), ...change }))),
-      (error) => error instanceof TraceError && /^[A-Z][^.]+\.$/.test(error.message) && error.message.includes(part),
-      JSON.stringify(change),
-    );
-});
-
 const everything = (id, steps, more) => [decoder(id, id, { kind: "everything" }, more), steps];
 const made = (sides, more) => readTrace(raceOf(sides, more));
 /** Lanes whose steps take so long, shown by the clock. */
 const timed = (...lists) =>
-  Object.assign(
+  shown(
     made(
       lists.map((list, i) =>
         everything(
@@ -463,36 +348,36 @@ test("totals beside a reference that has no step yet say nothing of it", () => {
 test("by the clock steps that took no time count, too", () => {
   const none = timed([0, 0], [0, 0, 0]);
   assert.deepEqual(
-    [none.last, none.front, none.reached(none.lanes[1], 0), none.cursorAt(none.lanes[1], 1)],
+    [none.race.last, none.race.front, none.race.reached(none.lanes[1], 0), none.race.cursorAt(none.lanes[1], 1)],
     [2, 2, 0, 1],
   );
   const pause = timed([1, 0, 1], [0, 0.5, 0.5]);
-  const reached = [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.reached(lane, step)));
+  const reached = [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.race.reached(lane, step)));
   assert.deepEqual(joined(reached), ["-1 -1", "0 2", "1 2", "2 2"]);
   assert.deepEqual(
-    [0, 1, 2].map((t) => pause.cursorAt(pause.lanes[0], t)),
+    [0, 1, 2].map((t) => pause.race.cursorAt(pause.lanes[0], t)),
     [0, 1, 2],
   );
-  assert.equal(timed([1, 1], [1, 1]).pacemaker.id, "a");
+  assert.equal(timed([1, 1], [1, 1]).race.pacemaker.id, "a");
   const slow = timed([0.1, 0.1, 0.1], [2]);
-  assert.deepEqual([slow.pacemaker.id, slow.last], ["b", 0]);
-  slow.byClock = false;
-  assert.deepEqual([slow.last, slow.front], [2, 2]);
-  const begun = Object.assign(new Trace(small()), { byClock: true });
+  assert.deepEqual([slow.race.pacemaker.id, slow.race.last], ["b", 0]);
+  slow.race.byClock = false;
+  assert.deepEqual([slow.race.last, slow.race.front], [2, 2]);
+  const begun = shown(new Trace(small()), { byClock: true });
   begun.append(record("a", 0));
-  assert.equal(begun.cursorAt(begun.lanes[1], 0), 0);
+  assert.equal(begun.race.cursorAt(begun.lanes[1], 0), 0);
 });
 
 test("the front is of the lanes that still grow", () => {
   const whole = timed([1, 1, 1], [1]);
-  whole.byClock = false;
-  whole.growing = [whole.lanes[1]];
-  assert.equal(whole.front, 2);
-  whole.live = true;
-  assert.equal(whole.front, 0);
-  const part = Object.assign(new Trace(small()), { byClock: true, live: true });
+  whole.race.byClock = false;
+  whole.race.growing = [whole.lanes[1]];
+  assert.equal(whole.race.front, 2);
+  whole.race.live = true;
+  assert.equal(whole.race.front, 0);
+  const part = shown(new Trace(small()), { byClock: true, live: true });
   part.append(record("a", 0, { seconds: 0 }));
-  assert.equal(part.front, 0, "where nothing took time, all that there is");
+  assert.equal(part.race.front, 0, "where nothing took time, all that there is");
 });
 
 test("a document has its view, its judges and its lanes, and whatever it was made of", () => {
@@ -515,15 +400,4 @@ test("a document has its view, its judges and its lanes, and whatever it was mad
   const whole = readTrace(small());
   whole.branch(decoder("c", "Child", { kind: "everything" }), 0);
   assert.deepEqual(names(whole), ["a", "b", "c"]);
-  const longer = made([everything("a", [{}, {}, {}, {}])]);
-  for (const sides of [
-    [longer, whole],
-    [whole, longer],
-  ]) {
-    const beside = Trace.of(sides.map((one) => ({ trace: one, lane: one.lanes[0], name: "n" })));
-    assert.deepEqual([beside.steps, beside.header.steps, names(beside)], [4, 4, ["lane-1", "lane-2"]]);
-  }
-  const like = (change) => trace.like(readTrace({ ...small(), header: { ...small().header, ...change } }));
-  assert.deepEqual([like({}), like({ model: { name: "n" } })], [true, false]);
-  assert.ok(!made([everything("a", [{}])], { length: 4 }).like(made([everything("a", [{}])], { length: 5 })));
 });

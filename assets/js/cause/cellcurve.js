@@ -45,7 +45,7 @@ export class CellCurve {
   load(trace) {
     this.trace = trace;
     this.drawn = "";
-    this.steps = Math.max(trace.count, trace.live ? trace.steps : 1, 2);
+    this.steps = Math.max(trace.count, trace.race.live ? trace.steps : 1, 2);
     this.cursors.replaceChildren(
       ...trace.lanes.map((_, i) => svg("line", { class: `sl-cell-cursor sl-lane-${i + 1}`, y1: TOP, y2: BOTTOM })),
     );
@@ -68,7 +68,7 @@ export class CellCurve {
     if (this.drawn !== key) this.#lines(cell);
     this.drawn = key;
     trace.lanes.forEach((lane, i) => {
-      const t = trace.reached(lane, step);
+      const t = trace.race.reached(lane, step);
       const cursor = this.cursors.children[i];
       cursor.style.visibility = t < 0 ? "hidden" : "";
       cursor.style.transform = `translateX(${this.#x(Math.max(0, t))}px)`;

@@ -79,13 +79,13 @@ export class Curves {
     );
     new ResizeObserver(() => this.redraw()).observe(this.node);
     watchView(this.node, () => this.redraw());
-    for (const { node } of this.plots) watchView(node, () => this.trace?.live && this.redraw());
+    for (const { node } of this.plots) watchView(node, () => this.trace?.race.live && this.redraw());
     stage.lower.append(this.node);
     this.theme(stage.colours);
     this.show(stage.only);
     if (stage.trace) {
       this.load(stage.trace);
-      this.moveTo(stage.trace.reached(subject(stage.trace), page.now.step));
+      this.moveTo(stage.trace.race.reached(subject(stage.trace), page.now.step));
     }
     if (plotly) loadPlotly(plotly).then((found) => this.use(found));
     else this.use(window.Plotly ?? null);
@@ -134,7 +134,7 @@ export class Curves {
   /** Draws all; of a run that still grows those in sight, each in a frame of its own. */
   async draw() {
     if (!this.plotly || !this.trace || !this.colours || !this.node.clientWidth || !inView(this.node)) return;
-    const { live } = this.trace;
+    const { live } = this.trace.race;
     let took = 0;
     for (const figure of this.plots) {
       if (live && !inView(figure.node)) continue;
@@ -167,7 +167,7 @@ export class Curves {
     if (key === "flops") return each((s) => s.flops / s.baselineFlops);
     if (key === "saved") return each((s) => 1 - s.totalFlops / s.totalBaseline);
     if (key === "time")
-      return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.clocked.includes(this.lanes[i]));
+      return each((s) => 1000 * s.seconds).filter((_, i) => this.trace.race.clocked.includes(this.lanes[i]));
     const medians = each((s) => level(s.median));
     for (const line of medians) line.name += ", median of the computed";
     return [...this.#band(), ...medians, ...this.#resting(), ...this.#pinLines()];
@@ -291,7 +291,7 @@ export class Curves {
       xaxis: {
         ...axis,
         title: { text: "step", font: { size: 11 }, standoff: 4 },
-        range: [0.5, Math.max(trace.count, trace.live ? trace.steps : 1) + 0.5],
+        range: [0.5, Math.max(trace.count, trace.race.live ? trace.steps : 1) + 0.5],
       },
       yaxis: {
         ...axis,

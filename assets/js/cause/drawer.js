@@ -125,7 +125,7 @@ export class Drawer {
   draw(step) {
     const { trace, epsilon, cell } = this;
     if (!this.isOpen) return;
-    if (epsilon.lane) epsilon.moveTo(trace.reached(epsilon.lane, step));
+    if (epsilon.lane) epsilon.moveTo(trace.race.reached(epsilon.lane, step));
     this.curve.draw(cell, step);
     this.inspector.draw(cell, step);
     this.whatIf?.draw(cell, step);

@@ -5,7 +5,7 @@ import { count, h, setText } from "../dom.js";
 import { explained } from "../panels/term.js";
 import { described, number } from "../trace/described.js";
 import { lockRule, locksAt } from "../trace/estimate.js";
-import { ACTIVE, LOCKED } from "../trace/trace.js";
+import { ACTIVE, LOCKED } from "../trace/states.js";
 import { MakeRoom } from "./makeroom.js";
 import { nearest, stops } from "./slider.js";
 
@@ -42,7 +42,7 @@ export class Epsilon {
   load(trace) {
     const first = trace.lanes.find((lane) => lane !== trace.reference && lockRule(lane)) ?? trace.lanes.find(lockRule);
     this.trace = trace;
-    this.lane = trace.live ? null : (first ?? null);
+    this.lane = trace.race.live ? null : (first ?? null);
     this.value = null;
     this.when = null;
     this.room.close();

@@ -4,7 +4,7 @@
 import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { eventText } from "../trace/described.js";
-import { LOCKED, STATES } from "../trace/trace.js";
+import { LOCKED, STATES } from "../trace/states.js";
 import { pinName } from "./pins.js";
 
 const UNSEEN = "not computed yet";
@@ -65,7 +65,7 @@ export class Inspector {
     this.#namePins(step);
     setText(this.pinButton, page.now.pins.has(cell) ? "Unpin" : "Pin");
     for (const column of this.columns) {
-      const t = this.trace.reached(column.lane, step);
+      const t = this.trace.race.reached(column.lane, step);
       setText(column.stands, t < 0 ? "before its first step" : `after its step ${t + 1}`);
       this.#facts(column, cell, t);
       this.#attended(column, cell, t);
@@ -119,16 +119,16 @@ export class Inspector {
     const { pieces } = this.trace;
     const named = (list) => list?.map(([id, p]) => [pieces.name(id), p]);
     const missing = this.columns.filter(({ lane, bars }) => {
-      const own = lane.top(cell, this.trace.reached(lane, step));
+      const own = lane.top(cell, this.trace.race.reached(lane, step));
       if (own !== null || !this.fetchTop) this.#bars(bars, named(own));
       return own === null;
     });
-    const wanted = `${cell}/${step}/${this.trace.byClock}`;
+    const wanted = `${cell}/${step}/${this.trace.race.byClock}`;
     if (!missing.length || !this.fetchTop || this.asked === wanted) return;
     this.asked = wanted;
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
-      const asked = missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.reached(lane, step)));
+      const asked = missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.race.reached(lane, step)));
       const found = await Promise.all(asked);
       if (this.asked !== wanted) return;
       missing.forEach(({ bars }, i) => {
@@ -168,7 +168,7 @@ export class Inspector {
   #namePins(step) {
     this.step = step;
     for (const { cell, pin, button } of this.pinned) {
-      const name = pinName(this.trace, cell, { at: (lane) => this.trace.reached(lane, step) });
+      const name = pinName(this.trace, cell, { at: (lane) => this.trace.race.reached(lane, step) });
       setText(button, `${pin + 1}: ${name} ✕`);
       button.setAttribute("aria-label", `Unpin ${name}`);
     }

@@ -3,7 +3,7 @@
 
 import { h, setText } from "../dom.js";
 import { doneAt } from "../run/branching.js";
-import { isMasked, LOCKED } from "../trace/trace.js";
+import { isMasked, LOCKED } from "../trace/states.js";
 import { MakeRoom } from "./makeroom.js";
 
 /** From when on a lane that has done its step t would be another, in a sentence. */
@@ -85,7 +85,7 @@ export class WhatIf {
   #buttons() {
     if (!this.node.open || !this.trace || this.cell < 0) return;
     const { lane, cell } = this;
-    const t = this.trace.reached(lane, this.step);
+    const t = this.trace.race.reached(lane, this.step);
     const ended = lane.endsAt(t);
     setText(this.from, from(lane, t));
     const key = `${lane.id}/${cell}/${t}/${ended}`;

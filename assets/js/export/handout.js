@@ -2,12 +2,11 @@
 // everything else in the body while the page is printed, and nothing else is printed then (see print.css).
 
 import { h } from "../dom.js";
-import { comparison } from "../panels/runs.js";
 import { leftOut } from "../run/address.js";
 import { verdict } from "../stage/narrator.js";
 import { palette } from "../stage/theme.js";
 import { prose } from "../trace/prose.js";
-import { promptOf } from "../trace/results.js";
+import { everything, promptOf } from "../trace/results.js";
 import { Field, WIDTH } from "./poster.js";
 
 const MOMENT_HEIGHT = 380;
@@ -35,8 +34,22 @@ function text(trace, lane) {
   return h("section", h("h2", lane.name), h("p", { dir: "auto" }, words));
 }
 
+/** A table of everything about the lanes, side by side; rows that differ are marked. */
+function comparison(trace) {
+  const { lanes } = trace;
+  const columns = lanes.map((lane) => new Map(everything(trace, lane)));
+  const names = [...new Set(columns.flatMap((column) => [...column.keys()]))];
+  const rows = names.map((name) => {
+    const values = columns.map((column) => column.get(name) ?? "–");
+    const unequal = new Set(values).size > 1;
+    const cells = values.map((value) => h("td", value));
+    return h(unequal ? "tr.sl-unequal" : "tr", h("th", { scope: "row" }, name), cells);
+  });
+  const heads = ["", ...lanes.map(({ name }) => name)].map((name) => h("th", { scope: "col" }, name));
+  return h("table", h("thead", h("tr", heads)), h("tbody", rows));
+}
+
 function made(trace, colours, link) {
-  const sides = trace.lanes.map((lane) => ({ trace, lane, name: lane.name }));
   const texts = trace.lanes.map((lane) => text(trace, lane));
   return h(
     "article.sl-handout",
@@ -46,7 +59,7 @@ function made(trace, colours, link) {
     moments(trace.count).map((step) => moment(trace, colours, step)),
     h("p", "Orange is computed, hatched blue is locked and no longer computed; a corner marks what differs."),
     h("div.sl-handout-texts", texts),
-    comparison(sides),
+    comparison(trace),
     link ? h("p.sl-handout-link", h("a", { href: link }, link), ` ${leftOut(trace)}`.trimEnd()) : null,
   );
 }

@@ -4,7 +4,7 @@
 
 import { download, h, percent, setText } from "../dom.js";
 import { palette } from "../stage/theme.js";
-import { TraceError } from "../trace/trace.js";
+import { TraceError } from "../trace/damage.js";
 import { HEIGHT, lasts, Poster, stepsAfter, WIDTH } from "./poster.js";
 import { webm } from "./webm.js";
 

@@ -6,7 +6,7 @@ import { Grid, layout } from "../stage/grid.js";
 import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
 import { textOf } from "../trace/results.js";
-import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/trace.js";
+import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/states.js";
 
 export const WIDTH = 1280;
 export const HEIGHT = 720;
@@ -18,13 +18,13 @@ const SHOWN = [MASKED, ACTIVE, RESTING, LOCKED];
 const [SAMPLE_WIDTH, SAMPLE_HEIGHT] = [27, 20]; // of a cell of the legend, with the gap to the next
 
 /** Seconds that a race takes; 1 where no lane has a clock. */
-export const lasts = ({ pacemaker }) => pacemaker?.seconds || 1;
+export const lasts = ({ race }) => race.pacemaker?.seconds || 1;
 
 /** The step that each lane has reached after so many seconds of its own clock, -1 before its first. One that was not timed with the others has done as large a part of its steps. */
 export function stepsAfter(trace, elapsed) {
   const share = Math.min(1, elapsed / lasts(trace));
   const byStep = (lane) => Math.floor(share * lane.count) - 1;
-  return trace.lanes.map((lane) => (trace.clocked.includes(lane) ? lane.doneBy(elapsed) : byStep(lane)));
+  return trace.lanes.map((lane) => (trace.race.clocked.includes(lane) ? lane.doneBy(elapsed) : byStep(lane)));
 }
 
 /** The width to lay out a grid of n cells in, and the scale at which that fills a box best. */
@@ -108,7 +108,7 @@ export function heading(trace, lane, step) {
   const taken = lane.clamp(step) + 1;
   const at = `step ${taken} / ${steps}`;
   const share = now && percent(now.totalFlops / now.totalBaseline);
-  const time = trace.clocked.includes(lane) ? seconds(now?.totalSeconds ?? 0) : "";
+  const time = trace.race.clocked.includes(lane) ? seconds(now?.totalSeconds ?? 0) : "";
   return {
     clock: `${time}${lane.endsAt(step) ? " ✓" : ""}`.trim(),
     told: now ? `${share} of all FLOPs, ${now.lockedCount} of ${trace.n} locked, ${at}` : at,

@@ -2,8 +2,9 @@
 
 import { download, h } from "../dom.js";
 import { leftOut } from "../run/address.js";
+import { TraceError } from "../trace/damage.js";
 import { parseTrace } from "../trace/reading.js";
-import { STATES, TraceError } from "../trace/trace.js";
+import { STATES } from "../trace/states.js";
 import { Pictures } from "./pictures.js";
 
 const MOST_BYTES = 200 * 2 ** 20;

@@ -158,7 +158,7 @@ export class Lessons {
   /** The step where the cursor goes on a page. */
   #stepOf(page) {
     const at = this.lesson.pages.slice(0, page + 1).findLast((each) => each.at !== undefined)?.at;
-    return at === undefined ? undefined : stepOf(at, this.trace.last + 1);
+    return at === undefined ? undefined : stepOf(at, this.trace.race.last + 1);
   }
 
   /** Shows what a page speaks of and hides the rest, with what would give a prediction away; without a page shows all. */
@@ -308,7 +308,7 @@ export class Lessons {
   shown(trace) {
     if (!this.open) return;
     this.#limit(this.lesson.pages[this.page]);
-    if (this.awaiting && trace.live) Object.assign(this, { own: trace, awaiting: false, held: false });
+    if (this.awaiting && trace.race.live) Object.assign(this, { own: trace, awaiting: false, held: false });
   }
 
   /** Records were appended to the trace on show. The cursor waits where the page stops, so that nothing is given away. */

@@ -1,7 +1,7 @@
 // How long positions stayed active once they were written.
 
 import { count, h, inView, throttle, watchView } from "../dom.js";
-import { isMasked, LOCKED } from "../trace/trace.js";
+import { isMasked, LOCKED } from "../trace/states.js";
 
 const EDGES = [0, 1, 2, 4, 8, 16, 32, 64, 128, Infinity];
 

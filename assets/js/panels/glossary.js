@@ -1,7 +1,6 @@
 // What the words of the field mean, a sentence each, and the tip that says it. It comes with the first term that is asked
 // for, see term.js.
 
-import "../core.js";
 import { h, setText } from "../dom.js";
 
 export const GLOSSARY = {
@@ -16,7 +15,6 @@ export const GLOSSARY = {
     "The regret is how much less, with every position computed, the positions that were written score than the best possible ones: by entropy in nats, by confidence in probability.",
   "commit error":
     "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
-  "active ratio": "The active ratio is the share of all positions that a step computes, averaged over the steps.",
   locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
   reference: "The reference is the lane that all others are compared with; you can choose it.",
 };

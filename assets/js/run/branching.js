@@ -1,7 +1,7 @@
 // What if, before the server knows of it: the trace that shows a new lane beside those that stay.
 
 import { eventText } from "../trace/described.js";
-import { MOST_LANES } from "../trace/trace.js";
+import { MOST_LANES } from "../trace/header.js";
 import { leftOut } from "./address.js";
 
 /** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */
@@ -12,7 +12,7 @@ export const withEvent = (events, event) => [
 
 /** What is done to a lane at the cursor's step: {event: with the lane's own step, name: of the lane that it makes}. word: the rule's name, or what is written. */
 export function doneAt(trace, lane, cursor, event, word) {
-  const step = trace.reached(lane, cursor) + 1;
+  const step = trace.race.reached(lane, cursor) + 1;
   const what = event.kind === "rule" ? word : eventText(event) + (event.kind === "write" ? ` “${word}”` : "");
   const name = `${lane.name.split(", from step")[0]}, from step ${step + 1}: ${what}`.slice(0, 80);
   return { event: { step, ...event }, name };
@@ -60,7 +60,7 @@ export function partedAt(branching, { lane: id, step }, engine) {
 }
 
 /** The cursor's last step before a branch goes its own way; -1 where that is its first. */
-export const cursorBefore = ({ trace, child, from }) => (from ? trace.cursorAt(child, from - 1) : -1);
+export const cursorBefore = ({ trace, child, from }) => (from ? trace.race.cursorAt(child, from - 1) : -1);
 
 /** Lanes in the order in which they stand beside each other: each after its parent, where that is among them. */
 export function besideParents(lanes) {

@@ -1,6 +1,7 @@
 // The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
 
-import { TraceError, traceOf } from "../trace/trace.js";
+import { TraceError } from "../trace/damage.js";
+import { Trace } from "../trace/trace.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
@@ -25,7 +26,7 @@ export class Kept {
     return this.runs().flatMap(({ id, source, document }) => {
       try {
         return [
-          { source, trace: Object.assign(traceOf(document), { key: id, interrupted: source === "interrupted" }) },
+          { source, trace: Object.assign(Trace.parse(document), { key: id, interrupted: source === "interrupted" }) },
         ];
       } catch (error) {
         if (!(error instanceof TraceError)) throw error;

@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { actions } from "../form/actions.js";
 import { openSidebar, pressRun } from "../form/controls.js";
+import { LOADS } from "../parts.js";
 import { Stage } from "../stage/stage.js";
 import { settingsOf } from "./address.js";
 import { Addressing, linkTo } from "./addressing.js";
@@ -49,7 +50,7 @@ function addSkipLink(grids) {
 /** The stage. parts: see `asking`, and those that follow it here. */
 function makeStage(root, { parts, tab, onUse }) {
   const { source } = parts;
-  return new Stage(root, {
+  return new Stage(root, LOADS, {
     plotly: () => addressOf("plotly.min.js"),
     source: {
       document: (run) => source.document(run),

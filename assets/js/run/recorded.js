@@ -1,7 +1,8 @@
 // The recorded runs. The first is fetched and unpacked as soon as the page's head is read (see page_head): it is there
 // when the stage is.
 
-import { Trace, TraceError } from "../trace/trace.js";
+import { TraceError } from "../trace/damage.js";
+import { Trace } from "../trace/trace.js";
 import { fileOf } from "./files.js";
 
 const read = new Map();

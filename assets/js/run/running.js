@@ -9,7 +9,7 @@ import { Waiting } from "./waiting.js";
 const ONE_WAITS = "One of your runs waits for the device already: cancel it first.";
 
 /** A link's step, in a sentence: the run that it asked for is shown at its end. */
-function pointedAt({ step }, { last }) {
+function pointedAt({ step }, { race: { last } }) {
   if (step === undefined || step === last) return "";
   return `The link points at step ${step + 1}${step > last ? `, and this run has ${last + 1}` : ""}.`;
 }
@@ -134,7 +134,7 @@ export class Running {
   #part(record) {
     const { trace, branching, engine } = this.run;
     const parted = partedAt(branching, record, engine);
-    const kept = trace.lanes.filter((lane) => !parted.trace.lanes.includes(lane) || trace.growing.includes(lane));
+    const kept = trace.lanes.filter((lane) => !parted.trace.lanes.includes(lane) || trace.race.growing.includes(lane));
     this.leave(trace);
     const lanes = kept.map(({ id }) => parted.trace.lane(id));
     this.askFor(parted, lanes);
@@ -168,10 +168,10 @@ export class Running {
     if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
     branching?.trace.timed(open.header);
-    trace.growing = open.header.lanes.map(({ id: own }) => trace.lane(own));
-    for (const lane of trace.growing) lane.source = { run: id, id: lane.id };
+    trace.race.growing = open.header.lanes.map(({ id: own }) => trace.lane(own));
+    for (const lane of trace.race.growing) lane.source = { run: id, id: lane.id };
     const { engine } = open.header;
-    if (branching) for (const lane of trace.growing) trace.computed(lane, engine);
+    if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
     this.run = { id, handle, trace, pausable, engine, behind: 1, branching };
     this.#show(trace, branching);
     this.stage.say(branching?.parted ?? "");
@@ -184,7 +184,7 @@ export class Running {
     const step = branching ? cursorBefore(branching) : -1;
     if (this.stage.trace !== trace)
       return this.stage.show(trace, { live: true, label: branching ? whatIf(trace) : "Your run:", step });
-    trace.live = true;
+    trace.race.live = true;
     this.stage.timeline.load(trace, { live: true, step });
   }
 
@@ -195,11 +195,11 @@ export class Running {
     this.run.over = true;
     page.set({ wish: null, phase: "idle", wanted: null });
     if (waits === "more") this.waiting.end();
-    trace.live = false;
+    trace.race.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
     let told =
-      problem ?? (end === "stopped" ? `Stopped after ${trace.done}.` : (branching?.parted ?? this.run.note ?? ""));
+      problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? this.run.note ?? ""));
     if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {
@@ -229,7 +229,7 @@ export class Running {
     this.branching = null;
     if (this.stage.trace === trace) this.stage.show(before, { keep: true });
     if (!cut) return;
-    before.live = false;
+    before.race.live = false;
     if (before.count) this.stage.add(before, "stopped");
   }
 
@@ -250,7 +250,7 @@ export class Running {
       run.again = false;
       return this.resume();
     }
-    this.stage.say(`Paused after ${run.trace.done}.`);
+    this.stage.say(`Paused after ${run.trace.race.done}.`);
   }
 
   resume() {
@@ -285,7 +285,7 @@ export class Running {
   /** Play or Step, pressed while another run has the device, leaves the queue. */
   #takeBack() {
     this.run.handle.leave();
-    this.#held(`Still paused after ${this.run.trace.done}.`);
+    this.#held(`Still paused after ${this.run.trace.race.done}.`);
   }
 
   /** One more step on the server, if a run is paused there. Says whether it asked for one. */

@@ -2,16 +2,9 @@
 // a notebook's frame: then nothing is kept, and whoever asks is told so. Another edition of the page may have kept
 // something else under a name: what is not of the name's shape is dropped, and told in a sentence.
 
-const PREFIX = "surelock:";
+import { having, isCount, isObject, isText, listOf, mapOf, orNothing } from "../trace/shapes.js";
 
-const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
-const isText = (value) => typeof value === "string";
-const isCount = (value) => Number.isInteger(value) && value >= 0;
-const orNothing = (shape) => (value) => value === undefined || value === null || shape(value);
-const listOf = (shape) => (value) => Array.isArray(value) && value.every(shape);
-const mapOf = (shape) => (value) => isObject(value) && Object.values(value).every(shape);
-const having = (shapes) => (value) =>
-  isObject(value) && Object.entries(shapes).every(([name, shape]) => shape(value[name]));
+const PREFIX = "surelock:";
 
 const isAnswer = orNothing((value) => isText(value) || Number.isFinite(value) || listOf(isCount)(value));
 const ANSWERED = { question: isText, predicted: isAnswer, answer: isAnswer, run: orNothing(isText) };

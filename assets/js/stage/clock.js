@@ -4,15 +4,15 @@ import { count, h, seconds, setText } from "../dom.js";
 
 /** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several; ["not timed", "step 41 of 128"] of one that was not timed with the others. */
 export function laneClock(trace, lane, step) {
-  const t = trace.reached(lane, step);
+  const t = trace.race.reached(lane, step);
   const now = lane.at(t);
   if (!now) return ["", ""];
-  const { clocked } = trace;
+  const { clocked } = trace.race;
   const timed = clocked.includes(lane);
   const time = timed ? seconds(now.totalSeconds) : "not timed";
   if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${trace.stepsOf(lane)}`];
   const others = timed ? clocked.filter((each) => each !== lane) : [];
-  const over = (each) => each.endsAt(trace.reached(each, step));
+  const over = (each) => each.endsAt(trace.race.reached(each, step));
   const first = others.length && others.every((each) => !over(each) || each.seconds > lane.seconds);
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
@@ -28,7 +28,7 @@ export class Clock {
     laneClock(trace, this.lane, step).forEach((text, i) => {
       setText(this.parts[i], text);
     });
-    const bySteps = trace.byClock && !trace.clocked.includes(this.lane);
+    const bySteps = trace.race.byClock && !trace.race.clocked.includes(this.lane);
     this.node.title = bySteps ? "Not timed together with the others, so shown step by step" : "";
   }
 }

@@ -51,8 +51,8 @@ function damageText(damage) {
 }
 
 /** Why no number of changed words is there. */
-export function uncompared({ live, complete }) {
-  if (!live) return "unknown";
+export function uncompared({ race, complete }) {
+  if (!race.live) return "unknown";
   return complete ? "comparing" : "at the end";
 }
 

@@ -1,7 +1,7 @@
 // One token grid on a canvas. It draws what it is told and says which cell is under a point; it keeps no run state of its own,
 // only how each cell looked last: a step changes a dozen cells, and painting all of them would cost a small machine the step's own time.
 
-import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/trace.js";
+import { ACTIVE, isMasked, LOCKED, MASKED, RESTING } from "../trace/states.js";
 import { FONT } from "./pens.js";
 import { shade } from "./theme.js";
 

@@ -6,13 +6,13 @@ import { count, percent, seconds } from "../dom.js";
 export function narrate(trace, step, chapters = []) {
   if (step < 0)
     return "After the prompt every word is a blank, called masked. The blanks will be filled in over many steps.";
-  const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
+  const over = trace.lanes.every((lane) => lane.endsAt(trace.race.reached(lane, step)));
   if (over) return verdict(trace, step);
   const lane = subject(trace);
-  const at = trace.reached(lane, step);
+  const at = trace.race.reached(lane, step);
   const chapter = chapters.find((each) => each.step === step && each.text);
-  if (chapter) return `${stepOf(lane, at, trace.whose)}: ${chapter.text}`;
-  return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.whose);
+  if (chapter) return `${stepOf(lane, at, trace.race.whose)}: ${chapter.text}`;
+  return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
 }
 
 /** A lane's own step; said whose, where the lanes stand at different ones. */
@@ -50,12 +50,12 @@ function byRest({ compute, events = [] }, position) {
 
 /** Who is through, and who still works. */
 function finished(trace, step) {
-  const over = (lane) => lane.endsAt(trace.reached(lane, step));
+  const over = (lane) => lane.endsAt(trace.race.reached(lane, step));
   const done = trace.lanes.filter(over);
-  const timed = done.filter((lane) => trace.clocked.includes(lane));
+  const timed = done.filter((lane) => trace.race.clocked.includes(lane));
   const rest = trace.lanes.filter((lane) => !over(lane));
   const after = ` after ${seconds(Math.min(...timed.map((lane) => lane.seconds)))}`;
-  return stillWorking(done, rest, trace.byClock && timed.length ? after : "");
+  return stillWorking(done, rest, trace.race.byClock && timed.length ? after : "");
 }
 
 /** Of lanes that are through, and lanes that are not. */

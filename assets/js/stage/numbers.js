@@ -5,7 +5,8 @@ import { uncompared } from "./gauges.js";
 
 /** The FLOPs of the lane that has the most to do, were every position computed: of a live run by its steps so far. */
 export function mostWork(trace) {
-  const { lanes, live } = trace;
+  const { lanes } = trace;
+  const { live } = trace.race;
   const works = lanes.map((lane) => {
     const soFar = lane.at(lane.count - 1)?.totalBaseline ?? 0;
     return live ? (soFar / Math.max(1, lane.count)) * trace.stepsOf(lane) : soFar;
@@ -55,7 +56,7 @@ export class Numbers {
   draw(trace, step) {
     const whole = mostWork(trace);
     for (const { lane, bar } of this.rows) {
-      const done = lane.at(trace.reached(lane, step))?.totalFlops ?? 0;
+      const done = lane.at(trace.race.reached(lane, step))?.totalFlops ?? 0;
       bar.style.transform = `scaleX(${Math.min(1, done / whole).toFixed(4)})`;
     }
     const others = trace.others.map((lane) => trace.totals(lane, step));

@@ -34,20 +34,16 @@ function fetchFailed(error) {
   return null;
 }
 
-/** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. options: the stage's. */
-export function partsOf(stage, options) {
+/** What joins a stage when it is needed: each a Part, which the stage has under its name once it is there. loads: by name, see
+ * parts.js. options: the stage's. */
+export function partsOf(stage, loads, options) {
   const missing = () => stage.say(MISSING, "error");
-  const part = (name, load) => {
+  const part = ([name, load]) => {
     const join = (Joining) => {
       stage[name] = new Joining(stage, options);
       return stage[name];
     };
-    return new Part(load, join, missing);
+    return [name, new Part(load, join, missing)];
   };
-  return {
-    curves: part("curves", async () => (await import("../cause/curves.js")).Curves),
-    drawer: part("drawer", async () => (await import("../cause/drawer.js")).Drawer),
-    lessons: part("lessons", async () => (await import("../lessons/lessons.js")).Lessons),
-    panels: part("panels", async () => (await import("../panels/panels.js")).Panels),
-  };
+  return Object.fromEntries(Object.entries(loads).map(part));
 }

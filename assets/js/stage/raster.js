@@ -29,16 +29,16 @@ export class Raster {
   draw(trace, colours) {
     const { lane, canvas } = this;
     const { n } = lane;
-    const width = Math.max(1, trace.byClock && !trace.live ? trace.last + 1 : trace.steps); // a canvas has one at least
+    const width = Math.max(1, trace.race.byClock && !trace.race.live ? trace.race.last + 1 : trace.steps); // a canvas has one at least
     this.columns = width;
     if (canvas.width !== width || canvas.height !== n) Object.assign(canvas, { width, height: n });
     const pen = canvas.getContext("2d");
     const image = pen.createImageData(width, n);
     const pixels = new Uint32Array(image.data.buffer);
     const shades = SHADES.map((name) => pixel(colours[name]));
-    const last = trace.live ? trace.front : trace.last;
+    const last = trace.race.live ? trace.race.front : trace.race.last;
     for (let column = 0; column <= last; column++) {
-      const t = trace.reached(lane, column);
+      const t = trace.race.reached(lane, column);
       const row = lane.row(t);
       for (let p = 0; p < n; p++) pixels[p * width + column] = shades[row[p]];
       if (lane.endsAt(t)) break;

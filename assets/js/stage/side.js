@@ -109,7 +109,7 @@ export class Side {
 
   /** What the cells say at the cursor's step, worked out once. */
   label(trace, step) {
-    const t = trace.reached(this.lane, step);
+    const t = trace.race.reached(this.lane, step);
     if (this.labels.count === t) return;
     const tokens = this.lane.tokens(t);
     const list = this.grid.box?.text ? trace.pieces.labels(tokens, trace.eosId) : [];
@@ -135,7 +135,7 @@ export class Side {
   /** The text, worked out once for what the lane and the reference have written. */
   #write(trace, step) {
     const { lane } = this;
-    const [own, other] = [lane, trace.reference].map((each) => trace.reached(each, step));
+    const [own, other] = [lane, trace.reference].map((each) => trace.race.reached(each, step));
     const written = [own, lane.count, trace.reference.id, other].join();
     if (this.written === written) return;
     this.written = written;
@@ -153,6 +153,6 @@ export class Side {
 
   /** Says in the grid's name what it shows. */
   name(trace, step) {
-    this.canvas.setAttribute("aria-label", gridName(this.lane, trace.reached(this.lane, step)));
+    this.canvas.setAttribute("aria-label", gridName(this.lane, trace.race.reached(this.lane, step)));
   }
 }

@@ -1,12 +1,12 @@
 // What a screen reader is told of the grids.
 
 import { percent, sameText } from "../dom.js";
-import { isMasked, STATES } from "../trace/trace.js";
+import { isMasked, STATES } from "../trace/states.js";
 
 /** The step's summary: of each lane beside the reference, or of one that is alone. Empty before the first step. */
 export function summary(trace, step) {
   const { reference, others } = trace;
-  if (trace.reached(reference, step) < 0) return "";
+  if (trace.race.reached(reference, step) < 0) return "";
   const told = others.map((lane) => {
     const now = trace.totals(lane, step);
     if (!now) return "";
@@ -18,11 +18,11 @@ export function summary(trace, step) {
       damage && `the likeliest word changed at ${damage.changed} of ${damage.commits} choices`,
       lane !== reference && sameText(same),
     ];
-    const at = trace.whose && `, step ${trace.reached(lane, step) + 1}`;
+    const at = trace.race.whose && `, step ${trace.race.reached(lane, step) + 1}`;
     return `${lane.name}${at}: ${facts.filter(Boolean).join(", ")}.`;
   });
-  const whose = trace.whose && ` of ${trace.whose}`;
-  return `Step ${step + 1} of ${trace.last + 1}${whose}. ${told.join(" ")}`;
+  const whose = trace.race.whose && ` of ${trace.race.whose}`;
+  return `Step ${step + 1} of ${trace.race.last + 1}${whose}. ${told.join(" ")}`;
 }
 
 /** A grid's own name: how many cells are in which state after a lane's step t. */
@@ -34,7 +34,7 @@ export function gridName(lane, t) {
 
 /** One line about a lane's cell at the cursor's step. */
 export function cellText(trace, lane, cell, step) {
-  const t = trace.reached(lane, step);
+  const t = trace.race.reached(lane, step);
   const state = lane.row(t)[cell];
   const lock = lane.lockStep(cell, t);
   const since = lock >= 0 ? ` since step ${lock + 1}` : "";

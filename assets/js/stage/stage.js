@@ -55,11 +55,11 @@ export class Stage {
     setTimeout(then, FIRST_MS);
   });
 
-  /** root: an empty element. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
-  constructor(root, options = {}) {
+  /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
+  constructor(root, loads, options = {}) {
     const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
     Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
-    this.parts = partsOf(this, options);
+    this.parts = partsOf(this, loads, options);
     const choose = () => this.parts.lessons.use((come) => come.choose());
     this.lessonsButton = h("button.sl-small.sl-action.sl-lessons-button", { onclick: choose }, "Lessons");
     this.onView = () => {
@@ -186,11 +186,11 @@ export class Stage {
       page.set({ pins: new Map(), hover: -1 });
     }
     this.trace = trace;
-    trace.live = live;
-    trace.byClock = this.timeline.byClock;
+    trace.race.live = live;
+    trace.race.byClock = this.timeline.byClock;
     this.caption = label;
     this.lanesChanged();
-    const first = live ? -1 : trace.last;
+    const first = live ? -1 : trace.race.last;
     this.timeline.load(trace, { live, step: step ?? (play ? 0 : first) });
     if (play) this.timeline.play({ stops: this.chapters.filter(({ stop }) => stop).map(({ step: at }) => at) });
     this.lessons?.shown(trace);
@@ -210,7 +210,8 @@ export class Stage {
 
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
   look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
-    const { n, last } = this.trace;
+    const { n } = this.trace;
+    const { last } = this.trace.race;
     this.looking = true;
     this.timeline.setRace(byClock);
     this.colourBy = colour;
@@ -297,7 +298,7 @@ export class Stage {
   }
 
   finish() {
-    this.trace.live = false;
+    this.trace.race.live = false;
     this.colouring.load(this.trace);
     this.drawer?.finished();
     this.drawer?.inspector.drawPins();
@@ -467,10 +468,10 @@ export class Stage {
     sight.begin(moving);
     const { lane: last } = this.sides.at(-1);
     const there = this.sides.filter(({ grid }) => grid.box); // a lesson hides what it does not speak of
-    if (there.length) this.long.follow(step, last.at(trace.reached(last, step))?.unmasked ?? [], there[0].grid);
+    if (there.length) this.long.follow(step, last.at(trace.race.reached(last, step))?.unmasked ?? [], there[0].grid);
     const seen = there.filter(({ box }) => sight.has(box));
     this.#drawGrids(seen, step);
-    const over = trace.lanes.every((lane) => lane.endsAt(trace.reached(lane, step)));
+    const over = trace.lanes.every((lane) => lane.endsAt(trace.race.reached(lane, step)));
     this.root.dataset.over = over;
     for (const side of this.sides) {
       side.draw(trace, step, sight.reads(side.details));
@@ -480,11 +481,11 @@ export class Stage {
     if (sight.reads(this.teller.node)) this.teller.tell(narrate(trace, step, this.chapters), stands);
     this.numbers.draw(trace, step);
     if (sight.reads(this.gauges.node)) this.gauges.draw(trace, step);
-    this.curves?.moveTo(trace.reached(subject(trace), step));
+    this.curves?.moveTo(trace.race.reached(subject(trace), step));
     this.drawer?.draw(step);
     this.#writeTip(step);
     if (!moving) this.#speak(step);
-    this.presenter.follow((lane) => trace.reached(lane, step));
+    this.presenter.follow((lane) => trace.race.reached(lane, step));
     this.root.dataset.step = step;
     this.root.dataset.count = trace.count;
     if (step >= 0 && !this.timeline.playing) this.announceLater();
@@ -497,7 +498,7 @@ export class Stage {
     const base = this.sides.find(({ lane }) => lane === trace.reference);
     for (const side of new Set([base, ...sides])) side.label(trace, step);
     for (const side of sides) {
-      const t = trace.reached(side.lane, step);
+      const t = trace.race.reached(side.lane, step);
       side.drawGrid(trace, {
         step: t,
         states: this.drawer?.epsilon.states(side.lane, t),

@@ -96,7 +96,7 @@ export class Timeline {
 
   get last() {
     if (!this.trace) return -1;
-    return this.live && this.byClock ? this.trace.front : this.trace.last;
+    return this.live && this.byClock ? this.trace.race.front : this.trace.race.last;
   }
   /** The steps that the scrubber has room for. */
   get steps() {
@@ -110,7 +110,7 @@ export class Timeline {
   /** A new trace; at `step` (default: before its first). */
   load(trace, { live = false, step = -1 } = {}) {
     this.pause();
-    Object.assign(this, { trace, live, follow: live, held: false, step: Math.min(step, trace.last) });
+    Object.assign(this, { trace, live, follow: live, held: false, step: Math.min(step, trace.race.last) });
     this.#offerRace();
     this.drawTicks();
     this.show();
@@ -118,7 +118,7 @@ export class Timeline {
 
   grew() {
     if (this.follow && this.byClock && this.trace.complete) this.#runOut();
-    else if (this.follow) this.step = this.trace.front;
+    else if (this.follow) this.step = this.trace.race.front;
     if (this.follow || this.playing) this.show();
     else this.#labels();
     this.#moreTicks();
@@ -133,7 +133,7 @@ export class Timeline {
 
   /** What was not timed together has no clocks to race by. */
   #offerRace() {
-    const timed = !this.trace || this.trace.clocked.length > 0;
+    const timed = !this.trace || this.trace.race.clocked.length > 0;
     this.race.value = timed && this.byClock ? "clock" : "steps";
     this.race.disabled = !timed;
     this.race.title = timed ? "By the clock or step by step (S)" : "Not timed together, so shown step by step";
@@ -145,8 +145,8 @@ export class Timeline {
     this.byClock = byClock;
     this.#offerRace();
     if (!changed || !this.trace) return;
-    this.trace.byClock = byClock;
-    this.step = this.follow ? this.trace.front : Math.min(this.step, this.last);
+    this.trace.race.byClock = byClock;
+    this.step = this.follow ? this.trace.race.front : Math.min(this.step, this.last);
     this.onRace();
     this.drawTicks();
     this.show();
@@ -168,7 +168,7 @@ export class Timeline {
   seek(step) {
     this.pause();
     this.step = Math.max(0, Math.min(step, this.last));
-    this.follow = this.live && this.step >= this.trace.front;
+    this.follow = this.live && this.step >= this.trace.race.front;
     this.held = !this.follow;
     this.show();
     this.onSeek();
@@ -271,7 +271,7 @@ export class Timeline {
   }
 
   #interval() {
-    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.last + 1)));
+    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.race.last + 1)));
   }
 
   #playLabel() {
@@ -302,7 +302,7 @@ export class Timeline {
 
   /** Whose step the cursor's is, where the lanes stand at different ones. */
   get #of() {
-    return this.trace?.whose ? ` of ${this.trace.whose}` : "";
+    return this.trace?.race.whose ? ` of ${this.trace.race.whose}` : "";
   }
 
   drawTicks() {
@@ -327,7 +327,7 @@ export class Timeline {
     const colours = this.trace.lanes.map((_, i) => style.getPropertyValue(`--sl-lane-${i + 1}`));
     for (; this.ticked <= this.last; this.ticked++)
       this.trace.lanes.forEach((lane, i) => {
-        const [from, to] = [this.ticked - 1, this.ticked].map((step) => this.trace.reached(lane, step));
+        const [from, to] = [this.ticked - 1, this.ticked].map((step) => this.trace.race.reached(lane, step));
         const count = lane.steps.slice(from + 1, to + 1).reduce((sum, { locked }) => sum + locked.length, 0);
         const tall = height * Math.min(1, 0.35 + 0.13 * count);
         pen.fillStyle = colours[i];

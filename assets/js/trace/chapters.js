@@ -9,8 +9,10 @@ export function chapters(trace) {
   const lane = subject(trace);
   if (!trace.count || !lane.count) return [];
   const found = [firstLock(trace, lane), fork(trace, lane), halfLocked(trace, lane), slowest(trace, lane)];
-  const told = found.filter(Boolean).map(({ at, ...chapter }) => ({ step: trace.cursorAt(lane, at ?? 0), ...chapter }));
-  if (!trace.live) told.push({ name: "End", step: trace.last });
+  const told = found
+    .filter(Boolean)
+    .map(({ at, ...chapter }) => ({ step: trace.race.cursorAt(lane, at ?? 0), ...chapter }));
+  if (!trace.race.live) told.push({ name: "End", step: trace.race.last });
   return told.sort((a, b) => a.step - b.step);
 }
 
@@ -23,14 +25,14 @@ function firstLock({ promptLength }, lane) {
 export function writtenAt(trace, lane, position) {
   const steps = [lane, trace.reference].map((each) => {
     const at = each.unmaskStep(position, each.count - 1);
-    return Number.isFinite(at) ? trace.cursorAt(each, at) : 0;
+    return Number.isFinite(at) ? trace.race.cursorAt(each, at) : 0;
   });
   return Math.max(0, ...steps);
 }
 
 function fork(trace, lane) {
   const { reference } = trace;
-  const found = lane === reference ? null : forkOf(trace, lane, trace.last);
+  const found = lane === reference ? null : forkOf(trace, lane, trace.race.last);
   if (!found) return null;
   const { position, words } = found;
   const [own, other] = words.map((word) => word.replace(/[\p{P}]+$/u, "") || word);

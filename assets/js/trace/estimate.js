@@ -2,7 +2,7 @@
 // It is the lock rule run over the record: the run itself at the run's own epsilon (but for the bytes that the record
 // rounds to), an estimate elsewhere, because what locks earlier or later changes what the steps after it compute.
 
-import { isMasked, LOCKED } from "./trace.js";
+import { isMasked, LOCKED } from "./states.js";
 
 /** The lock rule of a lane, if the record suffices to run it anew; else null. */
 export function lockRule({ decoder: { compute } }) {

@@ -78,7 +78,7 @@ function forkAmong(own, other) {
 /** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
 export function forkOf(trace, lane, step) {
   const lanes = [lane, trace.reference];
-  const at = lanes.map((each) => trace.reached(each, step));
+  const at = lanes.map((each) => trace.race.reached(each, step));
   const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
   const which = forkAmong(own, other);
   if (which < 0) return null;
@@ -92,8 +92,8 @@ export function forkOf(trace, lane, step) {
 
 /** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */
 export function prose(trace, lane, step) {
-  const own = words(trace, lane, trace.reached(lane, step));
-  const other = words(trace, trace.reference, trace.reached(trace.reference, step));
+  const own = words(trace, lane, trace.race.reached(lane, step));
+  const other = words(trace, trace.reference, trace.race.reached(trace.reference, step));
   const [shared] = align(own, other);
   const fork = forkAmong(own, other);
   const parts = [];
@@ -112,11 +112,12 @@ const AFTER = 90;
 
 /** The part of a lane's finished text around its fork, as `prose` gives it, after what leads there; else how it begins. */
 export function parting(trace, lane) {
-  const { reference, last, pieces, header } = trace;
+  const { reference, pieces, header } = trace;
+  const { last } = trace.race;
   const prompt = (header.prompt || pieces.text(header.prompt_tokens)).trim();
   const other = lane === reference ? trace.lanes.find((each) => each !== reference) : lane;
   const fork = other && other !== reference ? forkOf(trace, other, last) : null;
-  const own = words(trace, lane, trace.reached(lane, last));
+  const own = words(trace, lane, trace.race.reached(lane, last));
   const at = fork ? own.findLastIndex(({ position }) => position <= fork.position) : -1;
   const text = (list) => list.map((each) => each.text).join("");
   if (at < 0) return [{ text: upToFullStop(prompt + text(own), BEFORE + AFTER), kind: "same" }];

@@ -1,7 +1,7 @@
-// A trace from elsewhere, a file or a replay, its structure checked.
+// A trace from elsewhere, a file or a replay: refused in one sentence where it cannot be read.
 
-import { faultOf } from "./schema.js";
-import { FORMAT, TraceError, traceOf, VERSION } from "./trace.js";
+import { TraceError } from "./damage.js";
+import { FORMAT, Trace, VERSION } from "./trace.js";
 
 /** The trace of a document. Throws TraceError. */
 export function readTrace(document) {
@@ -10,12 +10,7 @@ export function readTrace(document) {
     const version = String(document.version).slice(0, 20);
     throw new TraceError(`This trace has version ${version}; this page reads version ${VERSION}.`);
   }
-  const fault = faultOf(document);
-  if (fault) {
-    const where = fault.at.slice(1, 81) || "its top";
-    throw new TraceError(`The trace is damaged at ${where}: it must ${fault.what}.`);
-  }
-  return traceOf(document);
+  return Trace.parse(document);
 }
 
 /** The trace of an imported file's text. Throws TraceError. */

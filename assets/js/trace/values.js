@@ -90,6 +90,6 @@ export const VALUES = {
     label: "Surprise (judge)",
     of: surpriseOf,
     ends: () => ["0 nats", `${MOST_NATS} or more`],
-    offered: ({ lanes, live }) => !live && lanes.some(perToken),
+    offered: ({ lanes, race }) => !race.live && lanes.some(perToken),
   },
 };

@@ -1,0 +1,8 @@
+// The parts of a stage that come when they are needed, each a file of its own that imports what was there before it.
+
+export const LOADS = {
+  curves: async () => (await import("./cause/curves.js")).Curves,
+  drawer: async () => (await import("./cause/drawer.js")).Drawer,
+  lessons: async () => (await import("./lessons/lessons.js")).Lessons,
+  panels: async () => (await import("./panels/panels.js")).Panels,
+};

@@ -1,0 +1,107 @@
+// What a document says beside its records, as surelock/trace/schema.json describes it.
+
+import { check, damaged } from "./damage.js";
+import { having, isCount, isObject, isText, listOf, mapOf, orAbsent, orNothing } from "./shapes.js";
+
+export const MOST_LANES = 4;
+const MOST = 8192; // positions, and steps
+
+const isName = (value) => isText(value) && value.length >= 1 && [...value].length <= 80;
+const isSize = (value) => Number.isInteger(value) && value >= 1 && value <= MOST;
+const isByte = (value) => isCount(value) && value < 256;
+const isPlain = (value) => value === null || ["number", "string", "boolean"].includes(typeof value);
+const isSetting = (value) => isPlain(value) || listOf(isPlain)(value) || mapOf(isPlain)(value);
+const isRule = (value) => mapOf(isSetting)(value) && isText(value.kind) && value.kind !== "both";
+const isPair = ({ kind, lock, select }) => kind === "both" && isRule(lock) && isRule(select);
+const isChoice = (value) => isRule(value) || (isObject(value) && isPair(value));
+
+const NAME = [isName, "a text of 1 to 80 characters"];
+const SIZE = [isSize, `a whole number from 1 to ${MOST}`];
+const CHOICE = [isChoice, "a rule with its settings"];
+const maybe = ([shape, must]) => [orAbsent(shape), must];
+const nullable = ([shape, must]) => [orNothing(shape), `${must}, or null`];
+
+const DOCUMENT = {
+  header: [isObject, "an object"],
+  pieces: [mapOf((piece) => isText(piece) || listOf(isByte)(piece)), "texts, or lists of bytes"],
+  records: [Array.isArray, "a list"],
+};
+const HEADER = {
+  model: [having({ name: isText }), "an object with a name"],
+  prompt: nullable([isText, "a text"]),
+  prompt_tokens: [listOf(isCount), "a list of token ids"],
+  mask_id: [isCount, "a token id"],
+  eos_id: nullable([Number.isInteger, "a token id"]),
+  length: SIZE,
+  steps: SIZE,
+  engine: maybe(NAME),
+  lanes: [
+    (value) => Array.isArray(value) && value.length >= 1 && value.length <= MOST_LANES,
+    `1 to ${MOST_LANES} lanes`,
+  ],
+  reference: maybe(NAME),
+  timed_together: maybe([listOf(having({ lanes: listOf(isName), machine: orAbsent(isName) })), "groups of lanes"]),
+  created: maybe([isText, "a date"]),
+};
+const LANE = {
+  id: NAME,
+  name: NAME,
+  compute: CHOICE,
+  unmask: CHOICE,
+  settings: [mapOf(isSetting), "settings by their names"],
+  events: maybe([Array.isArray, "a list"]),
+  parent: nullable([isText, "a lane's id"]),
+  engine: maybe(NAME),
+};
+const LENGTHS = { gen_length: nullable(SIZE), steps: nullable(SIZE) };
+const POSITION = [isCount, "a position"];
+/** By its kind, what an event says. */
+const EVENTS = {
+  lock: { position: POSITION },
+  unlock: { position: POSITION },
+  mask: { position: POSITION },
+  write: { position: POSITION, token: [isCount, "a token id"] },
+  rule: { compute: CHOICE },
+};
+const EVENT = {
+  step: [isCount, "a step"],
+  kind: [(kind) => isText(kind) && Object.hasOwn(EVENTS, kind), `one of ${Object.keys(EVENTS).join(", ")}`],
+};
+const VIEW = {
+  step: [(step) => step === -1 || isCount(step), "a step"],
+  pins: [listOf(isCount), "a list of positions"],
+  by_clock: [(value) => typeof value === "boolean", "true or false"],
+};
+const isNumber = (value) => typeof value === "number";
+const SCORE = {
+  bits_per_character: (bits) => bits === null || isNumber(bits),
+  nats: orAbsent(listOf(isNumber)),
+  tokens: orAbsent(listOf(isText)),
+};
+
+function checkLane(lane, i) {
+  const whose = `lane ${i + 1}`;
+  check(lane, LANE, whose);
+  check(lane.settings, LENGTHS, `the settings of ${whose}`);
+  for (const event of lane.events ?? []) {
+    check(event, EVENT, `an event of ${whose}`);
+    check(event, EVENTS[event.kind], `an event of ${whose}`);
+  }
+}
+
+/** Throws TraceError unless all that a document says beside its records can be read. */
+export function checkDocument(document) {
+  check(document, DOCUMENT, "the file");
+  const { header, view, scores } = document;
+  check(header, HEADER, "its header");
+  header.lanes.forEach(checkLane);
+  if (view !== undefined) check(view, VIEW, "its view");
+  if (!orAbsent(mapOf(mapOf(having(SCORE))))(scores)) throw damaged("its scores must be numbers by judge and lane");
+  const ids = header.lanes.map(({ id }) => id);
+  if (new Set(ids).size < ids.length) throw damaged("two lanes have the same id");
+  const timed = (header.timed_together ?? []).flatMap(({ lanes }) => lanes);
+  if (new Set(timed).size < timed.length) throw damaged("a lane stands in two of its timing groups");
+  const named = [header.reference, ...header.lanes.map(({ parent }) => parent), ...timed];
+  if (named.some((id) => id && !ids.includes(id))) throw damaged("it speaks of a lane that is not there");
+  if (header.prompt_tokens.length > header.length) throw damaged("its prompt is longer than its sequence");
+}

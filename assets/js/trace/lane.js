@@ -1,0 +1,220 @@
+// One decoder's run of the prompt, unpacked into typed arrays so that any step draws at once.
+
+import { damaged } from "./damage.js";
+import { likely, unpack, within } from "./record.js";
+import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./states.js";
+
+const quantile = (sorted, q) => {
+  if (!sorted.length) return NaN;
+  const at = q * (sorted.length - 1);
+  const low = Math.floor(at);
+  return sorted[low] + (at - low) * ((sorted[low + 1] ?? sorted[low]) - sorted[low]);
+};
+
+/** Where 80 % of the finite KL values of a step lie, and their middle. */
+function band(kl) {
+  const values = kl.filter(Number.isFinite).sort();
+  return { low: quantile(values, 0.1), median: quantile(values, 0.5), high: quantile(values, 0.9) };
+}
+
+const positionsOf = (pairs) => pairs.map(([position]) => position);
+
+/** What stands at a position after step t: an entry of a lane's `changes`. */
+function standing(lane, position, t) {
+  const list = lane.changes[position];
+  const s = lane.clamp(t);
+  let i = list.length - 1;
+  while (list[i][0] > s) i--;
+  return list[i];
+}
+
+/** One decoder's run of the prompt. `decoder` is what the header says of it. Step-by-position numbers are at [step * n + position]; NaN where not computed. */
+export class Lane {
+  constructor(header, decoder) {
+    this.n = header.length;
+    const n = this.n;
+    const t = header.steps;
+    Object.assign(this, { decoder, id: decoder.id, name: decoder.name, count: 0, records: [], tops: [] });
+    this.judged = {}; // what judges said of its text, by their names
+    this.timing = null; // the same for all lanes that were timed together
+    this.source = null; // where its exact records are: {document, id} or, on the server, {run, id}
+    this.state = new Uint8Array(n * t);
+    this.kl = new Float32Array(n * t).fill(NaN);
+    this.confidence = new Float32Array(n * t).fill(NaN);
+    this.seen = new Int32Array(n * t); // the last step up to it in which the position was computed, or -1
+    // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
+    this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
+    this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
+    this.locked = new Uint8Array(n);
+    this.opening = this.masked.map((masked) => (masked ? MASKED : ACTIVE));
+    this.steps = []; // see append
+  }
+
+  append(record) {
+    const t = this.count;
+    const { n } = this;
+    const at = t * n;
+    if (record.step !== t || at + n > this.state.length)
+      throw damaged("its records are not one per step and lane, in order");
+    const { masked, written, unlocked, unmasked, locked, rows, kl, confidence, top } = unpack(record, n);
+    for (const p of masked) this.#change(p, t, -1);
+    for (const [p, token] of written) this.#change(p, t, token);
+    for (const p of unlocked) this.locked[p] = 0;
+    for (const [p, token] of unmasked) this.#change(p, t, token);
+    for (const p of locked) this.locked[p] = 1;
+    this.#states(at, rows);
+    this.#see(t, rows);
+    rows.forEach((p, i) => {
+      this.kl[at + p] = kl[i];
+      this.confidence[at + p] = confidence[i];
+    });
+    if (top) this.tops[t] = top;
+    const changes = { masked, unlocked, locked, written: positionsOf(written), unmasked: positionsOf(unmasked) };
+    const counts = { computed: rows.length, lockedCount: this.locked.reduce((sum, x) => sum + x, 0) };
+    this.steps.push({ ...changes, ...counts, ...this.#totals(record, t, rows.length), ...band(kl) });
+    this.records.push(record); // as it came, for an export at the stream's precision
+    this.count++;
+    if (record.commit_error) this.#scored(t);
+  }
+
+  /** What was measured when the run was over: for each step the commit errors, the positions changed, and the regret. */
+  score(errors, changed, regret = []) {
+    for (let t = 0; t < this.count; t++) {
+      this.records[t] = { ...this.records[t], commit_error: errors[t], changed: changed[t], regret: regret[t] ?? null };
+      this.#scored(t);
+    }
+  }
+
+  /** Adds a step's commit errors to those before, and its regret where all have one. */
+  #scored(t) {
+    const { unmasked, commit_error: errors, changed = [], regret = null } = this.records[t];
+    if (errors.length !== unmasked.length) throw damaged("a step has another number of commit errors than commits");
+    const before = t ? this.steps[t - 1].damage : { commits: 0, nats: 0, changed: 0, regret: 0 };
+    if (!before) return;
+    const commits = before.commits + errors.length;
+    const nats = before.nats + errors.reduce((sum, one) => sum + (one ?? 0), 0);
+    const mean = nats / Math.max(1, commits); // the commit error
+    const lost = regret === null || before.regret === null ? null : before.regret + regret;
+    const more = before.changed + within(changed, this.n).length;
+    this.steps[t].damage = { commits, nats, mean, changed: more, regret: lost };
+  }
+
+  #change(p, t, token) {
+    const [, before, since] = this.changes[p].at(-1);
+    this.changes[p].push([t, token, before < 0 ? t : since]);
+    this.masked[p] = token < 0 ? 1 : 0;
+  }
+
+  #states(at, rows) {
+    const { n, state, masked, locked } = this;
+    for (let p = 0; p < n; p++) {
+      if (masked[p]) state[at + p] = WAITING;
+      else state[at + p] = locked[p] ? LOCKED : RESTING;
+    }
+    for (const p of rows) {
+      if (masked[p]) state[at + p] = MASKED;
+      else if (!locked[p]) state[at + p] = ACTIVE;
+    }
+  }
+
+  #see(t, rows) {
+    const at = t * this.n;
+    if (t) this.seen.copyWithin(at, at - this.n, at);
+    else this.seen.fill(-1, 0, this.n);
+    for (const p of rows) this.seen[at + p] = t;
+  }
+
+  #totals({ seconds, flops, baseline_flops: baselineFlops }, t, rows) {
+    const before = t ? this.steps[t - 1] : { totalSeconds: 0, totalFlops: 0, totalBaseline: 0, totalRows: 0 };
+    return {
+      seconds,
+      flops,
+      baselineFlops,
+      totalSeconds: before.totalSeconds + seconds,
+      totalFlops: before.totalFlops + flops,
+      totalBaseline: before.totalBaseline + baselineFlops,
+      totalRows: before.totalRows + rows,
+    };
+  }
+
+  /** The largest step-wise KL that locks, NaN where KL locks nothing. */
+  get epsilon() {
+    const rule = this.decoder.compute.lock ?? this.decoder.compute;
+    return rule.epsilon === "inf" ? Infinity : (rule.epsilon ?? NaN);
+  }
+
+  /** Whether nothing comes after step t: it was the last that this lane is asked for, or left nothing masked. */
+  endsAt(t) {
+    const { steps, gen_length: length } = this.decoder.settings;
+    return t + 1 >= (steps ?? length ?? this.count) || (t + 1 >= this.count && t >= 0 && !this.masked.includes(1));
+  }
+
+  /** Step clamped to what exists; -1 before the first record. */
+  clamp(t) {
+    return Math.max(-1, Math.min(t, this.count - 1));
+  }
+  /** States of all positions after step t (t = -1: before the first step). */
+  row(t) {
+    const at = this.clamp(t) * this.n;
+    return at < 0 ? this.opening : this.state.subarray(at, at + this.n);
+  }
+  at(t) {
+    return this.steps[this.clamp(t)];
+  }
+  /** The last step that was over after so many seconds of this lane's own clock, -1 where none was. */
+  doneBy(seconds) {
+    return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
+  }
+  /** The seconds of each step up to t. */
+  secondsOf(t) {
+    return this.steps.slice(0, this.clamp(t) + 1).map(({ seconds }) => seconds);
+  }
+  /** Seconds that it has computed for, of all steps that there are. */
+  get seconds() {
+    return this.steps.at(-1)?.totalSeconds ?? 0;
+  }
+
+  /** The token that stands at a position after step t, -1 where it is masked. */
+  token(position, t) {
+    return standing(this, position, t)[1];
+  }
+  /** The step that unmasked what stands there after step t: -1 for the prompt, NaN where it is masked. */
+  unmaskStep(position, t) {
+    const [, token, since] = standing(this, position, t);
+    return token < 0 ? NaN : since;
+  }
+  /** Tokens after step t, -1 where masked. */
+  tokens(t) {
+    return Int32Array.from({ length: this.n }, (_, p) => this.token(p, t));
+  }
+
+  /** The last step at or before t in which the position was computed, or -1. */
+  lastComputed(position, t) {
+    const s = this.clamp(t);
+    return s < 0 ? -1 : this.seen[s * this.n + position];
+  }
+  /** The step in which the position's present lock began, or -1. */
+  lockStep(position, t) {
+    let s = this.clamp(t);
+    if (s < 0 || this.state[s * this.n + position] !== LOCKED) return -1;
+    while (s > 0 && this.state[(s - 1) * this.n + position] === LOCKED) s--;
+    return s;
+  }
+  /** [[id, p], ...] as last listed at or before t, null where the trace holds none. */
+  top(position, t) {
+    if (!this.tops.length) return null;
+    for (let s = this.clamp(t); s >= 0; s--) {
+      const i = this.tops[s]?.index.get(position);
+      if (i === undefined) continue;
+      return likely(this.tops[s], i);
+    }
+    return [];
+  }
+}
+
+/** A new lane that begins with a copy of another one's first steps. */
+export function begun(header, decoder, from, steps) {
+  const lane = new Lane(header, decoder);
+  for (const { top: _, ...record } of from?.records.slice(0, steps) ?? []) lane.append({ ...record, lane: lane.id });
+  return lane;
+}

@@ -1,0 +1,108 @@
+// A step's record, unpacked: positions from runs, numbers from bytes.
+
+import { check, damaged } from "./damage.js";
+import { isCount, isText, listOf, orAbsent, orNothing } from "./shapes.js";
+
+const TOP = 5; // likely tokens of a position
+
+const KL_OF_BYTE = Float32Array.from({ length: 256 }, (_, b) => {
+  if (b === 0) return 0;
+  return b === 255 ? Infinity : 1e-12 * 10 ** ((14 * (b - 1)) / 253);
+});
+
+const POSITIONS = [listOf(isCount), "a list of positions"];
+const PAIRS = [listOf((pair) => listOf(isCount)(pair) && pair.length === 2), "a list of positions and tokens"];
+const AMOUNT = [(value) => Number.isFinite(value) && value >= 0, "a number from 0"];
+const isValue = orNothing((value) => typeof value === "number");
+const VALUES = [(value) => isText(value) || listOf(isValue)(value), "numbers, or bytes in base64"];
+const maybe = ([shape, must]) => [orAbsent(shape), must];
+const RECORD = {
+  masked: maybe(POSITIONS),
+  written: maybe(PAIRS),
+  unlocked: maybe(POSITIONS),
+  unmasked: PAIRS,
+  locked: POSITIONS,
+  computed: POSITIONS,
+  kl: VALUES,
+  confidence: VALUES,
+  seconds: AMOUNT,
+  flops: AMOUNT,
+  baseline_flops: AMOUNT,
+  commit_error: maybe([listOf(isValue), "a list of numbers"]),
+  changed: maybe(POSITIONS),
+  regret: [isValue, "a number"],
+};
+const TOPS = { at: POSITIONS, ids: [listOf(isCount), "a list of token ids"], p: [isText, "bytes in base64"] };
+
+function bytesOf(text) {
+  let binary;
+  try {
+    binary = atob(text);
+  } catch {
+    throw damaged("a row of bytes is not base64");
+  }
+  return Uint8Array.from(binary, (char) => char.charCodeAt(0));
+}
+
+/** [start, length, ...] to positions. */
+function fromRuns(runs, n) {
+  if (runs.length % 2) throw damaged("a list of positions is incomplete");
+  const positions = [];
+  for (let i = 0, last = 0; i < runs.length; i += 2) {
+    const start = runs[i];
+    const end = start + runs[i + 1];
+    if (start < last || end > n) throw damaged("a record names a position outside the sequence");
+    for (let p = start; p < end; p++) positions.push(p);
+    last = end;
+  }
+  return positions;
+}
+
+export function within(positions, n) {
+  if (positions.some((p) => p >= n)) throw damaged("a record names a position outside the sequence");
+  return positions;
+}
+
+/** A value for each row. nothing: what null stands for. */
+function valuesOf(values, rows, ofByte, nothing, what) {
+  const list = isText(values) ? Float32Array.from(bytesOf(values), ofByte) : values;
+  if (list.length !== rows.length) throw damaged(`a step has another number of ${what} values than computed positions`);
+  return Float32Array.from(list, (value) => value ?? nothing);
+}
+
+/** {index: Map of position to its place, ids, p}, TOP of each. */
+function topsOf(top, n) {
+  check(top, TOPS, "the likely tokens of a step");
+  const rows = fromRuns(top.at, n);
+  const p = bytesOf(top.p);
+  if (top.ids.length !== TOP * rows.length || p.length !== top.ids.length)
+    throw damaged("a step lists another number of likely tokens than it says");
+  return { index: new Map(rows.map((row, i) => [row, i])), ids: Int32Array.from(top.ids), p };
+}
+
+/** [[id, p], ...]: a position's likely tokens in what `topsOf` gives. */
+export const likely = ({ ids, p }, i) =>
+  Array.from({ length: TOP }, (_, k) => [ids[i * TOP + k], p[i * TOP + k] / 255]);
+
+/** A record of a sequence of n positions, unpacked. Throws TraceError. */
+export function unpack(record, n) {
+  check(record, RECORD, "a record");
+  const { masked, written, unlocked, unmasked, locked, computed, kl, confidence, top } = record;
+  const rows = fromRuns(computed, n);
+  for (const pairs of [written ?? [], unmasked])
+    within(
+      pairs.map(([p]) => p),
+      n,
+    );
+  return {
+    masked: within(masked ?? [], n),
+    written: written ?? [],
+    unlocked: within(unlocked ?? [], n),
+    unmasked,
+    locked: within(locked, n),
+    rows,
+    kl: valuesOf(kl, rows, (b) => KL_OF_BYTE[b], Infinity, "KL"),
+    confidence: valuesOf(confidence, rows, (b) => b / 255, NaN, "confidence"),
+    top: top === undefined ? null : topsOf(top, n),
+  };
+}

@@ -1,0 +1,9 @@
+// What a cell is follows from three facts: masked or not, computed in this step or not, locked or not.
+
+export const MASKED = 0;
+export const ACTIVE = 1;
+export const LOCKED = 2;
+export const RESTING = 3;
+export const WAITING = 4;
+export const STATES = ["masked", "active", "locked", "resting", "masked, not computed"];
+export const isMasked = (state) => state === MASKED || state === WAITING;
