@@ -202,7 +202,11 @@ def split_by(pattern: str) -> dict[str, object]:
         ("tokenizer.json", {"model": {"type": "none"}}, "its tokenizer or configuration cannot be read: "),
         ("tokenizer.json", split_by("(a+)+$"), "its tokenizer has a pattern that could take for ever: "),
         ("tokenizer_config.json", [], "its tokenizer or configuration cannot be read: "),
-        ("tokenizer_config.json", {"model_max_length": "x"}, "'>' not supported between"),
+        (
+            "tokenizer_config.json",
+            {"model_max_length": "x"},
+            "the tokenizer of the judge 'judge' cannot read this text: '>' not supported",
+        ),
         ("config.json", {"num_attention_heads": 0}, "its tokenizer or configuration cannot be read: "),
         ("config.json", {"num_hidden_layers": -1}, "."),
         ("model.safetensors", 100, "the judge 'judge' has 100 tokens, its tokenizer knows others"),

@@ -100,9 +100,11 @@ def encode_prompts(
 
 def _ids(b: int, prompt: Iterable[int]) -> list[int]:
     try:
-        return [index(i) for i in prompt]
+        if not isinstance(prompt, bytes | bytearray):  # which hold numbers that are no tokens
+            return [index(i) for i in prompt]
     except TypeError:
-        raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {shown(prompt)}") from None
+        pass
+    raise ValueError(f"prompt {b} must be a text or a list of whole numbers, not {shown(prompt)}")
 
 
 def generate(

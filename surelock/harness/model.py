@@ -114,7 +114,7 @@ class SureLockLM(TextLM):
         A text does not depend on the rest of its batch, except by rounding. A repeated request has the next seed. A
         prompt that is too long loses its beginning.
         """
-        asked = [(str(context), dict(wanted)) for context, wanted in _arguments(requests)]
+        asked = [(context, dict(wanted)) for context, wanted in _arguments(requests)]
         texts = [""] * len(asked)
         with tqdm(total=len(asked), desc="Decoding", disable=disable_tqdm) as progress:
             for kind in _kinds(asked):

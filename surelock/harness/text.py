@@ -1,12 +1,16 @@
 """The tokenizer's part of lm-eval's model."""
 
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 from lm_eval.api.model import TemplateLM  # pyright: ignore[reportMissingImports]
 
 from surelock.decoding.ends import text_of
+from surelock.model.encoding import Rendering
 from surelock.model.language_model import LanguageModel
+
+_log = logging.getLogger(__name__)
 
 
 class TextLM(TemplateLM):
@@ -17,6 +21,7 @@ class TextLM(TemplateLM):
         if lm.tokenizer is None:
             raise ValueError(f"{lm.name} has no tokenizer, which lm-eval needs")
         self.lm, self.tokenizer, self._device = lm, lm.tokenizer, lm.device
+        self._warned = False  # whether the log says that spelled special tokens are text
 
     @property
     def eot_token_id(self) -> int:
@@ -34,30 +39,40 @@ class TextLM(TemplateLM):
         return self.lm.name.replace("/", "__")
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Return token ids. Text that spells a special token is that token, as chat templates need.
+        """Return token ids. Special tokens are those of `apply_chat_template` alone: what a task spells is text.
 
-        add_special_tokens: None adds the tokenizer's special tokens, unless the text begins with BOS.
+        add_special_tokens: whether the tokenizer's special tokens come before the text. None: unless a rendering begins
+        with BOS.
         """
-        begun = bool(self.tokenizer.bos_token) and string.startswith(str(self.tokenizer.bos_token))
-        special = not begun if add_special_tokens is None else add_special_tokens
-        return list(self.tokenizer(string, add_special_tokens=special)["input_ids"])
+        begun = isinstance(string, Rendering) and string.parts[:2] == ("", self.tokenizer.bos_token_id)
+        if (
+            type(string) is str
+            and not self._warned
+            and any(each in string for each in self.tokenizer.all_special_tokens)
+        ):
+            self._warned = True
+            _log.warning("a text spells special tokens: they are read as text, since no chat template has written them")
+        return self.lm.encoder.encode(string, special=not begun if add_special_tokens is None else add_special_tokens)
+
+    def _encode_pair(self, context: str, continuation: str) -> tuple[list[int], list[int]]:
+        """Return the token ids of both. Spaces at the end of the context belong to the continuation."""
+        head = context.rstrip()
+        given = self.tok_encode(head)
+        return given, self.tok_encode(head + (context[len(head) :] + continuation))[len(given) :]
 
     def written(self, ids: list[int]) -> str:
         """Return the text of generated ids, up to the end of the text or of the turn."""
         return text_of(self.lm, ids)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return the text of a conversation. Raises ValueError for a model without a chat template."""
+        """Return the `Rendering` of a conversation. Raises ValueError for a model without a usable chat template."""
         if not self.tokenizer.chat_template:
             raise ValueError(f"{self.lm.name} has no chat template: leave --apply_chat_template out")
-        return str(
-            self.tokenizer.apply_chat_template(
-                chat_history,
-                tokenize=False,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=not add_generation_prompt,
-                enable_thinking=False,
-            )
+        return self.lm.encoder.render(
+            chat_history,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+            enable_thinking=False,
         )
 
 

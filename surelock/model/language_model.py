@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from surelock.model.config import NetworkConfig, Shape
-from surelock.model.errors import first_line, panics
+from surelock.model.encoding import Encoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from surelock.engines import Engine
     from surelock.model.network import Network
-
-_ENCODING = Lock()  # a tokenizer stores between calls whether it splits special tokens, so calls must not overlap
-
-
-@contextmanager
-def encoding(owner: str, text: str, what: str = "prompt") -> Iterator[None]:
-    """A context for one use of a tokenizer.
-
-    owner: the model, named in errors.
-    text: the text to tokenize.
-    what: the name of the text in errors.
-
-    Raises ValueError for a text with a lone surrogate, and for one that the tokenizer cannot read.
-    """
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
-    try:
-        with _ENCODING:
-            yield
-    except panics() as error:
-        raise ValueError(f"the tokenizer of {owner} cannot read this text: {first_line(error)}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +71,22 @@ class LanguageModel:
         text: a prompt.
         chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
 
-        Raises ValueError for a model without a tokenizer or, with chat, without a chat template, for a text with a lone
-        surrogate, and for one that the tokenizer cannot read.
+        Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,
+        for a template that cannot be used, and for a text with a lone surrogate or that the tokenizer cannot read.
         """
-        tokenizer = self._tokenizer()
+        encoder = self.encoder
         if not chat:
-            with encoding(self.name, text):
-                return list(tokenizer(text, split_special_tokens=True)["input_ids"])
-        if not tokenizer.chat_template:
+            return encoder.encode(text)
+        if not encoder.tokenizer.chat_template:
             raise ValueError(f"{self.name} has no chat template: use chat=False")
-        turn = [{"role": "user", "content": text}]
-        from jinja2 import TemplateError
+        turn = {"role": "user", "content": text}
+        return encoder.encode(encoder.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
 
-        try:
-            with encoding(self.name, text):
-                ids = tokenizer.apply_chat_template(
-                    turn, add_generation_prompt=True, return_dict=False, enable_thinking=False
-                )
-        except TemplateError as error:
-            raise ValueError(f"the chat template of {self.name} cannot be used: {first_line(error)}") from error
-        return cast("list[int]", ids)
+    @property
+    def encoder(self) -> Encoder:
+        """What encodes its texts. Raises ValueError for a model without a tokenizer."""
+        ends = {i for i in (self.mask_id, self.pad_id, self.eos_id, self.eot_id) if i is not None}
+        return Encoder(self.name, self._tokenizer(), frozenset(ends))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer."""

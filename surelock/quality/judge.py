@@ -20,8 +20,8 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from surelock.model.checkpoint import check_files
+from surelock.model.encoding import encoding
 from surelock.model.errors import first_line
-from surelock.model.language_model import encoding
 from surelock.model.loading import check_name, find_device
 from surelock.model.tokenizer import check_patterns, tried
 

@@ -1,0 +1,191 @@
+"""From texts and turns to token ids. A user's text is text: only a chat template writes markup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from surelock.model.errors import first_line, panics, shown
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ENCODING = Lock()  # a tokenizer stores between calls whether it splits special tokens, so calls must not overlap
+_PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
+
+
+@contextmanager
+def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
+    """A context for one use of a tokenizer.
+
+    owner: the model, named in errors.
+    text: the text to tokenize.
+    what: the name of the text in errors.
+
+    Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read.
+    """
+    if not isinstance(text, str):
+        turns = ": several turns are not supported" if isinstance(text, list | tuple) else ""
+        raise ValueError(f"a {what} must be a text, not {shown(text)}{turns}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
+    with _refused(f"the tokenizer of {owner} cannot read this text"), _ENCODING:
+        yield
+
+
+@contextmanager
+def _refused(words: str) -> Iterator[None]:
+    """Make any error a ValueError that begins with the words: a checkpoint's code and rules run here."""
+    try:
+        yield
+    except (Exception, *panics()) as error:
+        raise ValueError(f"{words}: {first_line(error)}") from error
+
+
+class Rendering(str):
+    """The text that a chat template has made. parts: texts, and between them the ids of the markup."""
+
+    parts: tuple[str | int, ...]
+
+    def __new__(cls, text: str, parts: Iterable[str | int]) -> Rendering:
+        made = super().__new__(cls, text)
+        made.parts = tuple(parts)
+        return made
+
+    def __getnewargs__(self) -> Any:  # a copy, and a request that lm-eval keeps in a file
+        return str(self), self.parts
+
+    def __add__(self, text: str) -> Rendering:
+        *before, last = self.parts
+        return Rendering(str(self) + text, (*before, f"{last}{text}"))
+
+    def rstrip(self, *characters: Any) -> Rendering:
+        *before, last = self.parts
+        kept = str(last).rstrip(*characters)
+        return Rendering(self[: len(self) - len(str(last)) + len(kept)], (*before, kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Encodes texts, and renders conversations.
+
+    owner: the model, named in errors.
+    tokenizer: a fast one of transformers.
+    ends: ids of mask, padding and ends, which are markup even where the tokenizer does not call them special.
+    """
+
+    owner: str
+    tokenizer: PreTrainedTokenizerBase
+    ends: frozenset[int]
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Return the token ids of a text, in which nothing is markup, or of a `Rendering`.
+
+        special: put the special tokens before it that the tokenizer begins a text with. Those that it ends one with
+        are left out, since the text goes on.
+
+        Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read.
+        """
+        with encoding(self.owner, text):
+            front, markup = self._front(text) if special else [], self._markup()
+            rendered = isinstance(text, Rendering)
+            return front + (self._rendered(text, markup) if rendered else self._text(text, markup))
+
+    def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
+        """Return a conversation in the chat template. What its turns say stays text.
+
+        turns: role and content (a text) of each. how: arguments of `apply_chat_template`.
+
+        Raises ValueError, also for all that the template raises.
+        """
+        unusable = f"the chat template of {self.owner} cannot be used"
+        with _refused(unusable):
+            markup, stand_ins, safe = self._markup(), _StandIns(self.tokenizer.get_chat_template(), turns), []
+        for turn in turns:
+            with encoding(self.owner, turn["content"]):
+                safe.append({**turn, "content": self._hidden(turn["content"], markup, stand_ins)})
+        with _refused(unusable), _ENCODING:
+            rendered: Any = self.tokenizer.apply_chat_template(safe, tokenize=False, **how)
+            rendered.encode()
+            parts, at = [], 0
+            for i, start, stop in self._found(rendered, markup):
+                parts += [stand_ins.restored(rendered[at:start]), i]
+                at = stop
+            return Rendering(stand_ins.restored(rendered), (*parts, stand_ins.restored(rendered[at:])))
+
+    def _markup(self) -> frozenset[int]:
+        """The ids of added tokens that are markup: special ones, ends, and what the template spells but words."""
+        template = str(self.tokenizer.chat_template or "")
+
+        def spelled(text: str) -> bool:
+            return text in template and bool(text.strip()) and not text.strip().isalnum()
+
+        added = self.tokenizer.added_tokens_decoder
+        return frozenset(i for i, each in added.items() if each.special or i in self.ends or spelled(each.content))
+
+    def _found(self, text: str, markup: frozenset[int], split: bool = False) -> list[tuple[int, int, int]]:
+        """The markup of a text: (id, start, stop). split: leave out special tokens."""
+        read = self.tokenizer(
+            text, add_special_tokens=False, split_special_tokens=split, return_offsets_mapping=True, verbose=False
+        )
+        return [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
+
+    def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
+        """A text in which a character stands for each part that would be markup."""
+        made, at = "", 0
+        for _, start, stop in self._found(text, markup):
+            made += text[at:start] + stand_ins.of(text[start:stop])
+            at = stop
+        return made + text[at:]
+
+    def _front(self, text: str) -> list[int]:
+        """The special tokens that the tokenizer puts before a text."""
+        probe = f"a {text[:100]}"
+        read = self.tokenizer(probe, split_special_tokens=True, return_special_tokens_mask=True, verbose=False)
+        added = read["special_tokens_mask"]
+        return read["input_ids"][: added.index(0) if 0 in added else None]
+
+    def _text(self, text: str, markup: frozenset[int]) -> list[int]:
+        """The ids of a text. A markup token that the tokenizer does not call special is broken in two."""
+        found = self._found(text, markup, split=True)
+        cuts = [(start + stop) // 2 for _, start, stop in found if stop - start > 1]
+        if cuts:
+            return [i for a, b in pairwise((0, *cuts, len(text))) for i in self._text(text[a:b], markup)]
+        return self._ids(text, split=True)
+
+    def _rendered(self, text: Rendering, markup: frozenset[int]) -> list[int]:
+        """The ids of a rendering. Read at once, if nothing but its markup is read as markup."""
+        whole = self._ids(text)
+        if [i for i in whole if i in markup] == [each for each in text.parts if isinstance(each, int)]:
+            return whole
+        parts = ([part] if isinstance(part, int) else self._text(part, markup) for part in text.parts)
+        return [i for ids in parts for i in ids]
+
+    def _ids(self, text: str, split: bool = False) -> list[int]:
+        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=split)["input_ids"])
+
+
+class _StandIns:
+    """Characters that stand for parts of texts while a template is rendered.
+
+    template, turns: what they must not occur in.
+    """
+
+    def __init__(self, template: str, turns: Sequence[Mapping[str, Any]]) -> None:
+        taken = {*template, *(character for turn in turns for character in str(turn["content"]))}
+        self._free = (chr(code) for code in _PRIVATE if chr(code) not in taken)
+        self._of: dict[str, str] = {}
+
+    def of(self, text: str) -> str:
+        """Return the character that stands for a text."""
+        return self._of.setdefault(text, next(self._free))
+
+    def restored(self, text: str) -> str:
+        """Return a text with what the characters stand for."""
+        return text.translate({ord(character): part for part, character in self._of.items()})
