@@ -151,6 +151,17 @@ def test_the_sizes_of_the_shadows_batches_change_nothing(lm: LanguageModel, monk
     np.testing.assert_allclose(errors(lm, compute=LOOSE).error, whole.error, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("cfg_scale", [0.0, 0.7])
+def test_on_a_gpu_free_memory_bounds_the_rows(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch, cfg_scale: float):
+    """Half of it, by the tables of a layer: at 12 d_model + 4 d_ff numbers of 8 bytes, of both passes."""
+    monkeypatch.setattr(LanguageModel, "device", torch.device("cuda"))
+    shadow = Shadow(lm, dataclasses.replace(SETTINGS, cfg_scale=cfg_scale))
+    row = (2 if cfg_scale else 1) * 8 * (12 * lm.config.d_model + 4 * lm.config.d_ff)
+    for free, rows in ((2**60, 2**13), (2 * 100 * row, 100), (0, 1)):
+        monkeypatch.setattr(module, "free_memory", lambda _, free=free: free)
+        assert shadow._most_rows() == rows
+
+
 def test_so_many_rows_are_compared_at_once(lm: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = list(surelock.decode(lm, PROMPTS[:1], SETTINGS, compute=LOOSE, keep_logits=True))
     length, read, rows = steps[0].tokens.shape[1], lm.engine.read, []

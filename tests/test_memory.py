@@ -1,51 +1,25 @@
 """Peak memory of a run: beyond weights and cache, one [rows, V] table in the network's dtype and bounded chunks."""
 
-import weakref
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from checkpoints import write_hf
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 import surelock
 from surelock import ComputeRule, DecodeSettings, Entropy, Everything, LanguageModel, LockRule
+from surelock.engines import posterior
 from surelock.engines.torch import TorchEngine
-from surelock.model.config import NetworkConfig
-from surelock.model.network import Network
+from surelock.model.config import LLADA_8B, NetworkConfig
+from surelock.model.network import Network, empty_network
+from surelock.quality import commit_error
+from surelock.quality.commit_error import Shadow
+from surelock.research.bench.storages import FlashAttention, LiveStorages
 
 VOCAB, LENGTH = 50_000, 800
 TABLE = LENGTH * VOCAB * 2  # bytes, in bfloat16: 76 MiB, against which a few chunks are small
-
-
-class LiveStorages(TorchDispatchMode):
-    """Counts the bytes of all storages made inside that are still alive."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.now = self.peak = 0
-        self._seen: set[int] = set()
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, torch.Tensor):
-                self._count(leaf.untyped_storage())
-        return out
-
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._seen:
-            self._seen.add(key)
-            self.now += size
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self._free, key, size)
-
-    def _free(self, key: int, size: int) -> None:
-        self._seen.discard(key)
-        self.now -= size
 
 
 @pytest.fixture(scope="module")
@@ -135,3 +109,24 @@ def test_in_torch_too(large: Path) -> None:
         list(surelock.decode(lm, [list(range(2, 10))], settings, compute=LockRule(epsilon=-1.0)))
     row = 4 * LARGE
     assert live.peak <= (READ + 32 + 8 * 8) * row, "kept posteriors, logits of 32 rows, and eight tables of eight"
+
+
+@pytest.mark.parametrize(("generated", "batch"), [(256, 4), (1024, 1)])
+def test_commit_errors_of_llada_8b_fit_a_gpu_of_24_gb(
+    generated: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside its weights and a run that keeps every posterior, by storages without data: thousands of rows at once."""
+    monkeypatch.setitem(posterior._CHUNK_BYTES, "meta", posterior._CHUNK_BYTES["cuda"])
+    network = empty_network(LLADA_8B).to(torch.bfloat16).requires_grad_(False)
+    weights = sum(each.nbytes for each in network.parameters())
+    lm = LanguageModel("LLaDA-8B", TorchEngine(network), None, mask_id=126336, eos_id=0, eot_id=None, pad_id=0)
+    settings, read, rows = DecodeSettings(gen_length=generated), lm.engine.read, []
+    monkeypatch.setattr(lm.engine, "read", lambda memory, plan: rows.append(len(plan.slots)) or read(memory, plan))
+    shadow = Shadow(lm, settings, always=True)
+    with FlashAttention(), LiveStorages("meta") as live:
+        monkeypatch.setattr(commit_error, "free_memory", lambda _: 24 * 10**9 - weights - live.now)
+        run = surelock.decode(lm, [list(range(64))] * batch, settings, compute=LockRule(), keep_logits=True)
+        for step in islice(run, 4096 // (64 + generated) + 1):
+            shadow.add(step)
+        shadow.result()
+    assert max(rows) > 4096 and weights + live.peak < 20e9  # 2 GB more with keys and values of every layer

@@ -24,10 +24,12 @@ class Layout:
 
     lengths: the number of positions of each sequence.
     passes: forward passes of a step: 2 with guidance, whose second pass does not see the prompt, else 1.
+    once: every step computes all rows, so no keys and values need be kept for the next one.
     """
 
     lengths: tuple[int, ...]
     passes: int
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

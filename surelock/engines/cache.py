@@ -5,6 +5,7 @@ The sequences of a batch lie one behind the other on a flat axis of `sum(lengths
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import torch
 import torch.nn.functional as F
@@ -49,13 +50,20 @@ class KVCache:
 
     A locked position keeps the keys and values of its last computation. In a shifted network it also keeps its hidden
     state, from which the next position is predicted.
+
+    once: every step computes all rows, see `Layout`: the layers of a device then share one table.
     """
 
-    def __init__(self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device]) -> None:
+    def __init__(
+        self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device], once: bool
+    ) -> None:
         shape = (slots, config.n_kv_heads, config.head_size)
-        self.keys, self.values = (
-            [torch.zeros(shape, dtype=dtype, device=device) for device in devices] for _ in range(2)
-        )  # not empty: what a block-causal row does not see has weight 0, and must be finite
+
+        def pair(device: torch.device) -> list[Tensor]:
+            """Not empty: what a block-causal row does not see has weight 0, and must be finite."""
+            return [torch.zeros(shape, dtype=dtype, device=device) for _ in range(2)]
+
+        self.keys, self.values = zip(*map(cache(pair) if once else pair, devices), strict=True)
         self._config, self._gqa = config, config.n_heads != config.n_kv_heads
         self._hidden: Tensor | None = None
 

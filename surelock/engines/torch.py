@@ -19,9 +19,9 @@ from surelock.model.network import Block, Network, Rotary, rotary_table
 class PackedForward:
     """The packed forward pass of a run, with its cache."""
 
-    def __init__(self, network: Network, slots: int) -> None:
+    def __init__(self, network: Network, slots: int, once: bool = False) -> None:
         devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
-        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, devices)
+        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, devices, once)
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
         """Compute the rows of tokens [R] int64. Returns the hidden states [K, d_model] of the read rows.
@@ -55,7 +55,7 @@ class Memory:
         slots = sum(layout.lengths)
         self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
-        self.packed = PackedForward(network, slots * layout.passes)
+        self.packed = PackedForward(network, slots * layout.passes, layout.once)
         self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied

@@ -176,7 +176,7 @@ def load_weights(
             for part in chain.from_iterable(files.parts(source) for source, _ in sources):
                 value[start : start + len(part)] = part
                 start += len(part)
-            set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype)
+            set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype, clear_cache=False)
 
 
 def _check_names(

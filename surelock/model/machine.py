@@ -1,10 +1,11 @@
-"""The names of GPU and processor, and the peak memory of the process."""
+"""The names of GPU and processor, the memory that is free, and the peak memory of the process."""
 
 import platform
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import torch
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -25,6 +26,14 @@ def processor() -> str:
     lines = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
+
+
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that can be allocated on a device, those that torch holds and does not use included."""
+    if device.type != "cuda":
+        return psutil.virtual_memory().available
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + held
 
 
 def peak_memory() -> int | None:

@@ -24,10 +24,13 @@ from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Layout, Plan, Step
 from surelock.model.language_model import LanguageModel
+from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
 
-# The shadow computes many steps at once: this many rows at a time, with this many bytes of logits held until then.
-_ROWS = {"cpu": 2**10, "cuda": 2**15}
+# The shadow computes many steps at once: at most this many rows at a time, on a GPU as many as a part of its free
+# memory holds, with this many bytes of logits held until then.
+_ROWS = {"cpu": 2**10, "cuda": 2**13}
+_SHARE = 0.5
 _HELD_BYTES = 2**26
 _MOST_WORDS = 2**15  # with a larger vocabulary the logits of all candidates cost more than the shadow itself
 
@@ -198,12 +201,23 @@ class Shadow:
         return CommitError(step, sequence, position, error, changed, regret, drawn)
 
     def _catch_up(self) -> None:
-        most = _ROWS.get(self._lm.device.type, _ROWS["cpu"])
+        most = self._most_rows()
         for b, waiting in self._waiting.items():
             each = max(1, most // len(waiting[0].tokens))
             for start in range(0, len(waiting), each):
                 self._compare(b, waiting[start : start + each])
         self._waiting, self._held = {}, 0
+
+    def _most_rows(self) -> int:
+        """How many rows are computed at once."""
+        device = self._lm.device
+        if device.type == "cpu":
+            return _ROWS["cpu"]
+        config, passes = self._lm.config, 2 if self._settings.cfg_scale > 0 else 1
+        width = 12 * config.d_model + 4 * config.d_ff  # of a layer's tables, those in float32 counted twice
+        row = passes * width * self._lm.engine.dtype.itemsize
+        free = min(free_memory(each) for each in {each.device for each in self._lm.network.parameters()})
+        return max(1, min(_ROWS["cuda"], int(_SHARE * free) // row))
 
     def _compare(self, b: int, waiting: list[_Waiting]) -> None:
         """Compute one batch of the shadow: steps of one sequence."""
@@ -219,7 +233,7 @@ class Shadow:
             blind = np.where(is_prompt, self._lm.mask_id, tokens)
         engine = self._lm.engine
         plan = dense_plan(self._lm, self._settings, tokens, length, asked, blind, self._scores)
-        memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2))
+        memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2, once=True))
         score = engine.read(memory, plan).score
         z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in waiting])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)

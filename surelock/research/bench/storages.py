@@ -1,0 +1,58 @@
+"""The memory of a run, by the storages of its tensors: on a CPU, or without data at any size."""
+
+import weakref
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_COPIES = (torch.ops.aten.to, torch.ops.aten._to_copy)
+
+
+class LiveStorages(TorchDispatchMode):
+    """Counts the bytes of all storages made inside on a device that are still alive, and their peak.
+
+    device: the type of the device. On "meta", which has no data, values that are copied to the host are 0.5.
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._device, self._seen = device, set[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket in _COPIES and args[0].is_meta:
+            given = [*args, *(kwargs or {}).values()]
+            if torch.device("cpu") in given:
+                kinds = [each for each in given if isinstance(each, torch.dtype)]
+                return torch.full(args[0].shape, 0.5, dtype=(kinds or [args[0].dtype])[0])
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, Tensor) and leaf.device.type == self._device:
+                self._count(leaf.untyped_storage())
+        return out
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = storage._cdata, storage.nbytes()
+        if key not in self._seen:
+            self._seen.add(key)
+            self.now += size
+            self.peak = max(self.peak, self.now)
+            weakref.finalize(storage, self._free, key, size)
+
+    def _free(self, key: int, size: int) -> None:
+        self._seen.discard(key)
+        self.now -= size
+
+
+class FlashAttention(TorchFunctionMode):
+    """Attention makes no table of its weights, as on a GPU. There are no values: for tensors on "meta"."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.scaled_dot_product_attention:
+            return torch.empty_like(args[0])
+        return func(*args, **(kwargs or {}))
