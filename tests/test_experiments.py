@@ -44,7 +44,7 @@ def broken(flops: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-LONG = ("near", "selection", "frontier", "runtime")  # their tables have tests of their own
+LONG = ("selection", "frontier", "runtime")  # their tables have tests of their own
 
 
 @pytest.mark.parametrize(

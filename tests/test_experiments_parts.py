@@ -13,16 +13,13 @@ import pytest
 import torch
 
 import surelock
-from surelock.decoding.choices import Decoder
-from surelock.decoding.presets import PRESETS
 from surelock.engines.torch import TorchEngine
 from surelock.model.bound import conditional_bound
-from surelock.research import arena
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab, decoder_of, fingerprint
 from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
-from surelock.research.texts import Faults, equal, find_faults, repeated, write_judge_files
+from surelock.research.texts import equal, repeated, write_judge_files
 from surelock.research.training.objective import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
@@ -125,75 +122,6 @@ def test_repeats_and_equal_tokens():
     assert equal([5, 0, 0, 0], [5, 0, 0, 0], 1) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (' ran home. "No, Mia!" said Mom. Mia sat down and slept. The sun came', Faults(2, 0, [], [])),
-        (' ran home. "Thanks, Mia!" said Mom.', Faults(0, 0, [], [])),
-        (' was very sad. "Sit," Mom said. Was very sad! "No," Mom said. He was', Faults(4, 1, [], [])),
-        (' saw Tommy. "Look," Mio said. Otto smiled.', Faults(1, 0, ["Tommy", "Mio", "Otto"], [])),
-        (" met a boy named Otto. Otto and a cat called Sue went home with Mia.", Faults(2, 0, [], [])),
-        (" gave the the cat tickatickaticka food.", Faults(1, 0, [], ["the the"])),
-        (" laughed and hahahahahaha.", Faults(1, 0, [], ["hahahahahaha"])),
-        ("", Faults(0, 0, [], [])),
-    ],
-)
-def test_faults_of_a_story_are_counted(text, expected):
-    words = {"the", "he", "was", "no", "look", "sit"}
-    assert find_faults("One day, Mia", text, words.__contains__) == expected
-
-
-def test_the_arenas_contestants_run_at_the_pages_settings(stories):
-    assert stories.generation.items() >= arena.PAGE.items()
-    field = arena.ARENA.grids["stories"][0]["contestants"]
-    decoders = {name: arena.decoder_of(plain) for name, plain in field.items()}
-    every = decoders["Every position"]
-    assert len(set(map(repr, decoders.values()))) == len(decoders) >= 10
-    assert every == PRESETS["everything"].decoder(stories.generation)
-    for name, decoder in decoders.items():
-        steps = 64 if name == "Half the steps" else 128
-        assert decoder.settings == replace(every.settings, steps=steps), name
-    assert sum(cell["prompts"] for cell in arena.ARENA.grids["stories"]) == 96
-
-
-def test_many_tokens_at_once_are_written_with_every_row_and_with_todays_budget(stories):
-    field = arena.PARALLEL.grids["stories"][0]["contestants"]
-    *parallel, half = (Decoder.from_plain(plain) for plain in field.values())
-    assert half.settings.steps == 64 and half.compute == surelock.Everything()
-    assert {each.compute for each in parallel} == {surelock.Everything(), surelock.BudgetRule(0.2)}
-    assert len({repr(each.unmask) for each in parallel}) * 2 == len(parallel) == len(set(map(repr, parallel)))
-
-
-@pytest.mark.parametrize("name", ["arena", "pace", "parallel"])
-def test_a_quick_grid_has_two_small_parts(name: str) -> None:
-    """What joins the parts is tried, too."""
-    assert [cell["prompts"] for cell in EXPERIMENTS[name].grids["quick"]] == [1, 1]
-
-
-def test_the_arenas_contestants_take_turns_in_going_first(stories, monkeypatch):
-    """Opening by opening, each with a seed of its own, and what each writes stands under its name."""
-    field = arena.contestants({"gen_length": 4, "block_length": 4}, ["Every position", "SureLock", "KLASS"])
-    decoders, calls = {name: Decoder.from_plain(plain) for name, plain in field.items()}, []
-
-    def decode(lm, prompts, **run):
-        (name,) = (
-            name for name, each in decoders.items() if (each.compute, each.unmask) == (run["compute"], run["unmask"])
-        )
-        calls.append((name, run["settings"].seed))
-        return surelock.decode(lm, prompts, **run)
-
-    monkeypatch.setattr(arena, "decode", decode)
-    cell = {"source": "openings", "prompts": 3, "skip": 1, "seed": 5, "contestants": field}
-    told = arena.ARENA.measure(Lab(stories), cell)
-    first, second, third = field
-    turns = [(second, third, first), (third, first, second), (first, second, third)]
-    assert calls[3:] == [(name, 6 + i) for i, names in enumerate(turns) for name in names]
-    for name, each in decoders.items():
-        for i, prompt in enumerate(Lab(stories).prompts(cell)):
-            run = replace(each, settings=replace(each.settings, seed=6 + i)).keywords()
-            assert told[name]["texts"][i] == surelock.generate(stories, [prompt.ids], **run)[0]
-
-
 @pytest.fixture(scope="module")
 def chatty(stories: surelock.LanguageModel) -> surelock.LanguageModel:
     """The embedded model, as if it had learnt to answer."""
@@ -224,15 +152,13 @@ def test_the_papers_cells_can_be_measured(name, chatty, data):
     """One cell of each source, cut down in size, of every experiment's `--preset paper`."""
     experiment = EXPERIMENTS[name]
     small = {"prompts": 2, "batch": 2, "gen_length": 12, "steps": None, "block_length": None, "fit_prompts": 1}
-    if name in ("arena", "parallel"):  # whose cells hold decoders
-        small["contestants"] = arena.contestants({"gen_length": 12, "block_length": 6})
-    if name in ("frontier", "near", "pace", "reach", "drift"):  # whose cells hold samplers
+    if name == "frontier":  # whose cells hold samplers
         small["sampler"] = {"gen_length": 12}
     lab = Lab(chatty, data)
     for source in {cell["source"]: None for cell in experiment.grids["paper"]}:
         cells = [cell for cell in experiment.grids["paper"] if cell["source"] == source]
         assert len(lab.prompts(cells[0])) == cells[0]["prompts"]
-        assert json.loads(json.dumps(experiment.measure(lab, cells[-1] | small)))
+        assert json.loads(json.dumps(experiment.measure(lab, cells[0] | small)))
 
 
 def test_both_judges_files(chatty, tmp_path):

@@ -202,7 +202,7 @@ def test_changes_are_against_the_same_samplers_baseline(compared: list[dict]) ->
 
 
 def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> None:
-    told = ([4, 6], [10, 10], [0.0, 0.0], [True, True])
+    told = ([4, 6], [10, 10], [0.0, 0.0])
     scores = [{"": Scores([nats * LN2 * 4, nats * LN2 * 6], *told)} for nats in (1, 2, 3, 1)]
     hot, cold = compare.judge_table(compared, scores, ("temperature",)).to_dict("records")
     assert (cold["gen_ppl"], cold["gen_ppl_base"], cold["gen_ppl_ratio"]) == pytest.approx((4, 2, 2))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from surelock.research import pictures
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.tables import PLACE, TABLES, filled, main
 
@@ -22,7 +21,7 @@ def text(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
-DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "assets/stories/README.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md")
 
 
 @pytest.mark.parametrize(
@@ -38,13 +37,6 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, given: list[str], said: 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_tables_are_as_the_command_writes_them(name: str) -> None:
     assert filled(text(name)) == text(name)
-
-
-@pytest.mark.parametrize("name", pictures.DRAWN)
-def test_the_pictures_are_as_the_command_draws_them(name: str) -> None:
-    drawn = pictures.DRAWN[name](ROOT / "assets" / "results")
-    assert text(f"assets/pictures/{name}.svg") == drawn
-    assert any(f"assets/pictures/{name}.svg" in text(f"docs/{page}.md") for page in ("results", "researchers"))
 
 
 def test_every_table_is_in_a_document_and_every_experiment_in_the_results() -> None:

@@ -363,7 +363,7 @@ def test_a_tables_figures_are_paired_and_their_errors_the_jackknifes():
     hard = rng.uniform(0.5, 2.0, 60)
     tokens = rng.integers(20, 80, 60)
     base, own = (
-        Scores(nats.tolist(), tokens.tolist(), (tokens * 4).tolist(), list(hard), [True] * 60)
+        Scores(nats.tolist(), tokens.tolist(), (tokens * 4).tolist(), list(hard))
         for nats in hard * tokens * rng.normal(1, 0.1, (2, 60))
     )
 
@@ -387,7 +387,7 @@ def test_the_change_at_equal_repeats_is_told_from_the_liking_for_repeats():
     own_effect = rng.normal(0, 0.05, n)  # of a prompt: the same in all settings
 
     def scores(repeats: np.ndarray, bits: np.ndarray) -> Scores:
-        return Scores((bits * 100 * math.log(2)).tolist(), [25] * n, [100] * n, repeats.tolist(), [True] * n)
+        return Scores((bits * 100 * math.log(2)).tolist(), [25] * n, [100] * n, repeats.tolist())
 
     base = scores(base_repeats, 1 - 0.6 * base_repeats)
     own = [scores(each, 1.02 - 0.6 * each + own_effect + rng.normal(0, 0.01, n)) for each in repeats]

@@ -13,17 +13,12 @@ from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.loading import load
 from surelock.quality.judge import Judge
 from surelock.research import paper, speed, theory
-from surelock.research.arena import ARENA, PARALLEL
-from surelock.research.drift import DRIFT
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
-from surelock.research.frontier import FRONTIER, NEARNESS
+from surelock.research.frontier import FRONTIER
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
-from surelock.research.pace import PACE
 from surelock.research.prompts import FILES, data_file, parse_data
-from surelock.research.reach import REACH
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
-from surelock.research.sampler import SAMPLER
 
 EXPERIMENTS: dict[str, Experiment] = {
     "flops": paper.FLOPS,
@@ -34,16 +29,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "epsilon": paper.EPSILON,
     "contraction": theory.CONTRACTION,
     "bound": theory.BOUND,
-    "seen": paper.SEEN,
     "unlock": paper.UNLOCK,
-    "sampler": SAMPLER,
-    "arena": ARENA,
-    "parallel": PARALLEL,
     "frontier": FRONTIER,
-    "near": NEARNESS,
-    "pace": PACE,
-    "reach": REACH,
-    "drift": DRIFT,
 }
 
 

@@ -22,7 +22,7 @@ from surelock.research import estimates
 from surelock.research.experiment import Texts
 from surelock.research.lab import Lab
 from surelock.research.runner import Record, finished, merge, run_cells
-from surelock.research.texts import clean, count_faults, repeated
+from surelock.research.texts import repeated
 
 NOTE = """\
 bits: bits per character of the generated text given its prompt, by the judge; gen_ppl: its perplexity per token of its
@@ -37,16 +37,12 @@ Pairs = dict[str, list[tuple[str, str]]]
 
 
 class Scores(NamedTuple):
-    """Of each text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram.
-
-    clean: whether it has no fault.
-    """
+    """Of each text of a decoder. nats: sum over its `tokens`, the judge's. repeats: None where there is no 4-gram."""
 
     nats: list[float]
     tokens: list[int]
     characters: list[int]
     repeats: list[float | None]
-    clean: list[bool]
 
 
 class Judged(NamedTuple):
@@ -118,9 +114,8 @@ def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Sco
     found = {}
     for name, own in pairs.items():
         if (key := _key(own)) in results:
-            faults = count_faults(lab.lm, *zip(*own, strict=True))
             repeats = [repeated(lab.lm.encode(text)) for _, text in own]
-            found[name] = Scores(**results[key], repeats=repeats, clean=clean(faults))
+            found[name] = Scores(**results[key], repeats=repeats)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The paper's experiments on cost and quality (1, 2, 3, 6, the appendix's unlocking), and `seen`, of the same make."""
+"""The paper's experiments on cost and quality: 1, 2, 3, 6, and the appendix's unlocking."""
 
 from itertools import pairwise
 from operator import itemgetter
@@ -148,29 +148,4 @@ unlock_period: steps between probes of 8 locked positions per sequence; empty: l
         "quick": _probed([5e-2], [None, 2], gen_length=12, prompts=2),
     },
     picture=drawn("scatter", "flops_ratio", "bits_change", color="epsilon", text="unlock_period"),
-)
-
-
-# --- ours: how many forward passes must have seen a token before its position may lock --------------------------------
-
-
-def _waits(epsilons: list[float], **fixed: object) -> list[Cell]:
-    """The baseline at each temperature, then every rule."""
-    return grid(**fixed, epsilon=None) + grid(**fixed | {"visible_steps": [0, 1, 2], "epsilon": epsilons})
-
-
-SEEN = comparison(
-    ("temperature", "visible_steps", "epsilon"),
-    title="Lock only what the others have seen: visible_steps",
-    note=f"""\
-visible_steps 0 is Algorithm 1 to the letter: a position may lock in the step that unmasks it, with keys and values of
-the mask token, and no other position ever sees the token that was chosen. At temperature 0 the mask's hidden state
-already carries that token; once tokens are sampled it does not.
-{compare.NOTE}""",
-    grids={
-        "stories": _waits(EPSILONS, temperature=[0.0, 0.5, 1.0], gen_length=64),
-        "paper": _waits(EPSILONS, **PAPER, source="wikitext", prompts=120, temperature=[0.0, 0.6, 1.0], gen_length=128),
-        "quick": _waits([5e-2], temperature=[1.0], gen_length=12, prompts=2),
-    },
-    picture=drawn("line", "active_ratio", "bits_change", color="visible_steps", facet_col="temperature", markers=True),
 )

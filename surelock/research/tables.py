@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +21,24 @@ from numpy.typing import NDArray
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
 from surelock.research.compare import bits_per_character, sampler_of
-from surelock.research.frontier import (
-    AGE,
-    ALIKE,
-    DUAL,
-    LEAST_OPENINGS,
-    MASKS,
-    OLD,
-    PAPER,
-    RESTING,
-    TODAY,
-    threshold_of,
-)
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
 JUDGE = "judge-SmolLM2-135M-Instruct.Q4_1"
-_CHOICES = {
-    "ES-dLLM's choice": "ES-dLLM's importance, without early layers",
-    "d²Cache's choice": "d²Cache's masks, without rollout",
-}
-RENAMED = {"contestant": _CHOICES, "rule": _CHOICES}
 PLACE = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading. Where
-    `largest` is given, the rows with the largest of it come first.
-    """
+    """Rows and columns of an experiment's table: the folder, what `query` keeps, a format for each heading."""
 
     folder: str
     columns: dict[str, str]
     query: str = ""
-    largest: str = ""
 
     def __call__(self) -> str:
         frame = read(self.folder)
         frame = frame.query(self.query) if self.query else frame
-        frame = frame.sort_values(self.largest, ascending=False, kind="stable") if self.largest else frame
-        rows = frame.replace(RENAMED).to_dict("records")
+        rows = frame.to_dict("records")
         return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
 
 
@@ -118,14 +96,11 @@ def changes(experiment: str) -> list[tuple[dict[str, Any], Values]]:
 
 def pooled() -> dict[str, Values]:
     """Changes that several cells share the prompts of, each the mean over its cells."""
-    quality, seen = changes("quality"), changes("seen")
-    literal = [sign * own for sign, v in ((2, 0), (-2, 1)) for c, own in seen if c["visible_steps"] == v]
+    quality = changes("quality")
     groups = {
         "`quality`, all cells": [own for _, own in quality],
         "`quality`, ε 5e-3": [own for cell, own in quality if cell["epsilon"] == 5e-3],
         "`epsilon`, all cells": [own for _, own in changes("epsilon")],
-        "`seen`, all cells": [own for _, own in seen],
-        "`seen`, to the letter less waiting for one step": literal,
     }
     return {name: np.mean(own, axis=0) for name, own in groups.items()}
 
@@ -137,89 +112,8 @@ def together() -> str:
     return listed(columns, named)
 
 
-# --- what is made of tables -------------------------------------------------------------------------------------------
-
-
-def seen() -> str:
-    """A line for each temperature and epsilon, a column for each `visible_steps`."""
-    frame, form = read("seen"), "{bits_change:+.3f} ({bits_change_se:.3f}) at {active_ratio:.3f}"
-    rows = [
-        [f"{t:g}", e, *(written(form, row) for row in own.to_dict("records"))]
-        for (t, e), own in frame.sort_values("visible_steps", kind="stable").groupby(["temperature", "epsilon"])
-    ]
-    return markdown(["temperature", "ε", "0", "1", "2"], sorted(rows, key=lambda row: (row[0], float(row[1]))))
-
-
 SPEEDS = ["gen_length, batch", "step, unlocked and locked", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
-SAMPLER = ["temperature", "remasking", "block_length", "no_repeat_ngram_size"]
-CHOSEN_BY, FRESH = ("0 and 1000", "0"), "2000"  # seeds
-
-
-def sampler() -> str:
-    """The samplers by the seeds that the choice was made by: the two together where there are two."""
-    frame = read("sampler")
-    own = frame[frame["seed"].isin(CHOSEN_BY)].sort_values("seed", ascending=False, kind="stable")
-    own = own.drop_duplicates(SAMPLER).sort_values("clean", ascending=False, kind="stable")
-    columns = {"temperature": "{temperature:g}", "policy": "`{remasking}`", "blocks": "{block_length}"}
-    columns |= {"ngram": "{no_repeat_ngram_size}", "continuations": "{prompts}"}
-    told = {"again": "a sentence again", "strangers": "a stranger", "stuck": "stuck", "clean": "clean"}
-    columns |= {head: f"{{{kind}:.0%}} ({{{kind}_se:.0%}})" for kind, head in told.items()}
-    return listed(columns | {"new trigrams": "{trigrams:.2f}"}, own.to_dict("records"))
-
-
-BOTH = ("page", "whole canvas")
-FORMER = "the near budget as it was"  # in `weightings`
-
-
-def targets() -> Any:
-    """The rules of `frontier` at equal shares of the rows."""
-    return read("frontier").query("target != ''")
-
-
-def at_shares(*settings: str) -> Callable[[], str]:
-    """Commit errors of a setting or several: a line for each rule, a column for each share of the rows."""
-
-    def table() -> str:
-        own = targets()
-        own = own[own["setting"].isin(settings)]
-        wide = own.pivot_table("error", ["setting", "rule"], "target", aggfunc="first", sort=False)
-        cells = [[nats(value) for value in row] for row in wide.to_numpy()]
-        rows = [[*names, *row] for names, row in zip(wide.index, cells, strict=True)]
-        return markdown(["setting", "rule", *(f"{share:.2f}" for share in wide.columns)], rows)
-
-    return table
-
-
-def nats(value: float) -> str:
-    """Three digits, or the first that is not 0."""
-    return "" if math.isnan(value) else f"{value:.{max(3, math.ceil(-math.log10(value)))}f}"
-
-
-def less(rule: str, other: str, settings: Sequence[str] = BOTH) -> tuple[int, int]:
-    """(at how many places a rule errs less than another, corrected for all comparisons; of how many)."""
-    every = targets()
-    own = every[(every["rule"] == rule) & every["setting"].isin(settings)][f"beats_{other}"]
-    return int((own == "yes").sum()), int((own != "").sum())
-
-
-def beaten() -> str:
-    others = {"paper": "the paper's rule", "age": "by age", "chance": "by chance"}
-    rows = []
-    for rule in targets()["rule"].unique():
-        counts = [less(rule, other) for other in others]
-        rows.append([rule, *("{} of {}".format(*count) if count[1] else "" for count in counts)])
-    return markdown(["errs less than", *others.values()], rows)
-
-
-def agreement() -> str:
-    """Rank correlations over the thresholds of the page's settings and the whole canvas."""
-    every = read(f"frontier/{JUDGE}")
-    own = every[every["setting"].isin(BOTH) & (every["rule"] != "every position")]
-    named = {"error": "commit error", "own_change": "own bound", "bits_change": "judge"}
-    ranks = own[list(named)].astype(float).corr("spearman")
-    pairs = [("error", "own_change"), ("error", "bits_change"), ("own_change", "bits_change")]
-    told = [[f"{named[a]}, {named[b]}", f"{ranks.loc[a, b]:.2f}"] for a, b in pairs]
-    return markdown([f"over {len(own)} thresholds", "rank correlation"], told)
+# --- speeds -----------------------------------------------------------------------------------------------------------
 
 
 def speeds() -> str:
@@ -290,117 +184,6 @@ def in_browser(benchmark: str) -> list[dict[str, Any]]:
     return [told for told in printed("browser") if told["benchmark"] == benchmark]
 
 
-def weightings() -> str:
-    """Every weighting of a budget's rows that was tried, beside the one that the tries began with."""
-    told = printed("weightings")
-    (former,) = (each for each in told if each["weighting"] == FORMER)
-    rows = []
-    for each in told:
-        ratio = estimates.ratio(each["error"], former["error"])
-        beside = "" if each is former else f"{ratio.value:.2f} ({ratio.error:.2f})"
-        error, regret = (estimates.mean(each[name]) for name in ("error", "regret"))
-        figures = [f"{error.value:.4f} ({error.error:.4f})", beside, f"{regret.value:.4f} ({regret.error:.4f})"]
-        rows.append([each["weighting"], *figures])
-    return markdown(["what was changed", "commit error", "beside the former", "regret"], rows)
-
-
-#: Rule -> what its threshold begins with; what may not leave out masks comes first.
-BELIEVED = (
-    (PAPER, "epsilon 5e-05"),
-    (AGE, "steps 12"),
-    (MASKS, "share 0.1"),
-    (RESTING, "epsilon 5e-05"),
-    (OLD, "steps 24"),
-    (DUAL, "dual True"),
-    (ALIKE, "share 0.3"),
-    (TODAY, "share 0.3"),
-)
-
-
-def believed() -> str:
-    """One threshold of each rule of `near` at the page's settings, beside its seconds in `pace`."""
-    near, pace = read("near"), read("pace")
-    near = near[(near["setting"] == "page") & (near["target"] == "")]
-    both = near.merge(pace[pace["gen_length"] == 128][["rule", "threshold", "time_ratio"]], "left").fillna("")
-    forms = ["{rows:.2f}", plain("error", 4), "{changed:.1%}", plain("regret", 4), "{openings}", "{time_ratio:.2f}"]
-    rows = []
-    for rule, threshold in BELIEVED:
-        (row,) = both[(both["rule"] == rule) & both["threshold"].str.startswith(threshold)].to_dict("records")
-        masks = "no" if rule in (PAPER, AGE, MASKS) else "yes"
-        rows.append([rule, masks, *(written(form, row) for form in forms)])
-    head = ["rows", "commit error", "top words changed", "regret", "openings", "time, of every position's"]
-    return markdown(["rule", "may leave out masks", *head], rows)
-
-
-OURS = ("share 0.3", "share 0.2")
-OTHERS = (
-    (ALIKE, "share 0.4"),
-    (ALIKE, "share 0.3"),
-    (DUAL, "dual True"),
-    (RESTING, "epsilon 5e-05"),
-    (OLD, "steps 24"),
-    (AGE, "steps 12"),
-    (PAPER, "epsilon 5e-05"),
-    (MASKS, "share 0.1"),
-)
-
-
-def by_opening(records: list[dict[str, Any]], rule: str, threshold: str) -> dict[int, tuple[float, int, int]]:
-    """Commit error, rows and positions by opening, of what these records report of a rule."""
-    found = {}
-    for record in records:
-        cell, told = record["cell"], record["result"]
-        if (cell["half"], cell["rule"]) == ("report", rule) and threshold_of(cell["compute"]).startswith(threshold):
-            values = zip(told["error"], told["rows"], told["positions"], strict=True)
-            found |= dict(enumerate(values, start=cell["skip"]))
-    return found
-
-
-def paired() -> str:
-    """Today's budgets beside other rules of `near`, wherever enough openings have both: by a paired difference
-    (Student's t), at the 95 % level, corrected for all comparisons of the table (Bonferroni).
-    """
-    records, pairs = cells("near"), []
-    for setting in dict.fromkeys(record["cell"]["setting"] for record in records):
-        own = [record for record in records if record["cell"]["setting"] == setting]
-        for other, ours in product(OTHERS, OURS):
-            both = [by_opening(own, *key) for key in ((TODAY, ours), other)]
-            if len(shared := sorted(both[0].keys() & both[1].keys())) >= LEAST_OPENINGS:
-                pairs.append((setting, other, ours, [np.array([each[opening] for opening in shared]) for each in both]))
-    rows: dict[tuple[str, Any], list[str]] = {}
-    for setting, other, ours, values in pairs:
-        means, count = [estimates.mean(each[:, 0]) for each in values], len(values[0])
-        less, ratio = estimates.difference(*means), estimates.ratio(values[0][:, 0], values[1][:, 0])
-        t = estimates.student_t(1 - 0.05 / len(pairs) / 2, count - 1)
-        told = "yes" if less.value + t * less.error < 0 else "worse" if less.value - t * less.error > 0 else "no"
-        share = f"{values[1][:, 1].sum() / values[1][:, 2].sum():.2f}"
-        begun = [setting, other[0], share, f"{means[1].value:.4f} ({means[1].error:.4f})", str(count)]
-        row, place = rows.setdefault((setting, other), begun + [""] * 4), len(begun) + 2 * OURS.index(ours)
-        row[place : place + 2] = f"{ratio.value:.3f} ({ratio.error:.3f})", told
-    head = [
-        "setting",
-        "beside",
-        "its rows",
-        "its error",
-        "openings",
-        "ratio, a third",
-        "less",
-        "ratio, a fifth",
-        "less",
-    ]
-    return markdown(head, list(rows.values()))
-
-
-def parallel() -> str:
-    """Of each contestant of `parallel` what it computes and writes, and what the judge makes of that."""
-    judged = read(f"parallel/{JUDGE}")[["contestant", "bits_change", "bits_change_se"]]
-    columns = {"decoder": "{contestant}", "steps": "{steps:.0f}", "rows": "{rows:.2f}"}
-    columns |= {"commit error": plain("error", 4), "regret": plain("regret", 4)}
-    columns |= {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": change("clean_change", 2)}
-    columns |= {"bits per character, by the judge": change("bits_change")}
-    return listed(columns, read("parallel").merge(judged).to_dict("records"))
-
-
 def browser() -> str:
     """Of each decoder alone in a browser, beside the one that computes every position."""
     rows = [
@@ -457,14 +240,6 @@ BY_JUDGE = {
     "Gen.-PPL": plain("gen_ppl_ratio") + " times",
     "bits with repeats": "{bits_repeats:.2f}",
 }
-COST = {
-    "openings": "{openings}",
-    "rows": "{rows:.2f}",
-    "commit error": plain("error", 4),
-    "top words changed": "{changed:.1%}",
-    "regret": plain("regret", 4),
-}
-DRAWN = {"at the drawing temperature": plain("drawn", 4)}
 TABLES: dict[str, Callable[[], str]] = {
     "flops": Table(
         "flops",
@@ -505,76 +280,6 @@ TABLES: dict[str, Callable[[], str]] = {
         "bound",
         {"new tokens": "{gen_length}", "ε": "{epsilon}", "L": "{smooth}", "steps": "{steps}", "holds": "{holds:.1%}"}
         | {"too loose": "{loose:.0e} times", "KL and error, rank correlation": "{rank_correlation:.2f}"},
-    ),
-    "seen": seen,
-    "seen-judge": Table(
-        f"seen/{JUDGE}",
-        {"temperature": "{temperature:g}", "`visible_steps`": "{visible_steps}"} | BY_JUDGE,
-        "epsilon == 'all'",
-    ),
-    "sampler": sampler,
-    "sampler-chosen": Table(
-        "sampler",
-        {"ngram": "{no_repeat_ngram_size}", "seeds": "{seed}"}
-        | {name: f"{{{name}:.0%}} ({{{name}_se:.0%}})" for name in ("clean", "again", "strangers", "stuck")},
-        "temperature == .5 and remasking == 'entropy' and block_length == 32 and seed in ['0 and 1000', '0', '2000']",
-    ),
-    "arena": Table(
-        "arena",
-        {"lane": "{contestant}", "rows": "{rows:.2f}", "speed": "{speed:.2f}x", "commit error": "{error:.4f}"}
-        | {"regret": "{regret:.4f}"}
-        | {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": "{clean_change:+.2f} ({clean_change_se:.2f})"},
-    ),
-    "readme": Table(
-        "arena",
-        {"decoder": "{contestant}", "rows computed": "{rows:.0%}", "commit error": "{error:.4f}"},
-        "contestant in ['Every position', 'SureLock', 'Lock by age', 'Fixed budget', 'Dual cache']",
-    ),
-    "parallel": parallel,
-    "arena-judge": Table(f"arena/{JUDGE}", {"lane": "{contestant}"} | BY_JUDGE),
-    "frontier": at_shares(*BOTH),
-    "frontier-away": at_shares("greedy", "temperature 1", "256 tokens"),
-    "frontier-beaten": beaten,
-    "frontier-agreement": agreement,
-    "believed": believed,
-    "near": Table("near", {"rule": "{rule}"} | COST | DRAWN, "target == '' and setting == 'page'"),
-    "near-equal": Table(
-        "near",
-        {"rows": "{target:.2f}", "rule": "{rule}", "commit error": plain("error", 4), "regret": plain("regret", 4)}
-        | {"error beside all alike": plain("over_alike"), "less than all alike": "{beats_alike}"}
-        | {"less than the paper's, later blocks rest": "{beats_resting}"},
-        "target != ''",
-    ),
-    "near-paired": paired,
-    "near-texts": Table(
-        f"near/{JUDGE}",
-        {"rule": "{rule}", "rows": "{rows:.2f}", "commit error": "{error:.4f}", "own bound": change("own_change")}
-        | {"judge": change("bits_change"), "judge, where repeats stay": change("bits_change_even")}
-        | {"without a fault": "{clean:.0%} ({clean_se:.0%})", "change": change("clean_change", 2)},
-        "setting == 'page'",
-        largest="error",
-    ),
-    "near-away": Table(
-        "near",
-        {"setting": "{setting}", "rule": "{rule}"} | COST | DRAWN,
-        "target == '' and setting != 'page' and rule != 'every position'",
-    ),
-    "weightings": weightings,
-    "pace": Table(
-        "pace",
-        {"tokens": "{gen_length}", "rule": "{rule}", "rows": "{rows:.2f}"}
-        | {"seconds": "{seconds:.2f} ({seconds_25:.2f} to {seconds_75:.2f})"}
-        | {"of every position's": "{time_ratio:.2f}"},
-    ),
-    "reach": Table(
-        "reach",
-        {"distance": "{distance}", "a written token moves": plain("moved", 4), "one over it": "{moved_assumed:.4f}"}
-        | {"a late row misleads": "{misled:.1e} ({misled_se:.0e})", "weight squared": "{misled_assumed:.1e}"},
-    ),
-    "drift": Table(
-        "drift",
-        {"rule": "{rule}", "rows": "{rows:.2f}", "drift": plain("drift", 3), "median KL at the lock": "{kl:.0e}"}
-        | {"confidence at the lock": "{confidence:.2f}", "drift with confidence": "{drift_confidence:.2f}"},
     ),
     "unlock": Table("unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN),
     "speeds": speeds,

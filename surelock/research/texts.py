@@ -1,18 +1,15 @@
-"""What can be said of generated text without an outside judge: bounds, repeats, faults; and files for outside judges.
+"""What can be said of generated text without an outside judge: bounds, repeats; and files for outside judges.
 
 None of this shows that a text is good. The bound is the model's own: it likes what it is prone to write, repetition
 most of all. Tokens equal to the baseline's show how far locking changes the outcome, not for the worse or the better.
-Repeated 4-grams show one way of being bad only. Faults (sentences said twice, names from nowhere, stuck words) find
-what is plainly wrong and not what is dull; they are for comparing samplers and models, not for praise.
+Repeated 4-grams show one way of being bad only.
 """
 
 import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +17,6 @@ import numpy as np
 
 from surelock.decoding.ends import cut_at_eos, text_of
 from surelock.model.bound import conditional_bound
-from surelock.model.language_model import LanguageModel
-from surelock.research import estimates
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt, data_file, mt_bench_questions
 from surelock.research.runner import Cell, Record, write_text
@@ -65,84 +60,6 @@ def equal(ids: Sequence[int], baseline: Sequence[int], end: int) -> float:
     What follows would be equal for free.
     """
     return float(np.mean(np.asarray(ids[: end + 1]) == np.asarray(baseline[: end + 1])))
-
-
-# --- faults -----------------------------------------------------------------------------------------------------------
-
-_SENTENCE_END = re.compile(r"[.!?]+")
-_CAPITALISED = re.compile(r"\b[A-Z][a-z]+\b")
-_INSIDE_SENTENCE = re.compile(r"[a-z,;] $")
-_INTRODUCED = re.compile(r"\b(?:named|called) ([A-Z][a-z]+)\b")
-_STUCK = re.compile(r"\b(\w+) \1\b|(.{2,12}?)\2{3,}", re.DOTALL)
-#: Capitalised words that are nobody new: everybody has a mother.
-_NOBODY_NEW = re.compile(
-    "mom(my)?|mum(my)?|mama|dad(dy)?|papa|(grand)?(mother|father)|grand(ma|pa)|granny|aunt|uncle|mrs?|miss|god|santa|"
-    "christmas|hello|hi|hey|oh|ow|wow|yes|yay|yum|yuck|mmm|hooray|thanks|boo"
-)
-KINDS = ("again", "strangers", "stuck")
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """Of one continuation. sentences: those of three words or more ("Tom said" is none); again: how many of them it had
-    said before; strangers: names that neither the opening nor "named" nor "called" introduced, broken ones included;
-    stuck: words said twice in a row, and strings of 2 to 12 characters that come four times in a row.
-    """
-
-    sentences: int
-    again: int
-    strangers: list[str]
-    stuck: list[str]
-
-
-def find_faults(opening: str, text: str, is_word: Callable[[str], bool]) -> Faults:
-    """The faults of `text`, which continues `opening`.
-
-    is_word tells ordinary words (lower case) from names: every sentence begins with a capital. A last sentence that the
-    length cut off counts as one.
-    """
-    said = [" ".join(re.findall(r"\w+", part.lower())) for part in _SENTENCE_END.split(text)]
-    said = [sentence for sentence in said if sentence.count(" ") >= 2]
-    stuck = [match[0] for match in _STUCK.finditer(text)]
-    return Faults(len(said), len(said) - len(set(said)), _strangers(opening, text, is_word), stuck)
-
-
-def _strangers(opening: str, text: str, is_word: Callable[[str], bool]) -> list[str]:
-    known = {word.lower() for word in re.findall(r"\w+", opening)}
-    known |= {name.lower() for name in _INTRODUCED.findall(text)}
-    names = {}
-    for match in _CAPITALISED.finditer(text):
-        name = match[0].lower()
-        if name in known or _NOBODY_NEW.fullmatch(name):
-            continue
-        if _INSIDE_SENTENCE.search(text, 0, match.start()) or not is_word(name):
-            names[match[0]] = None
-    return list(names)
-
-
-def count_faults(lm: LanguageModel, openings: Sequence[str], texts: Sequence[str]) -> list[dict[str, Any]]:
-    """The faults of each text, as dicts; a word is what the model has a token of its own for."""
-
-    @cache
-    def is_word(word: str) -> bool:
-        return len(lm.encode(f" {word}")) == 1
-
-    return [asdict(find_faults(*pair, is_word)) for pair in zip(openings, texts, strict=True)]
-
-
-def clean(faults: Sequence[dict[str, Any]]) -> list[bool]:
-    """Which continuations have no fault at all."""
-    return [not any(fault[kind] for kind in KINDS) for fault in faults]
-
-
-def shares(*runs: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Shares of the continuations with a fault of each kind, and of clean ones; `_se`: standard errors over openings.
-
-    Several runs are of the same openings: an opening counts once, with its mean.
-    """
-    kinds = {kind: [[bool(fault[kind]) for fault in run] for run in runs] for kind in KINDS}
-    kinds["clean"] = [clean(run) for run in runs]
-    return estimates.named({name: estimates.mean(np.mean(values, axis=0).tolist()) for name, values in kinds.items()})
 
 
 # --- files for outside judges -----------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ const TEXTS = [
   "A masked diffusion language model writes by unmasking: each step runs the whole sequence through the network and commits a few of the masked positions. Long before the end most positions have stopped changing, and are computed again all the same.",
   "SureLock locks a position once its posterior has stopped moving: the step-wise KL divergence is at most ε, and the position is among the m % most certain (the percentile). A locked position is no longer computed; its cached keys and values stay for the others to attend to.",
   "A decoder is two choices: which rows a step computes, and which masked positions it writes. All lanes run the same prompt and seed, one step each in turn, each timed on its own; everything is compared with the reference, a lane that you can choose. FLOPs are algorithmic: attention, projections and feed-forward of the computed rows. Time is what this machine measured, observation excluded.",
-  "What leaving rows out changes was measured here, exactly (commit error at .56 of the rows, 48 openings that no setting was chosen on): the rule of the paper errs by .035 nats a choice, without its percentile gate by .013, locking by age alone by .010, by chance by .029, and a fixed budget spent where most has just changed by .0001. The gate is what costs: it takes the positions that the model is surest of, and without it KL does no better than age. This is one very small model at the settings of this page; whether it holds for LLaDA-8B is one command away and has not been run.",
 ];
 
 /** What it explains as it goes. */
