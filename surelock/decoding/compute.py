@@ -194,6 +194,18 @@ class DelayedCache(ComputeRule):
         return active[unseen | whole[state.canvas.sequence[active]]]
 
 
+class _Debts:
+    """What `BudgetRule` remembers of a run of `total` slots.
+
+    of: [total] float64, the debt of each slot.
+    tokens: [total] int64, the tokens of the last step under the rule.
+    step: that step; -2 for none.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.of, self.tokens, self.step = np.zeros(total), np.full(total, -1), -2
+
+
 @dataclass(frozen=True, slots=True)
 class BudgetRule(ComputeRule):
     """Compute the same number of rows in every step but the first: those with most changes around them, near the next
@@ -239,19 +251,18 @@ class BudgetRule(ComputeRule):
     )
 
     def rows(self, state: State, active: Slots) -> Slots:
-        read, debt = state.kept("tokens of the last budget", -1), state.kept("debt", 0.0)
-        last = state.kept("step of the last budget", -2)
-        begins = last[0] != state.step - 1
-        debt[state.computed_at == state.step - 1] = 0
-        changed = np.flatnonzero(read != state.tokens)
-        read[:], last[:] = state.tokens, state.step
+        debts = state.memory(_Debts)
+        debts.of[state.computed_at == state.step - 1] = 0
+        changed = np.flatnonzero(debts.tokens != state.tokens)
+        begins = debts.step != state.step - 1
+        debts.tokens[:], debts.step = state.tokens, state.step
         if begins:  # the run, or this rule after another one: every debt is zero
-            debt[:] = 0
+            debts.of[:] = 0
             return active
         for slot in changed.tolist():
-            own = state.canvas.parts[state.canvas.sequence[slot]]
-            debt[own] += self.owed(np.abs(np.arange(own.start, own.stop) - slot))
-        parts = [self._chosen(state, b, active[part], debt) for b, part in enumerate(state.split(active))]
+            part = state.canvas.parts[state.canvas.sequence[slot]]
+            debts.of[part] += self.owed(np.abs(np.arange(part.start, part.stop) - slot))
+        parts = [self._chosen(state, b, active[part], debts.of) for b, part in enumerate(state.split(active))]
         return np.concatenate(parts)
 
     def watches(self, state: State, slots: Slots) -> tuple[Flags, Flags]:

@@ -5,8 +5,9 @@ All sequences of a batch lie on one flat axis of slots, one behind the other. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from surelock.decoding.settings import DecodeSettings
 
 Slots = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+T = TypeVar("T")
 NONE: Slots = np.empty(0, dtype=np.int64)
 
 
@@ -188,13 +190,16 @@ class State:
         self.locked_at, self.unlocked_at, self.probed_at = np.full((3, canvas.total), -1)
         self.alive = np.ones(canvas.total, dtype=bool)
         self.open = np.zeros(canvas.total, dtype=bool)
-        self._kept: dict[str, NDArray] = {}
+        self._memories: dict[Callable[[int], Any], Any] = {}
 
-    def kept(self, name: str, fill: float) -> NDArray:
-        """Return an array [total] that a rule or a policy keeps from step to step, filled with `fill` at first."""
-        if name not in self._kept:
-            self._kept[name] = np.full(self.canvas.total, fill)
-        return self._kept[name]
+    def memory(self, kind: Callable[[int], T]) -> T:
+        """Return what a rule or a policy remembers from step to step: an instance of its class `kind`.
+
+        The run makes it at the first call, as `kind(total)`, and keeps one of each class.
+        """
+        if kind not in self._memories:
+            self._memories[kind] = kind(self.canvas.total)
+        return self._memories[kind]
 
     def lock(self, slots: Slots) -> None:
         """Lock `slots`: later steps do not compute them."""

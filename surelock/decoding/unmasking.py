@@ -165,6 +165,13 @@ class Threshold(UnmaskPolicy):
         return candidates.ranked[: max(1, above)]
 
 
+class _Stable:
+    """What `Klass` remembers of a run of `total` slots. steps: [total] int64, stable steps in a row."""
+
+    def __init__(self, total: int) -> None:
+        self.steps = np.zeros(total, dtype=int)
+
+
 @dataclass(frozen=True, slots=True)
 class Klass(UnmaskPolicy):
     """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
@@ -219,13 +226,13 @@ class Klass(UnmaskPolicy):
 
     def prepare(self, state: State, reading: Reading) -> None:
         """Count the passes in a row for which each position has been stable."""
-        still = state.kept("klass_still", 0)
+        still = state.memory(_Stable).steps
         still[reading.slots] = np.where(reading.kl < self.kl, still[reading.slots] + 1, 0)
 
     def take(self, candidates: Candidates) -> NDArray[np.int64]:
         state, b = candidates.state, candidates.b
         if state.schedule.steps_in_block[b] >= self.history - 1:
-            still = state.kept("klass_still", 0)[candidates.slots] >= self.history
+            still = state.memory(_Stable).steps[candidates.slots] >= self.history
             ready = np.flatnonzero(still & (candidates.score > self.confidence) & ~candidates.late)
             if len(ready):
                 return ready
