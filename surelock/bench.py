@@ -158,7 +158,7 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
             parameter.fill_(1.0)
         else:
             parameter.normal_(std=0.02)
-    return LanguageModel(shape, TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
+    return LanguageModel(shape, TorchEngine(network), None, mask_id=1, pad_id=0, ends=(0,))
 
 
 def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
@@ -278,7 +278,7 @@ class Lockstep:
 
     def _costs(self) -> Figures:
         """The costs of the locked run that are no times."""
-        counter = TotalsCounter(self.lm.config, self.settings.gen_length, self.lm.eos_id)
+        counter = TotalsCounter(self.lm.config, self.settings.gen_length, self.lm.ends)
         for step in self.steps["locked"]:
             counter.add(step)
         totals = counter.totals()

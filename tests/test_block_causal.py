@@ -64,7 +64,7 @@ def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
     assert [int(step.computed.sum()) for step in steps] == [8, 4, 4, 8, 4, 4, 4, 5]
     assert np.flatnonzero(steps[3].open[0]).tolist() == [8, 9, 10, 11]
     assert all(step.flops[0] == step.baseline_flops[0] for step in steps)
-    counter = TotalsCounter(exact.config, 8, exact.eos_id)
+    counter = TotalsCounter(exact.config, 8, exact.ends)
     for step in steps:
         counter.add(step)
     assert counter.totals().active_ratio == 1.0

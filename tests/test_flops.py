@@ -48,7 +48,7 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     settings, lengths = DecodeSettings(gen_length=12, **changes), np.array([14.0, 20.0, 17.0])
     prompts = [[3] * 2, list(range(2, 10)), [9] * 5]
     steps = list(surelock.decode(lm, prompts, settings, **choices))
-    counter = TotalsCounter(lm.config, 12, lm.eos_id, guided=settings.cfg_scale > 0)
+    counter = TotalsCounter(lm.config, 12, lm.ends, guided=settings.cfg_scale > 0)
     for step in steps:
         counter.add(step)
     totals, passes = counter.totals(), 2 if settings.cfg_scale else 1
@@ -87,7 +87,7 @@ def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.Languag
     tokens = [[5, 6, 0, 7, 0, 8], [5, 6, 7, 8, 9, 10]]
     replay = [[(t, t, token) for t, token in enumerate(ids)] for ids in tokens]
     settings = DecodeSettings(gen_length=6)
-    counter = TotalsCounter(lm.config, 6, lm.eos_id)
+    counter = TotalsCounter(lm.config, 6, lm.ends)
     asked = {"compute": LockRule(epsilon=1.0, percentile=None), "unmask": Replay(replay)}
     steps = list(surelock.decode(lm, [[3], [lm.eos_id, 4]], settings, **asked))  # that of a prompt ends nothing
     for step in steps:
@@ -96,7 +96,7 @@ def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.Languag
     assert computed[0].tolist()[0] == 0  # the pad
     counted = int(computed[0, 1:5].sum() + computed[1].sum())  # prompt, 5, 6 and the EOS itself
     assert counter.totals().active_ratio_to_eos == pytest.approx(counted / (6 * 4 + 6 * 8))
-    without_eos = TotalsCounter(lm.config, 6, None)
+    without_eos = TotalsCounter(lm.config, 6, ())
     for step in steps:
         without_eos.add(step)
     assert without_eos.totals().active_ratio_to_eos == without_eos.totals().active_ratio
@@ -104,4 +104,4 @@ def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.Languag
 
 def test_totals_of_nothing() -> None:
     with pytest.raises(ValueError, match="no step"):
-        TotalsCounter(LLADA_8B, 8, None).totals()
+        TotalsCounter(LLADA_8B, 8, ()).totals()

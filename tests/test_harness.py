@@ -266,7 +266,7 @@ def test_a_chat_template_is_the_tokenizers_and_its_special_tokens_are_read(stori
 
 def test_a_text_ends_with_the_turn(stories: surelock.LanguageModel) -> None:
     ids = stories.encode("The bear ran home.")
-    ended = replace(stories, eot_id=ids[-1])
+    ended = replace(stories, ends=(*stories.ends, ids[-1]))
     assert SureLockLM(ended).written(ids) == "The bear ran home"
     assert SureLockLM(stories).written([*ids, 0, *ids]) == "The bear ran home."
 

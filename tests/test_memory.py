@@ -27,7 +27,7 @@ def wide() -> LanguageModel:
     """A tiny bf16 network with a wide vocabulary."""
     config = NetworkConfig(VOCAB, 16, 1, 2, 1, 8, 16, LENGTH, 1e4, 1e-5, True)
     network = Network(config).to(torch.bfloat16).requires_grad_(False)
-    return LanguageModel("wide", TorchEngine(network), None, mask_id=1, eos_id=0, eot_id=None, pad_id=0)
+    return LanguageModel("wide", TorchEngine(network), None, mask_id=1, pad_id=0, ends=(0,))
 
 
 def peak(lm: LanguageModel, rule: ComputeRule, unmask: Entropy | None = None, **changes) -> int:
@@ -119,7 +119,7 @@ def test_commit_errors_of_llada_8b_fit_a_gpu_of_24_gb(
     monkeypatch.setitem(posterior._CHUNK_BYTES, "meta", posterior._CHUNK_BYTES["cuda"])
     network = empty_network(LLADA_8B).to(torch.bfloat16).requires_grad_(False)
     weights = sum(each.nbytes for each in network.parameters())
-    lm = LanguageModel("LLaDA-8B", TorchEngine(network), None, mask_id=126336, eos_id=0, eot_id=None, pad_id=0)
+    lm = LanguageModel("LLaDA-8B", TorchEngine(network), None, mask_id=126336, pad_id=0, ends=(0,))
     settings, read, rows = DecodeSettings(gen_length=generated), lm.engine.read, []
     monkeypatch.setattr(lm.engine, "read", lambda memory, plan: rows.append(len(plan.slots)) or read(memory, plan))
     shadow = Shadow(lm, settings, always=True)

@@ -172,7 +172,7 @@ def make_model(path: Path, kind: str) -> Model:
     lm = surelock.load(str(path), dtype=torch.float64)
     lm = replace(lm, mask_id=MASK)  # iLLaDA's is another one
     if kind in EOT:  # it comes from a tokenizer, and these checkpoints have none
-        lm = replace(lm, eot_id=EOT[kind])
+        lm = replace(lm, ends=(EOS, EOT[kind]))
     return Model(lm, network, config["vocab_size"], config)
 
 
@@ -235,7 +235,7 @@ def start_oracle(model: Model, case: Case) -> list[oracle.Run]:
         own = {"seed": seed[b] if isinstance(seed, list) else seed + b, "rule": rule, "policy": policy}
         own["by_span"] = "cpu" not in posterior._BY_TOKEN
         plan = oracle.Plan(**values, **own)
-        runs.append(oracle.Run(model.network, prompt, plan, MASK, EOS, model.lm.eot_id))
+        runs.append(oracle.Run(model.network, prompt, plan, MASK, *(*model.lm.ends, None)[:2]))
     return runs
 
 

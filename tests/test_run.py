@@ -27,7 +27,7 @@ from surelock.decoding.step import Plan, Step
 from surelock.model.config import NetworkConfig, Shape
 
 VOCAB, PROMPTS = 29, [[5, 6, 7], [9], [3]]
-SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, eos_id=0)
+SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, ends=(0,))
 UNLOCK = UnlockRule(period=2, epsilon_unlock=1e-4, min_interval=0)
 DECODERS = {
     name: Decoder(settings=DecodeSettings(gen_length=12, **changes), **choices)

@@ -96,9 +96,7 @@ def lm() -> LanguageModel:
     for parameter in network.parameters():
         if parameter.ndim > 1:
             torch.nn.init.normal_(parameter, std=0.3)
-    return LanguageModel(
-        name="tiny", engine=TorchEngine(network), tokenizer=Words(), mask_id=0, eos_id=1, eot_id=None, pad_id=1
-    )  # type: ignore[arg-type]
+    return LanguageModel(name="tiny", engine=TorchEngine(network), tokenizer=Words(), mask_id=0, pad_id=1, ends=(1,))  # type: ignore[arg-type]
 
 
 def recorded(lm: LanguageModel, field: list[Lane]) -> Recorder:
@@ -198,7 +196,7 @@ def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
     lanes = outcomes_of(document)
     assert [lane.name for lane in lanes] == ["Some", "Locks", "Dual", "By hand"]
     for asked, lane in zip([some, *FIELD[1:]], lanes, strict=True):
-        counter = TotalsCounter(lm.config, 12, lm.eos_id)
+        counter = TotalsCounter(lm.config, 12, lm.ends)
         for step in decode(lm, [PROMPT], **asked.decoder.keywords(), observe=True):
             counter.add(step)
             masked, locked, computed = (getattr(step, name)[0].tolist() for name in ("masked", "locked", "computed"))

@@ -54,6 +54,7 @@ from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
 from surelock.ui.request import MOST_EVENTS, one_token, read_branch, read_job, read_lanes, read_shared
+from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 from surelock.ui.session import Sessions
 from surelock.ui.stage import make_stage
@@ -184,6 +185,24 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
     assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]
 
 
+#: Of (length, steps, wanted) the block length: at least half of the wanted one, else one block. As in
+#: tests/js/schedule.test.js.
+BLOCKS = [(128, 128, 32, 32), (127, 127, 32, 127), (254, 254, 32, 254), (61, 61, 32, 61), (100, 100, 32, 25),
+          (48, 48, 32, 24), (48, 6, 32, 24), (34, 34, 32, 17), (30, 30, 32, 30), (62, 62, 31, 31), (62, 62, 61, 31),
+          (62, 62, 30, 62), (64, 2, 16, 64), (9, 9, 1, 1)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("length", "steps", "wanted", "block"), BLOCKS)
+def test_a_block_is_at_least_half_of_the_wanted_one(length: int, steps: int, wanted: int, block: int) -> None:
+    found = over_recommended({"block_length": wanted}, {"gen_length": length, "steps": steps})
+    assert surelock.DecodeSettings(**found).block_length == (block if block < length else found.get("block_length"))
+    assert found.get("block_length", length) == block
+    fitted = fit(Wants(length, steps, wanted), 512)
+    assert fitted.values["block_length"] == block
+    said = fitted.said.get("block_length", "")
+    assert said.startswith("" if block == wanted else "One block" if block == length else f"Changed from {wanted}")
+
+
 @pytest.fixture(scope="module")
 def form() -> Form:
     with gr.Blocks():
@@ -278,6 +297,7 @@ def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits(form: Form
         ({"gen_length": 240}, 16),
         ({"gen_length": 240, "steps": 240}, 16),
         ({"gen_length": 100}, 10),
+        ({"gen_length": 127}, None),
         ({"steps": 100}, None),
         ({"gen_length": 64, "steps": 2}, None),
         ({"gen_length": 64, "block_length": 32}, 32),

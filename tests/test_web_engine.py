@@ -50,7 +50,7 @@ def in_node(
     """What Node finds of each step of each run, in the order of SHOWN. asked: decoders, each with its top_k."""
     for name, graph in lm.engine.graphs().items():
         (folder / name).write_bytes(graph.SerializeToString())
-    shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.eos_id, lm.eot_id)
+    shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)
     plain = []
     for decoder, top_k in asked:
         events = [plain_event(event) | {"sequence": event.sequence} for event in decoder.events]

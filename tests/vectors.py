@@ -62,7 +62,8 @@ def packed_plan(plan: Plan) -> dict[str, Any]:
 def shape_of(case: Case) -> Shape:
     vocab = MODELS[case.model].keywords["vocab"]
     config = NetworkConfig(vocab, 24, 3, 4, 2, 8, 40, 64, 1e4, 1e-5, True)
-    return Shape(config, mask_id=1, pad_id=0, eos_id=EOS, eot_id=EOT.get(case.model))
+    ends = (EOS, EOT[case.model]) if case.model in EOT else (EOS,)
+    return Shape(config, mask_id=1, pad_id=0, ends=ends)
 
 
 def decoder_of(case: Case, events: list[surelock.Event]) -> Decoder:

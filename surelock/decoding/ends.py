@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel
 
 
-def first_end(ids: Sequence[int], eos_id: int | None) -> int:
-    """Return the number of ids before the first EOS."""
-    return next((i for i, token in enumerate(ids) if token == eos_id), len(ids))
+def first_end(ids: Sequence[int], ends: Collection[int]) -> int:
+    """Return the number of ids before the first one that is among `ends`."""
+    return next((i for i, token in enumerate(ids) if token in ends), len(ids))
 
 
-def cut_at_eos(ids: Sequence[int], *ends: int | None) -> list[int]:
+def cut_at_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
     """Return the ids before the first one that is among `ends`."""
-    return list(ids[: min((first_end(ids, end) for end in ends), default=None)])
+    return list(ids[: first_end(ids, ends)])
 
 
 def text_of(lm: LanguageModel, ids: Sequence[int]) -> str:
-    """Return the text of generated token ids, up to the first EOS or end of turn."""
-    return lm.decode(cut_at_eos(ids, lm.eos_id, lm.eot_id))
+    """Return the text of generated token ids, up to their first end."""
+    return lm.decode(cut_at_end(ids, lm.ends))

@@ -1,10 +1,54 @@
 """The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat
-from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.settings import DecodeSettings, described
+from surelock.model.config import NetworkConfig
+from surelock.model.families import GENERATION, CheckpointError, Family, read_json
+
+_SHARED = dict(described(DecodeSettings))
+
+
+def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict[str, Any]:
+    """Return the settings that a checkpoint recommends: those of its generation_config.json over those of its family.
+
+    null is not given, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
+    block-causal network has its own blocks, so none of the family are recommended. A file with `do_sample` was written
+    for next-token sampling, so its temperature is ignored. Raises CheckpointError, which names the file, for a damaged
+    one and for settings that make no decoder.
+    """
+    file, values = directory / GENERATION, dict(family.generation)
+    if shape.block_size is not None:
+        values.pop("block_length", None)
+    if not file.is_file():
+        return values
+    given = {name: value for name, value in read_json(file).items() if value is not None}
+    if "do_sample" in given:
+        given.pop("temperature", None)
+    try:
+        values = over_recommended(values, _with_length(given, values, shape.max_length))
+        recommended(values, {})
+    except ValueError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+    return values
+
+
+def _with_length(given: dict[str, Any], family: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """The settings of a file with their length, which transformers calls max_new_tokens."""
+    for name in _SHARED.keys() & given.keys():
+        _SHARED[name].checked(name, given[name])
+    if "max_new_tokens" in given:
+        length = _SHARED["gen_length"].checked("max_new_tokens", given["max_new_tokens"])
+        if given.setdefault("gen_length", length) != length:
+            raise ValueError(f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same")
+    elif given.get("steps", 0) > given.get("gen_length", family.get("gen_length", DecodeSettings().gen_length)):
+        given.setdefault("gen_length", given["steps"])
+    if given.get("gen_length", 1) >= most:
+        raise ValueError(f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions")
+    return given
 
 
 def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Decoder:
@@ -23,20 +67,26 @@ def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Deco
 def over_recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a model, overridden by the given ones, in the flat form.
 
-    A given gen_length or steps drops the model's steps, and shortens its block_length to one that divides them; if none
-    does, the text is one block.
+    A given gen_length or steps drops the model's steps, and changes its block_length to `nearest_block`.
     """
     values = {**generation, **given}
     if not given.keys() & {"gen_length", "steps"}:
         return values
     if "steps" not in given:
         values.pop("steps", None)
-    length = values.get("gen_length", DecodeSettings().gen_length)
-    steps = values.get("steps") or length
-    if "block_length" not in given:
-        most = values.get("block_length") or 0
-        values["block_length"] = max(block_choices(length, steps, most), default=None)
+    if "block_length" not in given and (most := values.pop("block_length", None)):
+        length = values.get("gen_length", DecodeSettings().gen_length)
+        if block := nearest_block(length, values.get("steps") or length, most):
+            values["block_length"] = block
     return values
+
+
+def nearest_block(gen_length: int, steps: int, most: int) -> int | None:
+    """Return the largest possible block length from half of `most` to `most`; None, which is one block, without one.
+
+    Shorter blocks would decode from left to right.
+    """
+    return max((block for block in block_choices(gen_length, steps, most) if 2 * block >= most), default=None)
 
 
 def block_choices(gen_length: int, steps: int, most: int | None = None) -> list[int]:

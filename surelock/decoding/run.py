@@ -72,11 +72,8 @@ class Run:
         self.observe, self.top_k = observe or top_k > 0, top_k
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
         self._steps = settings.total_steps
-        ends = [token for token in (shape.eos_id, shape.eot_id) if token is not None]
-        self._ends, self._late = ends, ends if settings.suppress_eos_confidence else []
-        self._banned = [shape.mask_id]
-        if settings.suppress_eos and shape.eos_id is not None:
-            self._banned.append(shape.eos_id)
+        self._ends, self._late = list(shape.ends), list(shape.ends) if settings.suppress_eos_confidence else []
+        self._banned = [shape.mask_id, *(shape.ends[:1] if settings.suppress_eos else ())]
         # FLOPs [total] of each row, and of a row that is only probed
         canvas = self.canvas
         rows = shape.network, canvas.lengths[canvas.sequence], canvas.position

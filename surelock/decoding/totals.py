@@ -1,5 +1,6 @@
 """Totals of a run: FLOPs, FLOPs per position, and the active ratio, also without the positions after EOS."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,12 +64,12 @@ class TotalsCounter:
 
     config: the shape of the network.
     gen_length: the number of generated positions.
-    eos_id: the id of EOS, None if there is none.
+    ends: the ids that end a text.
     guided: whether classifier-free guidance doubles the forward passes.
     """
 
-    def __init__(self, config: NetworkConfig, gen_length: int, eos_id: int | None, *, guided: bool = False) -> None:
-        self._config, self._gen_length, self._eos_id = config, gen_length, eos_id
+    def __init__(self, config: NetworkConfig, gen_length: int, ends: Collection[int], *, guided: bool = False) -> None:
+        self._config, self._gen_length, self._ends = config, gen_length, ends
         self._passes = 2 if guided else 1
         self._steps = self._tokens = 0
         self._seconds = self._flops = self._baseline = 0.0
@@ -122,13 +123,13 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Return the rows of each sequence so far. to_eos: without positions after its first EOS."""
+        """Return the rows of each sequence so far. to_eos: without positions after its first end."""
         assert self._last is not None
         counted = self._present.copy()
         if to_eos:
             generated = self._last.tokens[:, -self._gen_length :].tolist()
             for b, ids in enumerate(generated):
-                counted[b, counted.shape[1] - len(ids) + first_end(ids, self._eos_id) + 1 :] = False
+                counted[b, counted.shape[1] - len(ids) + first_end(ids, self._ends) + 1 :] = False
         return Rows(
             computed=(self._computed * counted).sum(axis=1),
             probed=(self._probed * counted).sum(axis=1),

@@ -44,7 +44,7 @@ def browser_parts(lm: LanguageModel, directory: Path) -> dict[str, Any]:
     )
     weights = sorted(set(entries))
     return {
-        "shape": asdict(lm.shape),
+        "shape": asdict(lm.shape) | {"ends": list(lm.ends)},
         "graphs": {name: b64encode(graph.SerializeToString()).decode() for name, graph in graphs.items()},
         "weights": weights,
         "files": {name: _fingerprint(directory / name) for name in (*weights, *TOKENIZER)},

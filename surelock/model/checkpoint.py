@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
@@ -25,48 +26,76 @@ INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
 
 
-def check_files(directory: Path) -> None:
-    """Raise CheckpointError if a directory holds a pipe or a device: reading one may never end."""
-    for each in directory.iterdir():
-        if each.exists() and not each.is_file() and not each.is_dir():
-            raise CheckpointError(f"{each} is no ordinary file")
+#: What wrappers of training and compilation put in front of a tensor's name.
+_WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
+_BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
+_FLOATS = {"F16", "BF16", "F32", "F64"}
+_METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
+_MARKS = {
+    "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx"),
+    "bitsandbytes": (".SCB", ".absmax", ".quant_map", ".weight_format"),
+    "fp8": (".weight_scale_inv", ".weight_scale", ".input_scale"),
+}
 
 
-def file_states(directory: Path, patterns: Sequence[str]) -> dict[Path, tuple[int, ...]]:
-    """Return (device, inode, size, time) of each file that matches a pattern: it changes when a file is replaced or
-    written. Raises CheckpointError if a file disappears meanwhile.
-    """
-    states = {}
-    try:
-        for file in {file for pattern in patterns for file in directory.glob(pattern)}:
-            found = file.stat()
-            states[file] = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-    except OSError as error:
-        raise CheckpointError(f"{directory} cannot be read: {error}") from error
-    return states
+def check_kind(directory: Path) -> None:
+    """Raise CheckpointError for a directory whose files are of another kind of checkpoint. No file is opened."""
+    if (directory / SINGLE).is_file() or (directory / INDEX).is_file():
+        return
+    if (directory / "adapter_config.json").is_file() or any(directory.glob("adapter_model.*")):
+        why = "a PEFT adapter, which is no model by itself: merge it into its model (merge_and_unload), and save that"
+        raise CheckpointError(f"{directory} holds {why}")
+    if found := min(directory.glob("*.gguf"), default=None):
+        raise CheckpointError(f"{found} is a GGUF file: only safetensors are read")
 
 
 class TensorFiles:
     """The tensors of a checkpoint by name: in one safetensors file, or in shards with an index.
 
-    Raises CheckpointError for a directory without either, and for a damaged index.
+    files: the file of each tensor.
+    notes: sentences about what is passed over.
+
+    As in transformers the single file goes before an index, and buffers of rotary embeddings are passed over. So are
+    prefixes of wrappers (DDP's "module.", torch.compile's "_orig_mod."). Raises CheckpointError for a directory without
+    either, and for a damaged index.
     """
 
     def __init__(self, directory: Path) -> None:
         self._open = ExitStack()
         self._readers: dict[Path, Any] = {}
         self._headers: dict[Path, tuple[int, dict[str, Any]]] = {}
-        if (directory / INDEX).is_file():
-            weight_map = read_json(directory / INDEX).get("weight_map")
-            if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
-                raise CheckpointError(f"{directory / INDEX} has no 'weight_map' from tensor names to files")
-            if outside := [file for file in weight_map.values() if Path(file).name != file]:
-                raise CheckpointError(f"{directory / INDEX} names a file outside its directory: {outside[0]!r}")
-            self.files = {name: directory / file for name, file in weight_map.items()}
-        elif (directory / SINGLE).is_file():
-            self.files = dict.fromkeys(self._reader(directory / SINGLE).keys(), directory / SINGLE)
-        else:
-            raise CheckpointError(f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)")
+        self.notes: list[str] = []
+        self.files: dict[str, Path] = {}
+        self._names: dict[str, str] = {}
+        self._name(self._listed(directory), directory)
+
+    def _listed(self, directory: Path) -> dict[str, Path]:
+        """The file of each stored name."""
+        single, index = directory / SINGLE, directory / INDEX
+        if single.is_file():
+            if index.is_file() and set(_weight_map(index).values()) != {SINGLE}:
+                self.notes.append(f"{single} is read, as in transformers; {INDEX} and its shards are passed over")
+            return dict.fromkeys(self._reader(single).keys(), single)
+        if index.is_file():
+            return {name: directory / file for name, file in _weight_map(index).items()}
+        raise CheckpointError(f"{directory} holds neither {SINGLE} nor {INDEX} (only safetensors are read)")
+
+    def _name(self, listed: Mapping[str, Path], directory: Path) -> None:
+        """Set the files of the names without the prefixes of wrappers, and without buffers."""
+        prefixes = set()
+        for stored, file in listed.items():
+            found = _WRAPPERS.match(stored)
+            prefix = found[0] if found else ""
+            name = stored[len(prefix) :]
+            if name.endswith(_BUFFERS):
+                continue
+            if name in self._names:
+                raise CheckpointError(f"{directory} holds tensor {name} twice: as {self._names[name]} and as {stored}")
+            self.files[name], self._names[name] = file, stored
+            prefixes |= {prefix} - {""}
+        if prefixes:
+            named = " and ".join(map(repr, sorted(prefixes)))
+            self.notes.append(f"{directory}: {named} in front of the tensors' names is passed over")
 
     def __enter__(self) -> TensorFiles:
         return self
@@ -94,23 +123,22 @@ class TensorFiles:
                 size = int.from_bytes(opened.read(8), "little")
                 self._headers[file] = 8 + size, json.loads(opened.read(size))
         begin, header = self._headers[file]
-        if name not in header:
+        if (found := header.get(self._names[name])) is None:
             raise CheckpointError(f"{file}: tensor {name!r} cannot be read: it is not there, though the index names it")
-        found = header[name]
         start, stop = found["data_offsets"]
         return Stored(file, found["dtype"], tuple(found["shape"]), begin + start, stop - start)
 
     def read(self, name: str) -> Tensor:
         """Read a tensor. Raises CheckpointError if it is damaged."""
         try:
-            return self._reader(self.files[name]).get_tensor(name)
+            return self._reader(self.files[name]).get_tensor(self._names[name])
         except SafetensorError as error:
             raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
 
     def parts(self, name: str) -> Iterator[Tensor]:
         """Read a tensor a few rows at a time. Raises CheckpointError if it is damaged."""
         try:
-            whole = self._reader(self.files[name]).get_slice(name)
+            whole = self._reader(self.files[name]).get_slice(self._names[name])
             rows, *columns = whole.get_shape()
             each = max(1, AT_ONCE // math.prod(columns))
             for start in range(0, rows, each):
@@ -119,12 +147,48 @@ class TensorFiles:
             raise CheckpointError(f"{self.files[name]}: tensor {name!r} cannot be read: {error}") from error
 
 
-def check_layers(config: NetworkConfig, directory: Path) -> None:
-    """Raise CheckpointError if a checkpoint has fewer tensors than layers, before a network of that size is built."""
+def _weight_map(index: Path) -> dict[str, str]:
+    weight_map = read_json(index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(file, str) for file in weight_map.values()):
+        raise CheckpointError(f"{index} has no 'weight_map' from tensor names to files")
+    if outside := [file for file in weight_map.values() if Path(file).name != file]:
+        raise CheckpointError(f"{index} names a file outside its directory: {outside[0]!r}")
+    return weight_map
+
+
+def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Path) -> None:
+    """Check the tensors of a checkpoint before a network of its shape is built. Warns of what is passed over.
+
+    config: its config.json.
+
+    Raises CheckpointError for a quantised checkpoint, and for one with fewer tensors than layers.
+    """
     with TensorFiles(directory) as files:
-        if config.n_layers > len(files.files):
-            problem = f"config.json speaks of {config.n_layers} layers, but there are only {len(files.files)} tensors"
+        if how := _quantised(config, files):
+            floats = "only weights of float16, bfloat16, float32 or float64 are read"
+            raise CheckpointError(f"{directory} holds a quantised checkpoint ({how}): {floats}")
+        if shape.n_layers > len(files.files):
+            problem = f"config.json speaks of {shape.n_layers} layers, but there are only {len(files.files)} tensors"
             raise CheckpointError(f"{directory}: {problem}")
+        for note in files.notes:
+            warnings.warn(note, stacklevel=3)
+
+
+def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
+    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes."""
+    described = config.get("quantization_config") or {}
+    if not isinstance(described, Mapping):
+        raise CheckpointError("config.json sets quantization_config to what is no object")
+    in_bits = described.get("load_in_8bit") or described.get("load_in_4bit")
+    if method := described.get("quant_method") or ("bitsandbytes" if in_bits else None):
+        return _METHODS.get(method, str(method)[:40]) + " by config.json"
+    for kind, marks in _MARKS.items():
+        if marked := min((name for name in files.files if name.endswith(marks)), default=None):
+            return f"{kind}: tensor {marked}"
+    for name in files.files:
+        if name.endswith("weight") and (dtype := files.stored(name).dtype) not in _FLOATS:
+            return f"tensor {name} holds {dtype}"
+    return ""
 
 
 def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
@@ -132,18 +196,20 @@ def find_tensors(network: Network, family: Family, directory: Path) -> Tensors:
 
     network: on the meta device.
 
-    Raises CheckpointError for missing, extra, quantised or wrongly shaped tensors.
+    A tied checkpoint may hold the embedding under the head's name alone, as safetensors' `save_model` leaves it. Raises
+    CheckpointError for missing, extra or wrongly shaped tensors.
     """
     wanted = {name: family.tensor_names(name) for name, _ in network.named_parameters()}
+    (head,), (embed,) = family.tensors["head.weight"], family.tensors["embed.weight"]
     with TensorFiles(directory) as files:
+        if network.config.tied and embed not in files.files and head in files.files:
+            wanted["embed.weight"] = (head,)
         _check_names(files, wanted, network.config.tied, family, directory)
         found = {name: tuple((source, files.stored(source)) for source in sources) for name, sources in wanted.items()}
     for name, parameter in network.named_parameters():
         rows, *columns = parameter.shape
         counts = row_counts(network.config, wanted[name], rows)
         for (source, stored), count in zip(found[name], counts, strict=True):
-            if not stored.dtype.startswith(("F", "BF")):
-                raise CheckpointError(f"tensor {source} holds {stored.dtype}: quantised checkpoints are not supported")
             if stored.shape != (count, *columns):
                 expected = [count, *columns]
                 raise CheckpointError(f"tensor {source} has shape {list(stored.shape)}, expected {expected}")

@@ -67,14 +67,13 @@ class Shape:
 
     network: the shape.
     mask_id, pad_id: the ids of the mask and of padding.
-    eos_id, eot_id: the ids of the end of the text and of a turn; None if the model has none.
+    ends: the ids that end a text. The first is EOS, which fills the rest of a text.
     """
 
     network: NetworkConfig
     mask_id: int
     pad_id: int
-    eos_id: int | None = None
-    eot_id: int | None = None
+    ends: tuple[int, ...] = ()
 
 
 #: The published shape of LLaDA-8B (Base, Instruct, 1.5): for FLOPs and for benchmarks with random weights.

@@ -8,6 +8,7 @@ along the rows, in order.
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 from surelock.model.config import NetworkConfig
 
 AT_ONCE = 2**24  # numbers of a tensor that are read, converted or written at once
+CONFIG, GENERATION = "config.json", "generation_config.json"
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
 
@@ -130,21 +132,6 @@ def shape_of(family: Family, config: Mapping[str, Any], name: str) -> NetworkCon
     return shape
 
 
-def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict[str, Any]:
-    """Return the settings of a checkpoint's generation_config.json, if it has one, over those of the family.
-
-    A block-causal network has its own blocks, so none are recommended. A file with `do_sample` was written for
-    next-token sampling, so its temperature is ignored. Raises CheckpointError for a damaged file.
-    """
-    file = directory / "generation_config.json"
-    recommended, own = dict(family.generation), read_json(file) if file.is_file() else {}
-    if shape.block_size is not None:
-        recommended.pop("block_length", None)
-    if "do_sample" in own:
-        own.pop("temperature", None)
-    return recommended | own
-
-
 def _require(config: Mapping[str, Any], key: str) -> Any:
     if config.get(key) is None:
         raise CheckpointError(f"config.json has no {key!r}")
@@ -173,6 +160,46 @@ def _make(**fields: Any) -> NetworkConfig:
         raise CheckpointError(f"config.json: {error}") from error
 
 
+def _rope_theta(config: Mapping[str, Any]) -> float:
+    """The base of rotary embeddings.
+
+    It stands outside, in rope_parameters (transformers 5) or in rope_scaling, there also for each kind of layer. As in
+    transformers, the inner one goes before the outer one. Raises CheckpointError for what scales the embeddings.
+    """
+    inner: set[float] = set()
+    for key in ("rope_parameters", "rope_scaling"):
+        outer = config.get(key) or {}
+        if not isinstance(outer, Mapping):
+            raise CheckpointError(f"config.json sets {key} to what is no object")
+        for rope in (outer, *(each for each in outer.values() if isinstance(each, Mapping))):
+            _refuse_scaling(key, rope)
+            if rope.get("rope_theta") is not None:
+                inner.add(_number(rope, "rope_theta", float))
+    _refuse_scaling("it", {"partial_rotary_factor": config.get("partial_rotary_factor")})
+    if len(inner) > 1:
+        raise CheckpointError(f"config.json sets rope_theta to {sorted(inner)}; only one value is supported")
+    if not inner:
+        return _number(config, "rope_theta", float)
+    (theta,) = inner
+    if config.get("rope_theta") not in (None, theta):
+        told = f"the rope_theta of its rotary embeddings ({theta:g}) goes before the outer one"
+        warnings.warn(f"config.json: {told} ({config['rope_theta']!r:.40})", stacklevel=2)
+    return theta
+
+
+def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if an object of rotary embeddings scales or shortens them: a factor of 1 does not."""
+    kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
+    scales = any(kind != "default" for kind in kinds) or (not kinds and "factor" in rope)
+    factors = [rope.get("factor"), rope.get("attention_factor") or 1]
+    factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
+    if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (None, 1):
+        told = {name: value for name, value in rope.items() if value is not None}
+        raise CheckpointError(
+            f"config.json scales rotary embeddings, which is not supported: {key} holds {told!r:.120}"
+        )
+
+
 def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
     off = (False, None)
     _refuse_unless(
@@ -188,7 +215,6 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
             "input_emb_norm": off,
             "scale_logits": off,
             "clip_qkv": (None,),
-            "rope_scaling": (None,),
         },
     )
     d_model, n_heads = _number(config, "d_model"), _number(config, "n_heads")
@@ -203,7 +229,7 @@ def _read_llada(config: Mapping[str, Any]) -> NetworkConfig:
         head_size=d_model // n_heads,
         d_ff=_require(config, "mlp_hidden_size"),
         max_length=_require(config, "max_sequence_length"),
-        rope_theta=_number(config, "rope_theta", float),
+        rope_theta=_rope_theta(config),
         norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "weight_tying")),
         qkv_bias=bool(config.get("include_qkv_bias")),
@@ -236,13 +262,8 @@ def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
             "attention_bias": off,
             "mlp_bias": off,
             "use_sliding_window": off,
-            "rope_scaling": (None,),
         },
     )
-    rope = config.get("rope_parameters") or config
-    if not isinstance(rope, Mapping):
-        raise CheckpointError("config.json sets rope_parameters to what is no object")
-    _refuse_unless(rope, {"rope_type": ("default",)})
     d_model, n_heads = _number(config, "hidden_size"), _number(config, "num_attention_heads")
     return _make(
         vocab_size=_require(config, "vocab_size"),
@@ -253,7 +274,7 @@ def _read_qwen(config: Mapping[str, Any], **flags: bool) -> NetworkConfig:
         head_size=config.get("head_dim") or d_model // n_heads,
         d_ff=_require(config, "intermediate_size"),
         max_length=_require(config, "max_position_embeddings"),
-        rope_theta=_number(rope, "rope_theta", float),
+        rope_theta=_rope_theta(config),
         norm_eps=_number(config, "rms_norm_eps", float),
         tied=bool(_require(config, "tie_word_embeddings")),
         block_size=config.get("block_size"),

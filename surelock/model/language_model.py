@@ -26,7 +26,7 @@ class LanguageModel:
     engine: the engine that computes its steps.
     tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
-    eos_id, eot_id: the ids of the end of the text and of a turn; None if the model has none.
+    ends: the ids that end a text. The first is EOS, which fills the rest of a text.
     generation: the settings that the family and generation_config.json recommend, in the flat form. The library's
     defaults do not depend on it.
     """
@@ -35,10 +35,14 @@ class LanguageModel:
     engine: Engine
     tokenizer: PreTrainedTokenizerBase | None
     mask_id: int
-    eos_id: int | None
-    eot_id: int | None
     pad_id: int
+    ends: tuple[int, ...] = ()
     generation: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def eos_id(self) -> int | None:
+        """The id of EOS; None if the model has none."""
+        return self.ends[0] if self.ends else None
 
     @property
     def network(self) -> Network:
@@ -63,7 +67,7 @@ class LanguageModel:
     @property
     def shape(self) -> Shape:
         """Shape and special tokens, as a run needs them."""
-        return Shape(self.engine.config, self.mask_id, self.pad_id, self.eos_id, self.eot_id)
+        return Shape(self.engine.config, self.mask_id, self.pad_id, self.ends)
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.
@@ -85,8 +89,7 @@ class LanguageModel:
     @property
     def encoder(self) -> Encoder:
         """What encodes its texts. Raises ValueError for a model without a tokenizer."""
-        ends = {i for i in (self.mask_id, self.pad_id, self.eos_id, self.eot_id) if i is not None}
-        return Encoder(self.name, self._tokenizer(), frozenset(ends))
+        return Encoder(self.name, self._tokenizer(), frozenset({self.mask_id, self.pad_id, *self.ends}))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of token ids without special tokens. Raises ValueError for a model without a tokenizer."""

@@ -12,27 +12,26 @@ import torch
 from accelerate import infer_auto_device_map
 from accelerate.utils import get_balanced_memory
 
+from surelock.decoding.recommended import generation_of
 from surelock.engines import ENGINES, Engine
 from surelock.engines.torch import TorchEngine
-from surelock.model.checkpoint import check_files, check_layers, file_states, find_tensors, load_weights
+from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
-from surelock.model.families import CheckpointError, Family, family_of, generation_of, read_json, shape_of
+from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, family_of, read_json, shape_of
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
+from surelock.model.special_ids import special_ids
 from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    pass
 
 STORIES = ASSETS / "stories"
-_FILES = ["*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja"]
+_FILES = ["*.safetensors", "*.safetensors.index.json", CONFIG, GENERATION, "adapter_config.json", "*.jinja"]
 _FILES += ["tokenizer*.json", "special_tokens_map.json", "added_tokens.json", "chat_template.json", *SLOW]
 _LONGEST_NAME = 1000
-_ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
-_END_OF_TEXT = "<|endoftext|>"  # Qwen's
-_MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
@@ -63,29 +62,21 @@ def load(
         raise ValueError("give device or device_map, not both")
     target = find_device("cpu" if engine == "onnx" and device is None else device)
     engine = _chosen(engine, target, dtype, device_map)
-    directory = STORIES if str(name) == "stories" else _find(str(name))
-    check_files(directory)
-    states = file_states(directory, _FILES)
-    config = read_json(directory / "config.json")
+    directory = find_directory(str(name))
+    check_kind(directory)
+    config = read_json(directory / CONFIG)
     family = family_of(config)
     shape = shape_of(family, config, str(name))
+    check_tensors(shape, config, directory)
+    generation = generation_of(family, shape, directory)
     tokenizer = load_tokenizer(directory)
-    ids = _special_ids(config, shape, tokenizer, family, directory)
-    check_layers(shape, directory)
-
-    def check() -> None:
-        if file_states(directory, _FILES) != states:
-            raise CheckpointError(f"the files of {directory} were exchanged while they were read: load it again")
+    ids = special_ids(config, shape.vocab_size, tokenizer, family, directory)
 
     def network() -> Network:
-        loaded = _load_network(shape, family, directory, target, dtype, device_map)
-        check()
-        return loaded
+        return _load_network(shape, family, directory, target, dtype, device_map)
 
-    made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, check, network)
+    made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, network)
     made = made or TorchEngine(network())
-    generation = generation_of(family, shape, directory)
-    check()
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 
 
@@ -109,7 +100,6 @@ def _onnx_engine(
     shape: NetworkConfig,
     family: Family,
     directory: Path,
-    check: Callable[[], None],
     network: Callable[[], Network],
 ) -> Engine | None:
     """The ONNX engine; None if the engine is "auto" and no graph can read the checkpoint."""
@@ -121,10 +111,7 @@ def _onnx_engine(
         if engine == "auto":
             return None
         raise CheckpointError(f"{directory} cannot be computed by engine 'onnx': {why}; ask for engine 'torch'")
-    try:
-        return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
-    finally:
-        check()
+    return OnnxEngine(shape, tensors, torch.get_num_threads(), network)
 
 
 def check_name(name: str) -> None:
@@ -148,11 +135,16 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     return chosen
 
 
-def _find(name: str) -> Path:
-    """The directory of a model: the name itself, or a snapshot from the hub."""
+def find_directory(name: str) -> Path:
+    """Return the directory of a model: STORIES, the name itself, or a snapshot from the hub. Raises CheckpointError."""
+    if name == "stories":
+        return STORIES
     check_name(name)
     if os.path.isdir(name):  # of a name too long for a file Path's own would raise OSError
-        return Path(name)
+        return Path(name).absolute()  # the network may be read after a change of directory
+    if os.path.isfile(name):
+        kind = "a GGUF file: only safetensors are read" if name.endswith(".gguf") else "a file: name its directory"
+        raise CheckpointError(f"{name} is {kind}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -178,56 +170,6 @@ def _find(name: str) -> Path:
         raise CheckpointError(f"{name} is not in the local cache and the hub cannot be reached") from error
     except (*HfHubHTTPError.__bases__, OSError) as error:  # pyright: ignore  # its base: any HTTP failure
         raise CheckpointError(f"{name} could not be downloaded from the hub: {error}") from error
-
-
-def _special_ids(
-    config: Mapping[str, Any],
-    shape: NetworkConfig,
-    tokenizer: PreTrainedTokenizerBase | None,
-    family: Family,
-    directory: Path,
-) -> dict[str, Any]:
-    """The ids of mask, EOS, end of turn and padding: from config.json, else from the tokenizer.
-
-    The mask's id comes from every source that names one, and all must agree. If the EOS of config.json ends a turn, EOS
-    is the token that fills the rest of a text; both end a text.
-    """
-
-    def checked(name: str, value: Any) -> int | None:
-        value = value[0] if isinstance(value, list) and value else value
-        if value is not None and not (isinstance(value, int) and 0 <= value < shape.vocab_size):
-            raise CheckpointError(
-                f"{directory}: {name} must be a whole number from 0 to {shape.vocab_size - 1}, not {value!r}"
-            )
-        return value
-
-    def find(kind: str) -> int | None:
-        name = f"{kind}_token_id"
-        value = checked(name, config.get(name))
-        return checked(name, getattr(tokenizer, name, None)) if value is None else value
-
-    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
-    masks = {
-        "config.json's mask_token_id": config.get("mask_token_id"),
-        "the tokenizer's mask_token_id": getattr(tokenizer, "mask_token_id", None),
-        f"the architecture of {family.model_type}": family.mask_id,
-        **{f"the token {token}": added.get(token) for token in _MASKS},
-    }
-    named = {source: checked(source, value) for source, value in masks.items() if value is not None}
-    if not named:
-        raise CheckpointError(
-            f"{directory} has no mask token: neither config.json nor the tokenizer gives a mask_token_id"
-        )
-    if len(set(named.values())) > 1:
-        sources = ", ".join(f"{value} by {source}" for source, value in named.items())
-        raise CheckpointError(f"{directory} names more than one mask token: {sources}")
-    mask_id, eos_id, pad_id = next(iter(named.values())), find("eos"), find("pad")
-    vocabulary = tokenizer.get_vocab() if tokenizer is not None else {}
-    eot_id = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
-    if eos_id is not None and eos_id == eot_id:
-        eos_id = vocabulary.get(_END_OF_TEXT, eos_id)
-    pad_id = next(value for value in (pad_id, eos_id, mask_id) if value is not None)
-    return {"mask_id": mask_id, "eos_id": eos_id, "eot_id": eot_id, "pad_id": pad_id}
 
 
 def _load_network(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from surelock.model.errors import cut, first_line, panics
+from surelock.model.errors import first_line, panics
 from surelock.model.families import CheckpointError, read_json
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 
 FILE, DESCRIBED = "tokenizer.json", "tokenizer_config.json"
 SLOW = ("vocab.json", "merges.txt")  # Dream and DiffuCoder publish only these, of Qwen2's tokenizer
-_PARTS = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]\\])*\]|[*+]|\{\d+,\}|\{\d+(?:,\d+)?\}|[()|]|[^\\]", re.S)
-_WITHOUT_BOUND = re.compile(r"[*+]|\{\d+,\}")
 _IMPORTING = Lock()  # while transformers is imported, a second thread would get the unfinished module
 Made = TypeVar("Made")
 
@@ -30,7 +27,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
     file = directory / FILE
     if not file.is_file():
         raise CheckpointError(f"{file} does not exist")
-    check_patterns(read_json(file), file)
+    read_json(file)
     return tried(f"the tokenizer in {directory}", lambda: Tokenizer.from_file(str(file)))
 
 
@@ -61,42 +58,6 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
     except (OSError, TypeError, ValueError, LookupError, AttributeError, *panics()) as error:
         raise _damaged(f"the tokenizer in {directory}", error) from error
     return tokenizer
-
-
-def check_patterns(content: Any, file: Path) -> None:
-    """Raise CheckpointError for a regular expression that could backtrack without end.
-
-    That is one with an unbounded repetition of a group that itself holds a repetition or an alternative. No known
-    tokenizer has one.
-    """
-    rest = [content]
-    while rest:
-        each = rest.pop()
-        rest.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
-        pattern = each.get("Regex") if isinstance(each, dict) else None
-        if isinstance(pattern, str) and _backtracks(pattern):
-            raise CheckpointError(f"{file} has a pattern that could take for ever: {cut(pattern, 60)!r}")
-
-
-def _backtracks(pattern: str) -> bool:
-    """Whether a group that holds a repetition or an alternative is repeated without bound."""
-    several = [False]  # of the open groups: whether what is in them repeats or chooses
-    before = False  # of what stands before the present part
-    for part in _PARTS.findall(pattern):
-        closed = before
-        before = False
-        if part == "(":
-            several.append(False)
-        elif part == ")" and len(several) > 1:
-            before = several.pop()
-            several[-1] |= before
-        elif part == "|":
-            several[-1] = True
-        elif _WITHOUT_BOUND.fullmatch(part):
-            if closed:
-                return True
-            several[-1] = True
-    return False
 
 
 def tried(what: str, make: Callable[[], Made]) -> Made:

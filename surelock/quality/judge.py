@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -19,11 +18,10 @@ import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
-from surelock.model.checkpoint import check_files
 from surelock.model.encoding import encoding
 from surelock.model.errors import first_line
 from surelock.model.loading import check_name, find_device
-from surelock.model.tokenizer import check_patterns, tried
+from surelock.model.tokenizer import tried
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.
 _DAMAGES = (
@@ -86,8 +84,6 @@ class Judge:
                 "its tokenizer or configuration",
                 lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options),
             )
-            if tokenizer.is_fast:
-                check_patterns(json.loads(tokenizer.backend_tokenizer.to_str()), Path("its tokenizer"))
             options |= {"dtype": dtype, "use_safetensors": not options, "output_loading_info": True}
             loaded: Any = AutoModelForCausalLM.from_pretrained(place, trust_remote_code=False, **options)
             model, info = loaded
@@ -218,8 +214,6 @@ def _place(name: str) -> tuple[str, dict[str, Any]]:
     check_name(name)
     file = Path(name)
     if file.suffix != ".gguf":
-        if os.path.isdir(name):
-            check_files(file)
         return name, {}
     if not os.path.isfile(name):
         raise _refused(name, "there is no such file")

@@ -100,7 +100,7 @@ def decode_cell(lab: Lab, cell: Cell) -> Decoded:
     total_steps = decoder_of(cell).settings.total_steps
     curve = {name: [0.0] * total_steps for name in ("flops", "baseline_flops", "active", "present")}
     for ids, decoder in lab.batches(cell):
-        counter = TotalsCounter(lab.lm.config, cell["gen_length"], lab.lm.eos_id)
+        counter = TotalsCounter(lab.lm.config, cell["gen_length"], lab.lm.ends)
         positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length
         last = None
         for last in decode(lab.lm, ids, **decoder.keywords()):

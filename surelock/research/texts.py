@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from surelock.decoding.ends import cut_at_eos, text_of
+from surelock.decoding.ends import cut_at_end, text_of
 from surelock.model.bound import conditional_bound
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt, data_file, mt_bench_questions
@@ -30,7 +30,7 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
     ends: tokens before the first EOS; nats: the bound on -log p(continuation | prompt), EOS included; characters: of
     its text; repeats: share of its 4-grams that are not new.
     """
-    kept = [cut_at_eos(ids, lab.lm.eos_id) for ids in tokens]
+    kept = [cut_at_end(ids, lab.lm.ends) for ids in tokens]
     told = enumerate(zip(prompts, tokens, kept, strict=True))
     return {
         "ends": [len(ids) for ids in kept],

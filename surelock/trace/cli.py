@@ -50,7 +50,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
-    counter = TotalsCounter(lm.config, settings.gen_length, lm.eos_id, guided=settings.cfg_scale > 0)
+    counter = TotalsCounter(lm.config, settings.gen_length, lm.ends, guided=settings.cfg_scale > 0)
     lane, step, recorder = alone(decoder), None, None
     if target:
         header = make_header(lm, arguments.prompt, prompt, [lane], name=label_of(arguments.model))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.decoding.ends import cut_at_eos
+from surelock.decoding.ends import cut_at_end
 from surelock.trace.format import from_runs
 from surelock.trace.frames import positions_of, steps_of
 from surelock.trace.pieces import running_text
@@ -79,7 +79,7 @@ def _outcome(header: dict[str, Any], pieces: dict[str, Any], name: str, records:
         rows=_share(computed, header["length"] * len(steps)),
         flops=_share(flops, baseline),
         seconds=seconds,
-        text=running_text(pieces, cut_at_eos(tokens[prompt_length:], header.get("eos_id"))).strip(),
+        text=running_text(pieces, cut_at_end(tokens[prompt_length:], {header.get("eos_id", -1)})).strip(),
     )
 
 

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surelock.decoding.recommended import recommended
+from surelock.decoding.recommended import generation_of
 from surelock.model.errors import without_paths
-from surelock.model.families import family_of, generation_of, read_json, shape_of
+from surelock.model.families import CONFIG, family_of, read_json, shape_of
 from surelock.places import ASSETS, is_hub_id, label_of
 
 if TYPE_CHECKING:
@@ -118,15 +118,15 @@ class Models:
         weights are loaded.
         """
         if label in self._loaded:
-            return _usable(self._loaded[label].generation)
+            return dict(self._loaded[label].generation)
         name = self._names.get(label, "")
         directory = _EMBEDDED_FILES if name == EMBEDDED else Path(name)
         try:
-            if not (directory / "config.json").is_file():
+            if not (directory / CONFIG).is_file():
                 return {}
-            config = read_json(directory / "config.json")
+            config = read_json(directory / CONFIG)
             family = family_of(config)
-            return _usable(generation_of(family, shape_of(family, config, name), directory))
+            return generation_of(family, shape_of(family, config, name), directory)
         except (OSError, ValueError):
             return {}  # loading the model says what is wrong with its files
 
@@ -141,12 +141,3 @@ class Models:
         finally:
             if label not in self._loaded:  # after any error: no request may wait for a thread that has ended
                 self._failed.setdefault(label, "something in its files is damaged; the server's log says more.")
-
-
-def _usable(generation: dict[str, Any]) -> dict[str, Any]:
-    """The recommended settings; none if they make no decoder."""
-    try:
-        recommended(generation, {})
-    except (ValueError, TypeError):
-        return {}
-    return dict(generation)

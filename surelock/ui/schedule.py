@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from surelock.decoding.recommended import block_choices
+from surelock.decoding.recommended import block_choices, nearest_block
 from surelock.decoding.settings import DecodeSettings, Setting, described
 from surelock.ui.request import digits
 
@@ -62,7 +62,7 @@ def fit(wants: Wants, longest: int) -> Fitted:
     length = wants.gen_length if wants.gen_length <= longest else max(LEAST, longest - longest % GRAIN)
     steps = min(wants.steps or length, length)
     blocks = block_choices(length, steps)
-    block = max((each for each in blocks if each <= (wants.block_length or length)), default=length)
+    block = nearest_block(length, steps, wants.block_length or length) or length
     said = {}
     if length < wants.gen_length:
         said["gen_length"] = f"Shortened from {wants.gen_length} to what fits beside the prompt."
@@ -70,7 +70,8 @@ def fit(wants: Wants, longest: int) -> Fitted:
         said["steps"] = f"Lowered from {wants.steps}: at most one step per generated position."
     if wants.block_length and block != wants.block_length:
         said["block_length"] = (
-            f"Changed from {wants.block_length}: blocks must divide {length} positions, and their number {steps} steps."
+            f"{'One block instead of' if block == length else 'Changed from'} {wants.block_length}: "
+            f"blocks must divide {length} positions, and their number {steps} steps."
         )
     return Fitted({"gen_length": length, "steps": steps, "block_length": block}, blocks, said)
 

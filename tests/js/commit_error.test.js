@@ -12,7 +12,7 @@ test("each commit is beside the best score of its own rank, whatever their order
     read: () => ({ score: Float64Array.from(scores) }),
     logits: () => Float32Array.of(1, 2, 3, 3, 2, 1),
   };
-  const shadow = new Shadow(engine, { mask_id: 1, eos_id: null, network: { vocab_size: 3 } }, { cfg_scale: 0 });
+  const shadow = new Shadow(engine, { mask_id: 1, ends: [], network: { vocab_size: 3 } }, { cfg_scale: 0 });
   shadow.add({
     index: 0,
     computed: Uint8Array.of(1, 1, 1, 0),

@@ -26,13 +26,13 @@ test("what is never chosen is the mask, and the end of a text where a model has 
   const network = { vocab_size: 9, n_layers: 1, d_model: 4, n_heads: 1, n_kv_heads: 1, d_ff: 4, max_length: 64 };
   const settings = { gen_length: 2, steps: 2, block_length: 2, temperature: 0, seed: 0, cfg_scale: 0 };
   const [compute, unmask] = [{ kind: "everything" }, { kind: "low_confidence" }];
-  const banned = (eos_id, suppress_eos) => {
-    const shape = { network, mask_id: 1, pad_id: 0, eos_id, eot_id: null };
+  const banned = (ends, suppress_eos) => {
+    const shape = { network, mask_id: 1, pad_id: 0, ends };
     const decoder = readDecoder({ settings: { ...settings, suppress_eos }, compute, unmask });
     return [...new Run(shape, [[3]], decoder).plan().banned];
   };
   assert.deepEqual(
-    [banned(0, true), banned(0, false), banned(null, true), banned(null, false)],
+    [banned([0, 5], true), banned([0], false), banned([], true), banned([], false)],
     [[1, 0], [1], [1], [1]],
   );
 });

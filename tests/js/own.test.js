@@ -17,7 +17,7 @@ OwnRule.quickjs = quickjs;
 
 const SETTINGS = { gen_length: 6, steps: 6, block_length: 6, temperature: 0, seed: 0, cfg_scale: 0 };
 const NETWORK = { vocab_size: 9, n_layers: 1, d_model: 4, n_heads: 1, n_kv_heads: 1, d_ff: 4, max_length: 64 };
-const SHAPE = { network: NETWORK, mask_id: 1, pad_id: 0, eos_id: 0, eot_id: null };
+const SHAPE = { network: NETWORK, mask_id: 1, pad_id: 0, ends: [0] };
 
 /** The steps of a run of 6 tokens after a prompt of 2 by a typed rule; every reading is the same. */
 function decoded(code) {

@@ -57,7 +57,7 @@ export class Shadow {
 
   /** The first step of a sequence: every row is computed, and those `asked` are scored. */
   #plan(tokens, asked) {
-    const { mask_id, eos_id } = this.shape;
+    const { mask_id, ends } = this.shape;
     const { suppress_eos, cfg_scale } = this.settings;
     const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
     const none = new Uint8Array(tokens.length);
@@ -78,7 +78,7 @@ export class Shadow {
       outdated: NONE,
       scores: this.#scores,
       quotas: null,
-      banned: [mask_id, ...(suppress_eos && eos_id !== null ? [eos_id] : [])],
+      banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
       repeats: [NONE, NONE],
       temperature: 0,
       draws: null,

@@ -19,7 +19,7 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE };
 
-/** One run of a batch of prompts, lists of token ids. shape: {network, mask_id, pad_id, eos_id, eot_id}. decoder: see
+/** One run of a batch of prompts, lists of token ids. shape: {network, mask_id, pad_id, ends}. decoder: see
  * `readDecoder`. observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it
  * observes. Throws a RangeError, one sentence, for an event that the run cannot have. */
 export class Run {
@@ -40,10 +40,9 @@ export class Run {
     this.state = new State(this.canvas, this.schedule);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
     this.layout = { lengths: Array.from(this.canvas.lengths), passes: settings.cfg_scale > 0 ? 2 : 1 };
-    this.#ends = [shape.eos_id, shape.eot_id].filter((token) => token !== null && token !== undefined);
-    this.#late = settings.suppress_eos_confidence ? this.#ends : [];
-    this.#banned = [shape.mask_id];
-    if (settings.suppress_eos && this.#ends.includes(shape.eos_id)) this.#banned.push(shape.eos_id);
+    this.#ends = shape.ends;
+    this.#late = settings.suppress_eos_confidence ? shape.ends : [];
+    this.#banned = [shape.mask_id, ...(settings.suppress_eos ? shape.ends.slice(0, 1) : [])];
     // FLOPs of a row of each sequence, and of one that is only probed
     this.#rowFlops = [false, true].map((probed) =>
       this.layout.lengths.map((n) => this.layout.passes * rowFlops(shape.network, n, { probed })),

@@ -11,9 +11,13 @@ export function row(setting, control, output = null) {
   return h("label.sl-field", { title: setting.help }, head, control);
 }
 
-/** options: [[id, text], ...]. set(id). */
-export const choice = (label, options, value, set) =>
-  row({ label, help: "" }, select("select", { onchange: ({ target }) => set(target.value) }, options, value));
+/** options: [[id, text], ...]. set(id). said: a sentence beside the label. */
+export const choice = (label, options, value, set, said = "") =>
+  row(
+    { label, help: "" },
+    select("select", { onchange: ({ target }) => set(target.value) }, options, value),
+    said ? h("small", said) : null,
+  );
 
 export function checkbox(setting, value, set) {
   const control = h("input", { type: "checkbox", checked: value, onchange: () => set(control.checked) });

@@ -13,10 +13,18 @@ export function wantsOf({ gen_length: length, steps, block_length: block }) {
 export const blockChoices = (length, steps) =>
   Array.from({ length }, (_, i) => i + 1).filter((block) => length % block === 0 && steps % (length / block) === 0);
 
-/** What comes nearest to the wants within so many positions: valid together. */
+/** What comes nearest to the wants within so many positions: valid together. Without a block from half of the wanted
+ * length on it is one block: shorter ones would decode from left to right. */
 export function fit(wants, longest) {
   const length = wants.gen_length <= longest ? wants.gen_length : Math.max(GRAIN, longest - (longest % GRAIN));
   const steps = Math.min(wants.steps ?? length, length);
-  const small = blockChoices(length, steps).filter((block) => block <= (wants.block_length ?? length));
+  const most = wants.block_length ?? length;
+  const small = blockChoices(length, steps).filter((block) => block <= most && 2 * block >= most);
   return { gen_length: length, steps, block_length: small.length ? small.at(-1) : length };
 }
+
+/** A sentence about a block length that is not the wanted one; "" for the wanted one. */
+export const blockSaid = (wanted, { gen_length: length, steps, block_length: block }) =>
+  (wanted ?? block) === block
+    ? ""
+    : `${block === length ? "One block instead of" : "Changed from"} ${wanted}: blocks must divide ${length} positions, and their number ${steps} steps.`;

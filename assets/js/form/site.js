@@ -6,7 +6,7 @@ import { described } from "../trace/described.js";
 import { connect as connectControls } from "./controls.js";
 import { choice, field, row } from "./fields.js";
 import { connect as connectLanes } from "./lanes.js";
-import { blockChoices, fit, NAMES, wantsOf } from "./schedule.js";
+import { blockChoices, blockSaid, fit, NAMES, wantsOf } from "./schedule.js";
 
 const MAIN = ["gen_length", "steps"]; // the rest is folded away
 const bytes = (text) => new TextEncoder().encode(text).length;
@@ -136,6 +136,7 @@ export class SiteForm {
 
   #blocks(length, steps, set) {
     const choices = blockChoices(length, steps).map((block) => [block, String(block)]);
-    return choice("Block length", choices, this.settings.block_length, (text) => set(Number(text)));
+    const said = blockSaid(this.wants.block_length, this.settings);
+    return choice("Block length", choices, this.settings.block_length, (text) => set(Number(text)), said);
   }
 }

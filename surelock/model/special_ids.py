@@ -1,0 +1,91 @@
+"""The ids of mask, padding and ends, which several files of a checkpoint may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from surelock.model.errors import shown
+from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, read_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ENDS_OF_TURN = ("<|eot_id|>", "<|im_end|>")  # LLaDA's and Qwen's
+_END_OF_TEXT = "<|endoftext|>"  # Qwen's
+_MASK = "mask_token_id"
+_MASKS = ("<|mdm_mask|>", "[MDM_MASK]", "<|mask|>", "<|MASK|>", "<[MASK]>", "<MASK>", "[MASK]")
+
+Read = Callable[[str, Any], list[int]]
+
+
+def special_ids(
+    config: Mapping[str, Any],
+    vocab_size: int,
+    tokenizer: PreTrainedTokenizerBase | None,
+    family: Family,
+    directory: Path,
+) -> dict[str, Any]:
+    """Return `mask_id`, `pad_id` and `ends` of a checkpoint.
+
+    A source may name an id, a list, or none (null, -1, an empty list). Ends and padding come from config.json and
+    generation_config.json, else from the tokenizer. The end of a turn in the vocabulary is an end, too. If it is the
+    first, the end of the text goes before it, since that fills the rest of a text.
+
+    Raises CheckpointError for an id that the network does not have, and for none or more than one mask.
+    """
+
+    def read(name: str, value: Any) -> list[int]:
+        listed = value if isinstance(value, list) else [value]
+        found = [each for each in listed if each is not None and not (type(each) is int and each == -1)]
+        for each in found:
+            if type(each) is not int or not 0 <= each < vocab_size:
+                wanted = f"a whole number from 0 to {vocab_size - 1}"
+                raise CheckpointError(f"{directory}: {name} must be {wanted}, not {shown(value)}")
+        return found
+
+    file = directory / GENERATION
+    files = {CONFIG: config, GENERATION: read_json(file) if file.is_file() else {}}
+
+    def find(name: str) -> list[int]:
+        found = [token for source in files.values() for token in read(name, source.get(name))]
+        return found or read(name, getattr(tokenizer, name, None))
+
+    mask_id = _mask_id(files, tokenizer, family, directory, read)
+    ends = _ends(find("eos_token_id"), {} if tokenizer is None else tokenizer.get_vocab())
+    return {"mask_id": mask_id, "pad_id": [*find("pad_token_id"), *ends, mask_id][0], "ends": ends}
+
+
+def _ends(found: list[int], vocabulary: Mapping[str, int]) -> tuple[int, ...]:
+    turn = next((vocabulary[token] for token in _ENDS_OF_TURN if token in vocabulary), None)
+    if turn is None:
+        return tuple(dict.fromkeys(found))
+    if found[:1] == [turn]:
+        of_text = vocabulary.get(_END_OF_TEXT, next((token for token in found if token != turn), turn))
+        found = [of_text, *found]
+    return tuple(dict.fromkeys([*found, turn]))
+
+
+def _mask_id(
+    files: Mapping[str, Mapping[str, Any]],
+    tokenizer: PreTrainedTokenizerBase | None,
+    family: Family,
+    directory: Path,
+    read: Read,
+) -> int:
+    """The id of the mask, from every source that names one: all must agree."""
+    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    sources = {
+        **{f"{name}'s {_MASK}": content.get(_MASK) for name, content in files.items()},
+        f"the tokenizer's {_MASK}": getattr(tokenizer, _MASK, None),
+        f"the architecture of {family.model_type}": family.mask_id,
+        **{f"the token {token}": added.get(token) for token in _MASKS},
+    }
+    named = [(token, source) for source, value in sources.items() for token in read(_MASK, value)]
+    if not named:
+        raise CheckpointError(f"{directory} has no mask token: neither {CONFIG} nor the tokenizer gives a {_MASK}")
+    if len({token for token, _ in named}) > 1:
+        sentence = ", ".join(f"{token} by {source}" for token, source in named)
+        raise CheckpointError(f"{directory} names more than one mask token: {sentence}")
+    return named[0][0]
