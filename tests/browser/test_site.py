@@ -187,6 +187,8 @@ HOSTILE = {
     "const rows = () => Array(1e8).fill(0);": "more than 32 MB",
     "const rows = () => fetch('/');": "'fetch' is not defined",
     "importScripts('worker.js');": "'importScripts' is not defined",
+    "throw new Promise(() => {});": "rows of your rule failed in step 1: it threw a promise",
+    "eval('['.repeat(1e5));": "rows of your rule failed in step 1: it is nested too deeply",
     "Object.prototype.then = Array.prototype.map = () => { throw 1; }; const rows = () => [0.5];": "0.5 is none",
 }
 

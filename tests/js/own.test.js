@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import variant from "@jitl/quickjs-wasmfile-release-sync";
-import { newQuickJSWASMModuleFromVariant } from "quickjs-emscripten-core";
+import { newQuickJSWASMModuleFromVariant, newVariant } from "quickjs-emscripten-core";
 import { readDecoder } from "../../assets/js/decode/choices.js";
 import { Interpreter } from "../../assets/js/decode/interpreter.js";
 import { OwnRule } from "../../assets/js/decode/own.js";
@@ -41,6 +41,7 @@ function decoded(code) {
   return steps;
 }
 
+const PLAIN = { settings: SETTINGS, compute: { kind: "everything" }, unmask: { kind: "low_confidence" } };
 const places = (flags) => [...flags.keys()].filter((i) => flags[i]);
 
 test("rows chooses what a step computes, after what locks; what they are given is what the run knows", () => {
@@ -140,6 +141,60 @@ for (const [code, said] of Object.entries(HUGE))
       (error) => error.name === "RangeError" && said.test(error.message) && error.message.length < 600,
     );
   });
+
+const CODE = "node_modules/@jitl/quickjs-wasmfile-release-sync/dist/emscripten-module.wasm";
+const BREAKS = {
+  "throw new Promise(() => {});": /it threw a promise$/,
+  "throw Promise.resolve([1]);": /it threw a promise$/,
+  "const rows = () => { throw Promise.reject(1); };": /it threw a promise$/,
+  "Promise.resolve().then(() => 1); const rows = () => 1;": /must return a list/,
+  "async function rows() { throw new Promise(() => {}); }": /must return a list/,
+  "eval('['.repeat(1e5));": /nested too deeply$/,
+  "const rows = () => eval('['.repeat(2e4) + ']'.repeat(2e4));": /nested too deeply$/,
+  "const rows = () => Function('return ' + '('.repeat(3e4))();": /nested too deeply$/,
+  "const rows = () => JSON.parse('['.repeat(1e5));": /nested too deeply$/,
+  "let deep = []; for (let i = 0; i < 1e5; i++) deep = [deep]; const rows = () => deep;": /nested too deeply$/,
+  "let deep = []; for (let i = 0; i < 1e5; i++) deep = [deep]; throw deep;": /nested too deeply$/,
+  "throw { get message() { throw new Promise(() => {}); } };": /failed in step 1: /,
+  "throw new Proxy({}, { get: () => { throw 1; } });": /failed in step 1: /,
+  "const rows = () => { throw new WeakRef(rows); };": /failed in step 1: /,
+};
+
+test("rules that break their interpreter are named, and the next one runs", async () => {
+  const wasmModule = await WebAssembly.compile(readFileSync(CODE));
+  const all = Object.entries(BREAKS);
+  try {
+    for (let i = 0; i < 3 * all.length; i++) {
+      const [code, said] = all[i % all.length];
+      OwnRule.quickjs = await newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
+      assert.throws(() => decoded(code), { name: "RangeError", message: said }, code);
+    }
+    OwnRule.quickjs = await newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
+    assert.equal(decoded("const rows = ({ active }) => active;").length, 6);
+  } finally {
+    OwnRule.quickjs = quickjs;
+  }
+});
+
+test("a rule stays where it was made when the next run has another place", async () => {
+  const rule = new OwnRule({ code: "const rows = ({ active }) => active;" });
+  const { newRuntime } = OwnRule.quickjs;
+  let made = 0;
+  quickjs.newRuntime = function (...given) {
+    made++;
+    return newRuntime.apply(this, given);
+  };
+  try {
+    OwnRule.quickjs = null;
+    const run = new Run(SHAPE, [[3, 4]], { ...readDecoder(PLAIN), compute: rule });
+    run.plan();
+    run.compute.end();
+    assert.equal(made, 1);
+  } finally {
+    delete quickjs.newRuntime;
+    OwnRule.quickjs = quickjs;
+  }
+});
 
 test("what it holds is given back", () => {
   for (let i = 0; i < 40; i++) {

@@ -14,7 +14,8 @@ export class Interpreter {
   #runtime;
   #context;
 
-  /** quickjs: a module of quickjs-emscripten-core. Throws a RangeError, a clause, for a text that is no program. */
+  /** quickjs: a module of quickjs-emscripten-core. A text may break it, so that it is for one run. Throws a RangeError, a
+   * clause, for a text that is no program. */
   constructor(quickjs, text) {
     this.#runtime = quickjs.newRuntime({ memoryLimitBytes: MOST_BYTES, maxStackSizeBytes: MOST_STACK });
     this.#context = this.#runtime.newContext();
@@ -31,7 +32,7 @@ export class Interpreter {
   call(name, value) {
     const asked = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
     const found = this.#run(asked, "own.js");
-    if (typeof found !== "string") return null;
+    if (found === null) return null;
     if (found.length > MOST_TEXT) throw new RangeError(`${name} returned more than ${MOST_TEXT / 2 ** 10} kB`);
     try {
       return found === "" ? undefined : JSON.parse(found);
@@ -40,18 +41,33 @@ export class Interpreter {
     }
   }
 
+  /** Gives back what it holds; what the text has broken is given back with the module. */
   end() {
-    this.#context?.dispose();
-    this.#runtime?.dispose();
+    const held = [this.#context, this.#runtime];
     [this.#context, this.#runtime] = [null, null];
+    try {
+      for (const each of held) each?.dispose();
+    } catch {
+      // QuickJS ends where something of the text is left, as after a SyntaxError deep within brackets
+    }
   }
 
+  /** The string that a text comes to, null for any other value. Whatever is thrown is the text's fault: nothing else runs
+   * here. */
   #run(text, file) {
-    this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
-    const { value, error } = this.#context.evalCode(text, file);
-    const found = this.#context.dump(value ?? error);
-    (value ?? error).dispose();
-    if (error) throw new RangeError(told(found));
+    let [found, problem] = [null, null];
+    try {
+      this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
+      const { value, error } = this.#context.evalCode(text, file);
+      const result = value ?? error;
+      if (error) problem = told(this.#context.dump(error));
+      else if (this.#context.typeof(value) === "string") found = this.#context.getString(value);
+      if (result.alive) result.dispose();
+      else problem = "it threw a promise"; // which reading disposes of
+    } catch (error) {
+      problem = error instanceof RangeError ? "it is nested too deeply" : "it broke the interpreter that it ran in";
+    }
+    if (problem !== null) throw new RangeError(problem);
     return found;
   }
 }

@@ -15,10 +15,12 @@ const truths = (values) => Array.from(values, Boolean);
 /** For runs of one sequence, whose slots are its positions. */
 export class OwnRule extends ComputeRule {
   static kind = "own";
-  /** Where it runs, a module of quickjs-emscripten-core; watch(busy): told when a text begins and ends to run. */
+  /** Where rules run that are made from now on, a module of quickjs-emscripten-core, another one for each run: a text may
+   * break it. watch(busy): told when a text begins and ends to run. */
   static quickjs = null;
   static watch = () => {};
 
+  #quickjs = OwnRule.quickjs;
   #interpreter = null;
 
   rows(state, active) {
@@ -68,7 +70,7 @@ export class OwnRule extends ComputeRule {
     };
     OwnRule.watch(true);
     try {
-      this.#interpreter ??= new Interpreter(OwnRule.quickjs, this.code);
+      this.#interpreter ??= new Interpreter(this.#quickjs, this.code);
       return this.#interpreter.call(name, told);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;

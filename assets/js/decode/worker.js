@@ -14,6 +14,7 @@ import { NonFiniteLogits } from "./run.js";
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
 
+let newInterpreter = null;
 let parts = null; // a promise of them, once they are asked for
 let tellWhere;
 const where = new Promise((then) => {
@@ -31,10 +32,11 @@ const breath = () =>
     channel.port2.postMessage(null);
   });
 
-/** What runs the rules that visitors type. code: a promise of WebAssembly. */
-async function interpreter(code) {
-  const wasmBinary = (await code).buffer;
-  return newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmBinary }));
+/** A function that makes what runs the rules that visitors type, without memory of those before. code: a promise of
+ * WebAssembly. */
+async function interpreters(code) {
+  const wasmModule = await WebAssembly.compile(await code);
+  return () => newQuickJSWASMModuleFromVariant(newVariant(variant, { wasmModule }));
 }
 
 /** See `assemble`; what failed is asked for anew. */
@@ -79,7 +81,10 @@ class WorkerRun {
     let made = null;
     try {
       made = await assembled((got, all) => this.#loading && this.#say({ loading: { got, all } }));
-      if (codesOf(this.request.lanes).length) OwnRule.quickjs ??= await interpreter(made.interpreter());
+      if (codesOf(this.request.lanes).length) {
+        newInterpreter ??= await interpreters(made.interpreter());
+        OwnRule.quickjs = await newInterpreter(); // kept by the rules that the race makes at once
+      }
       if (this.#stopped) return;
       this.#open(made);
       if (made.note) this.#say({ note: made.note });
