@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -26,14 +27,15 @@ from surelock.ui import launch
 from surelock.ui.gate import Gate
 from surelock.ui.parameters import DEFAULTS, parameters
 from tests.browser.server import App, serve, wait_for_model
+from tests.browser.visitor import Visitor
 from tests.loops import finished
 
 TOOLS = "gradio_api/mcp/"
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[App]:
-    with serve("--mcp") as served:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    with serve("--mcp", log=tmp_path_factory.mktemp("agents") / "log") as served:
         wait_for_model(served)
         yield served
 
@@ -69,6 +71,115 @@ def test_an_agent_decodes(asked: Any, stories: surelock.LanguageModel) -> None:
     assert not answer.isError and last["done"] and last["steps"] == 8
     assert last["texts"] == surelock.generate(stories, ["The dog ran"], settings, compute=rule)
     assert refusal.isError and text_of(refusal) == "steps (9) must be at most gen_length (8)"
+
+
+TEXT = "a caller's text\nWARNING: forged \x1b[31m"
+LONG = TEXT * 20_000
+
+
+def called(**arguments: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "decode", "arguments": arguments}}
+
+
+def asks(app: App, body: Any) -> httpx.Response:
+    takes = {"accept": "application/json, text/event-stream"}
+    return httpx.post(f"{app.url}/{TOOLS}", json=body, headers=takes, timeout=60)
+
+
+#: Calls that are refused as /decode refuses them, and what both say.
+WRONG = {
+    "gen_length": (TEXT, LONG, -1, 8.5),
+    "temperature": (LONG, "hot", [TEXT]),
+    "model": (LONG, "../stories", 3),
+    "compute": (LONG, "best", 3),
+    "events": (LONG, [{"step": 1, "kind": TEXT, "position": 1}], [{TEXT: 1}]),
+    "chat": (LONG, "false", [1]),
+    "prompt": (LONG, "", 5, [TEXT]),
+    TEXT: (1,),
+    "x" * 900_000: (1,),
+}
+
+
+@pytest.mark.parametrize("name", WRONG, ids=lambda name: ascii(name)[:20])
+def test_an_agent_is_refused_in_the_words_of_decode_and_they_are_short(app: App, name: str) -> None:
+    for value in WRONG[name]:
+        given = {"prompt": "A fox", "gen_length": 8} | {name: value}
+        answer = asks(app, called(**given))
+        result = answer.json()["result"]
+        (content,) = result["content"]
+        assert answer.status_code == 200 and result["isError"] and answer.json()["id"] == 7
+        script = httpx.post(f"{app.url}/gradio_api/call/v2/decode", json=given)
+        if script.status_code == 200:
+            told = httpx.get(f"{app.url}/gradio_api/call/decode/{script.json()['event_id']}").text
+            said = json.loads(told.split("event: error\ndata: ")[1].splitlines()[0])["error"]
+        else:
+            said = script.json()["detail"]
+        assert content["text"] == said and len(said) < 900 and "view API" not in said
+        assert name[:5] in said
+
+
+#: Requests that are none, and what is said of them.
+NONE = {
+    "one JSON-RPC object": ([called()] * 3, {TEXT: 1}, {"jsonrpc": "1.0", "method": "ping"}, "x", 5),
+    "method must be": ({"jsonrpc": "2.0", "id": 1, "result": TEXT}, called() | {"params": [TEXT]}),
+    "id must be": (called() | {"id": LONG}, called() | {"id": [TEXT]}, called() | {"id": 1.5}),
+    "at most 20,000": (
+        {"jsonrpc": "2.0", "method": LONG},
+        {"jsonrpc": "2.0", "id": 1, "method": "x", "params": {"x": LONG}},
+    ),
+    "one tool here": (
+        called() | {"params": {"name": TEXT}},
+        called() | {"params": {"name": LONG}},
+        called() | {"params": {"name": None, TEXT: 1}},
+    ),
+    "arguments must be": (called() | {"params": {"name": "decode", "arguments": TEXT}},),
+}
+
+
+@pytest.mark.parametrize("said", NONE)
+def test_what_is_no_request_is_refused_in_a_sentence(app: App, said: str) -> None:
+    for body in NONE[said]:
+        answer = asks(app, body).json()
+        text = answer["error"]["message"] if "error" in answer else answer["result"]["content"][0]["text"]
+        assert said in text and len(text) < 200
+
+
+def test_bad_calls_leave_little_in_the_log_and_nothing_of_the_callers(app: App) -> None:
+    """What reaches the protocol, too: methods and notifications that it does not know, params that do not fit."""
+    assert app.log is not None
+    written = app.log.stat().st_size
+    odd = [
+        {"jsonrpc": "2.0", "id": 1, "method": TEXT},
+        {"jsonrpc": "2.0", "id": 1, "method": "prompts/get", "params": {"name": TEXT * 100}},
+        {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": [TEXT]}},
+        {"jsonrpc": "2.0", "method": TEXT, "params": {"x": TEXT * 400}},
+        {"jsonrpc": "2.0", "method": "tools/call", "params": {TEXT: 1}},
+        {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": f"file:///{TEXT}"}},
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": TEXT}},
+    ]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: asks(app, odd[number % len(odd)]), range(42)))
+    log = app.log.read_text()
+    assert app.log.stat().st_size - written < 10_000
+    assert not any(part in log for part in ("caller's", "forged", "\x1b", "pydantic"))
+
+
+def test_a_class_of_agents_has_places_as_scripts_have(app: App) -> None:
+    """Twenty at once from one address: eight are served or wait, the others are told so at once, not by an error of the
+    protocol. A visitor comes before all of them.
+    """
+    with ThreadPoolExecutor(21) as pool:
+        agents = [pool.submit(asks, app, called(prompt="A fox", gen_length=48, seed=number)) for number in range(20)]
+        time.sleep(0.3)
+        begun, visitor = time.monotonic(), Visitor(app.url)
+        assert list(visitor.run(Generated_length=8, Steps=8, Block_length=8))[-1]["end"] == "finished"
+        waited = time.monotonic() - begun
+        still = sum(not each.done() for each in agents)
+        visitor.close()
+        texts = [each.result().text for each in agents]
+    full = [text for text in texts if "The queue is full for you: 8 of your runs wait already" in text]
+    assert len(full) == 12 and sum('\\"done\\": true' in text for text in texts) == 8, texts
+    assert still >= 3, f"the visitor waited for scripts: {waited} s"
 
 
 def test_nothing_is_computed_for_agents_that_have_left(app: App) -> None:

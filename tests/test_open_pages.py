@@ -22,7 +22,7 @@ from surelock.ui.gate import Refused
 from surelock.ui.gradio_patches import FewAtOnce
 from surelock.ui.heartbeats import Heartbeats
 from surelock.ui.kept_answers import KeptAnswers
-from surelock.ui.readers import Readers
+from surelock.ui.readers import Link, Readers
 from surelock.ui.session import Sessions
 from tests.browser.server import App
 from tests.loops import finished
@@ -136,64 +136,97 @@ def test_the_served_page_is_the_same_for_all_and_has_what_gradio_puts_in(app: Ap
     assert app.url not in other and app.url.replace("127.0.0.1", "localhost") in other
 
 
-def stream(session: str, leave: Any, gone: asyncio.Event, queue: Any, states: dict[str, Any]) -> Any:
-    """A page's stream, as a coroutine that returns what was sent. `gone`: the page is closed."""
-    sent: list[dict[str, Any]] = []
+class Heart:
+    """The heartbeats of a server on its own, and the sessions that they left."""
 
-    async def receive() -> dict[str, Any]:
-        await gone.wait()
+    def __init__(self) -> None:
+        self.left: list[str] = []
+        self.states = {name: SimpleNamespace(is_closed=False) for name in ("mine", "other")}
+        self.events = {
+            name: SimpleNamespace(run_time=0.0, closed=False, signal=asyncio.Event()) for name in ("e1", "e2")
+        }
+        ids = {"mine": {"e1", "lost"}, "other": {"e2"}}
+        queue = SimpleNamespace(pending_event_ids_session=ids, event_ids_to_events=self.events)
+        self.readers = Readers()
+        self.beats = Heartbeats(SimpleNamespace(_queue=queue), self.readers, self.leave)  # type: ignore[arg-type]
+
+    def leave(self, session: str) -> None:
+        assert threading.current_thread() is not threading.main_thread()
+        self.left.append(session)
+
+    def open(self, session: str = "mine") -> Beat:
+        return Beat(self, session)
+
+
+class Beat:
+    """A page's stream, until it is closed or the server cancels it; and what was sent."""
+
+    def __init__(self, heart: Heart, session: str) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self.gone = asyncio.Event()
+        app = SimpleNamespace(state_holder=SimpleNamespace(session_data=heart.states))
+        scope = {"app": app, "path_params": {"session": session}}
+        self.task = asyncio.ensure_future(heart.beats(scope, self.receive, self.send))
+
+    async def receive(self) -> dict[str, Any]:
+        await self.gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    async def run() -> list[dict[str, Any]]:
-        app = SimpleNamespace(state_holder=SimpleNamespace(session_data=states))
-        beats = Heartbeats(SimpleNamespace(_queue=queue), leave)  # type: ignore[arg-type]
-        await beats({"app": app, "path_params": {"session": session}}, receive, send)
-        return sent
-
-    return run()
+    async def send(self, message: Any) -> None:
+        self.sent.append(message)
 
 
-def test_a_closed_page_is_left_once_in_a_thread_and_what_it_asked_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surelock.ui.heartbeats.BEAT_SECONDS", 0.02)
-    left: list[tuple[str, bool]] = []
-    states = {name: SimpleNamespace(is_closed=False) for name in ("mine", "other")}
-    events = {name: SimpleNamespace(run_time=0.0, closed=False, signal=asyncio.Event()) for name in ("e1", "e2")}
-    ids = {"mine": {"e1", "lost"}, "other": {"e2"}}
-    queue = SimpleNamespace(pending_event_ids_session=ids, event_ids_to_events=events)
-
-    def leave(session: str) -> None:
-        left.append((session, threading.current_thread().name.startswith("asyncio")))
-
-    async def close() -> list[dict[str, Any]]:
-        gone = asyncio.Event()
-        asyncio.get_running_loop().call_later(0.1, gone.set)
-        return await stream("mine", leave, gone, queue, states)
-
-    start, *beats = finished(close())
-    assert start["status"] == 200 and (b"content-type", b"text/event-stream") in start["headers"]
-    assert len(beats) > 2 and {beat["body"] for beat in beats} == {b"data: ALIVE\n\n"}
-    assert all(beat["more_body"] for beat in beats)
-    assert left == [("mine", True)]
-    assert states["mine"].is_closed and not states["other"].is_closed
-    assert events["e1"].closed and events["e1"].signal.is_set() and not events["e2"].closed
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("BEAT", 0.02), ("LOOK", 0.05), ("DROP", 0.3)):
+        monkeypatch.setattr(f"surelock.ui.heartbeats.{name}_SECONDS", seconds)
 
 
-def test_a_server_that_ends_a_stream_leaves_the_page_too() -> None:
-    left: list[str] = []
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("how", ["the page closes", "the server cancels"])
+def test_a_closed_page_rests_soon_and_is_left_later(how: str) -> None:
+    async def go(heart: Heart) -> None:
+        beat = heart.open()
+        await asyncio.sleep(0.1)
+        start, *beats = beat.sent
+        assert start["status"] == 200 and (b"content-type", b"text/event-stream") in start["headers"]
+        assert len(beats) > 2 and all(each["more_body"] and each["body"] == b"data: ALIVE\n\n" for each in beats)
+        beat.gone.set() if how == "the page closes" else beat.task.cancel()
+        await asyncio.sleep(0.15)
+        assert heart.events["e1"].closed and heart.events["e1"].signal.is_set() and not heart.events["e2"].closed
+        assert not heart.left and not heart.states["mine"].is_closed, "it may come back"
+        await asyncio.sleep(0.4)
+        assert heart.left == ["mine"] and heart.states["mine"].is_closed and not heart.states["other"].is_closed
+        assert not heart.beats._closing and not heart.beats._open
 
-    async def cancel() -> None:
-        queue = SimpleNamespace(pending_event_ids_session={}, event_ids_to_events={})
-        task = asyncio.ensure_future(stream("a", left.append, asyncio.Event(), queue, {}))
+    finished(go(Heart()))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("stays", ["another heartbeat", "one that comes back", "a run's stream"])
+def test_a_page_of_which_one_stream_is_open_is_not_left(stays: str) -> None:
+    """Until that one ends, too."""
+
+    async def go(heart: Heart) -> None:
+        first = heart.open()
         await asyncio.sleep(0.02)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        second = heart.open() if stays == "another heartbeat" else None
+        end = heart.readers.open("mine", Link()) if stays == "a run's stream" else None
+        first.gone.set()
+        if stays == "one that comes back":
+            await asyncio.sleep(0.2)
+            second = heart.open()
+        await asyncio.sleep(0.6)
+        assert heart.left == []
+        if second is not None:
+            second.gone.set()
+        if end is not None:
+            assert not heart.events["e1"].closed
+            end()
+        await asyncio.sleep(0.6)
+        assert heart.left == ["mine"]
 
-    finished(cancel())
-    assert left == ["a"]
+    finished(go(Heart()))
 
 
 def test_streams_leave_connections_for_pages_to_others(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,9 @@ def test_a_word_is_one_token_or_a_sentence_says_why_not(stories: surelock.Langua
     for text in ("41", "dog", "1"):
         with pytest.raises(ValueError, match="not one token"):
             one_token(lm, text)
+    for size in (1001, 20_000, 20_001, 900_000):
+        with pytest.raises(ValueError, match=f"^A token is shorter than {size:,} characters"):
+            one_token(stories, "x" * size)
 
 
 def test_an_unusable_seed_is_explained_beside_the_field() -> None:

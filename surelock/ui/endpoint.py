@@ -15,14 +15,14 @@ from gradio.context import LocalContext
 
 from surelock.decoding.choices import CHOICES, Decoder, check_owners, chosen_kinds, flat_settings, from_flat, read_event
 from surelock.decoding.ends import text_of
-from surelock.model.errors import reason_of
+from surelock.model.errors import reason_of, shown
 from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Runner
 from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import docstring, parameters
+from surelock.ui.parameters import FLAGS, check_names, docstring, parameters
 from surelock.ui.readers import Readers
-from surelock.ui.request import MOST_EVENTS, Job, read_job
+from surelock.ui.request import MOST_EVENTS, Job, check_prompt, read_job
 
 if TYPE_CHECKING:
     from surelock.quality.commit_error import CommitError
@@ -48,6 +48,7 @@ def make_endpoint(
         given: dict[str, Any] = bound.arguments
         try:
             lm = models.get(label := models.labels[0] if given["model"] == "" else given["model"])
+            check_flags(given)
             lane, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
             extras = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
@@ -67,6 +68,26 @@ def make_endpoint(
     decode.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     decode.__annotations__["return"] = signature.return_annotation
     return decode
+
+
+def check_call(models: Models, given: Mapping[str, Any]) -> None:
+    """Raise ValueError, one sentence, for parameters by name that `decode` refuses whatever the queue holds.
+
+    models: the models of the server.
+    """
+    check_names(given)
+    values = {each.name: each.default for each in parameters()} | {"prompt": ""} | dict(given)
+    models.get(models.labels[0] if values["model"] == "" else values["model"])
+    read_decoder(values)
+    check_prompt(values["prompt"])
+    check_flags(values)
+
+
+def check_flags(given: Mapping[str, Any]) -> None:
+    """Raise ValueError for a flag of a call that is neither true nor false; None is the default."""
+    for name in FLAGS:
+        if given[name] not in (None, True, False):
+            raise ValueError(f"{name} must be true or false, not {shown(given[name])}")
 
 
 def read_decoder(given: Mapping[str, Any]) -> Decoder:

@@ -47,6 +47,7 @@ PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
 SOCKET = "surelock.socket"  # in the scope that `admit` is given
+BRIEF = "surelock.brief"  # in the scope of an agent's request that waits for no run
 
 _HEADERS = {
     "x-content-type-options": "nosniff",

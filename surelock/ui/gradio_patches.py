@@ -20,8 +20,9 @@ from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from surelock.model.errors import cut, first_line, without_paths
+from surelock.model.errors import cut, without_paths
 from surelock.ui.connections import Connection, Crowd, room
+from surelock.ui.gate import BRIEF
 
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
@@ -54,7 +55,7 @@ def keep_queue(page: gr.Blocks) -> None:
             if error is None:  # it was asked to stop
                 return
             queue.stopped = False
-            _LOG.error("The queue had stopped and was started again (%s: %s).", type(error).__name__, first_line(error))
+            _LOG.error("The queue had stopped and was started again.", exc_info=error)
             await asyncio.sleep(AGAIN_SECONDS)
 
     queue.start_processing = again
@@ -222,8 +223,8 @@ def _end(page: gr.Blocks, job: Any) -> None:
 
 
 class FewAtOnce:
-    """ASGI middleware. Gradio 6.31 works at all calls of `run/predict` at once, on the loop. Here others are answered
-    between them.
+    """ASGI middleware. Gradio 6.31 works at all calls of `run/predict` at once, on the loop, and the package mcp at all
+    requests of agents. Here others are answered between them; agents who call the tool wait for their run elsewhere.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -232,7 +233,7 @@ class FewAtOnce:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request in its turn."""
-        if scope["type"] == "http" and scope["path"].rstrip("/").endswith("/run/predict"):
+        if scope["type"] == "http" and (scope["path"].rstrip("/").endswith("/run/predict") or BRIEF in scope):
             async with self._room:
                 return await self.app(scope, receive, send)
         await self.app(scope, receive, send)

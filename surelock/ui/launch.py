@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
@@ -15,7 +16,9 @@ from starlette.routing import BaseRoute
 
 from surelock.engines.flags import add_engine_flag
 from surelock.model.errors import first_line
+from surelock.ui.agents import Agents
 from surelock.ui.device import on_zero_gpu
+from surelock.ui.endpoint import check_call
 from surelock.ui.environment import named, read_environment
 from surelock.ui.gate import LOOPBACK, Gate
 from surelock.ui.gradio_patches import FewAtOnce, bound_connections, compress_no_files, log_failures, serve_agents
@@ -117,7 +120,8 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         sources=sources(given.decode_in, models.labels, is_public(given)),
     )
     threading.Thread(target=keep_tidy, args=(sessions,), name="tidy", daemon=True).start()
-    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=shares.admit, agents=given.mcp)
+    admit = Agents(shares, partial(check_call, models)).admit if given.mcp else shares.admit
+    gate = Middleware(Gate, allow_hosts=(*given.allow_host, given.host or ""), admit=admit, agents=given.mcp)
     if given.mcp:
         serve_agents()
     calm()
@@ -134,7 +138,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             prevent_thread_lock=True,
             enable_monitoring=False,
             mcp_server=given.mcp,
-            **look(gate, Heartbeats(page, sessions.leave).route, api=models.decodes),
+            **look(gate, Heartbeats(page, shares.readers, sessions.leave).route, api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")

@@ -1,20 +1,30 @@
-"""The log of the server: at most one line a second of each kind."""
+"""The log of the server: at most one line a second of each kind, and no text of a caller's.
+
+A message holds what its author filled in: a prompt, the name of a tool, a value that does not fit. So of other
+libraries' messages only the unfilled text is written and where it stands, and of errors the type and the lines of code.
+"""
 
 from __future__ import annotations
 
+import linecache
 import logging
+import os
 import re
 import time
 import traceback
 from collections import OrderedDict, deque
 from dataclasses import dataclass
+from pathlib import Path
 
 SECONDS = 1.0  # between two lines of a kind
 TRACE_SECONDS = 600.0  # between two tracebacks of a kind; others are told in a line
 MOST_LINES = 5  # a second, of all kinds
 LONGEST, LONGEST_TRACE = 300, 4000  # characters
+MOST_ERRORS = 4  # in a row, each of which came of the one before
 MOST_KINDS = 200  # that are told apart; the one that was seen longest ago makes room
-LOGGERS = ("uvicorn.error", "asyncio", "py.warnings", "surelock")
+OWN = ("surelock", "uvicorn.error")  # loggers whose messages hold no text of a caller's
+ADVICE = "pip install"  # uvicorn tells how to take connections that the page does not use
+_CONTROL = re.compile(r"[^\x20-\x7e\xa0-\uffff]|[\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Calm(logging.Filter):
@@ -27,7 +37,12 @@ class Calm(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is written."""
-        now, name = time.monotonic(), _kind(record)
+        now, text = time.monotonic(), _text(record)
+        error = record.exc_info[1] if record.exc_info else None
+        if ADVICE in text:
+            return False
+        told = str(record.msg) if record.args and record.msg != "%s" else text
+        name = (record.name, re.sub(r"\d+", "", told)[:LONGEST], *_origin(error))
         kind = self._seen.pop(name, None) or _Kind()
         self._seen[name] = kind
         if len(self._seen) > MOST_KINDS:
@@ -37,7 +52,7 @@ class Calm(logging.Filter):
             return False
         self._lines.append(now)
         whole = now - kind.trace >= TRACE_SECONDS
-        _shorten(record, whole, kind.left_out)
+        _rewrite(record, text, error, whole, kind.left_out)
         kind.line, kind.trace, kind.left_out = now, now if whole else kind.trace, 0
         return True
 
@@ -52,34 +67,64 @@ class _Kind:
 
 
 def calm() -> None:
-    """Add the filter to all loggers of the server."""
+    """Add the filter to every logger of the process, and to those that are still to come."""
     logging.captureWarnings(True)
     only = Calm()
-    for name in LOGGERS:
-        logging.getLogger(name).addFilter(only)
+
+    class Logger(logging.getLoggerClass()):
+        def __init__(self, name: str, level: int = logging.NOTSET) -> None:
+            super().__init__(name, level)
+            self.addFilter(only)
+
+    logging.setLoggerClass(Logger)
+    for each in (logging.getLogger(), *logging.Logger.manager.loggerDict.values()):
+        if isinstance(each, logging.Logger):
+            each.addFilter(only)
 
 
-def _kind(record: logging.LogRecord) -> tuple[str, ...]:
-    """The kind of a record: its text without numbers, and of an error its type and source line."""
-    said = record.getMessage() if record.msg == "%s" else str(record.msg)
-    return record.name, re.sub(r"\d+", "", said.partition("\n")[0][:100]), *_origin(record)
+def _text(record: logging.LogRecord) -> str:
+    """The text of a record without what a caller may have said."""
+    if record.name in OWN:
+        text = record.getMessage()
+    elif record.name == "py.warnings":
+        text = record.getMessage().partition("Warning: ")[0] + "Warning"  # which file and line, and what kind
+    else:
+        unfilled = record.msg if record.args else linecache.getline(record.pathname, record.lineno)
+        text = f"{str(unfilled).strip()} ({Path(record.pathname).name}, line {record.lineno})"
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())[:LONGEST]
 
 
-def _origin(record: logging.LogRecord) -> tuple[str, ...]:
-    if not record.exc_info or record.exc_info[0] is None:
+def _origin(error: BaseException | None) -> tuple[str, ...]:
+    if error is None:
         return ()
-    frames = traceback.extract_tb(record.exc_info[2])
-    return (record.exc_info[0].__name__, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
+    frames = traceback.extract_tb(error.__traceback__)
+    return (type(error).__name__, f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "")
 
 
-def _shorten(record: logging.LogRecord, whole: bool, left_out: int) -> None:
-    said = record.getMessage().strip()[:LONGEST]
-    if record.exc_info and record.exc_info[0]:
+def _rewrite(record: logging.LogRecord, text: str, error: BaseException | None, whole: bool, left_out: int) -> None:
+    if error is not None:
         if whole:
-            lines = "".join(traceback.format_exception(*record.exc_info))
+            lines = _trace(error)
             half = LONGEST_TRACE // 2
             record.exc_text = lines if len(lines) <= LONGEST_TRACE else f"{lines[:half]} [...] {lines[-half:]}"
         else:
-            last = traceback.format_exception_only(*record.exc_info[:2])[-1]
-            said, record.exc_info = f"{said}: {last.strip()}"[:LONGEST], None
-    record.msg, record.args = (f"{said} ({left_out} more like it)" if left_out else said), ()
+            text, record.exc_info = f"{text.rstrip('.')}: {_reason(error)}"[:LONGEST], None
+    record.msg, record.args = (f"{text} ({left_out} more like it)" if left_out else text), ()
+
+
+def _trace(error: BaseException | None) -> str:
+    """The lines of code that an error came through, behind those of the errors before it."""
+    parts: list[str] = []
+    while error is not None and len(parts) < MOST_ERRORS:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        parts.insert(0, f"Traceback (most recent call last):\n{frames}{_reason(error)}")
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return "\n\nThen:\n\n".join(parts)
+
+
+def _reason(error: BaseException) -> str:
+    """The type of an error, and the system's reason if it is the system's: a message may hold what a caller said."""
+    number = error.errno if isinstance(error, OSError) else None
+    return type(error).__name__ if number is None else f"{type(error).__name__}: {os.strerror(number)}"

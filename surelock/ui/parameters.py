@@ -2,11 +2,12 @@
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from surelock.decoding.choices import CHOICES, UNMASK, FlatSetting, flat_settings
 from surelock.decoding.events import KINDS
+from surelock.model.errors import shown
 from surelock.ui.limits import MOST_CELLS
 
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
@@ -47,6 +48,9 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
         "every step, the totals and the text.",
     ),
 }
+ENDPOINT = "decode"
+#: Parameters that are no settings, and true or false.
+FLAGS = tuple(name for name, (kind, _, _) in _OTHERS.items() if kind is bool)
 ABOUT = "Decode one prompt, step by step. An epsilon below 0 never locks."
 ANSWER = (
     "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
@@ -60,6 +64,14 @@ def parameters() -> list[inspect.Parameter]:
     """Return the parameters of the function behind /decode, with types and defaults."""
     late = [name for name in _OTHERS if name != "prompt"]
     return [_parameter(name) for name in ("prompt", *flat_settings(), *late)]
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Raise ValueError, one sentence, for a name that is no parameter of /decode."""
+    known = [each.name for each in parameters()]
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{shown(name)} is no parameter of {ENDPOINT}; there are {', '.join(known)}.")
 
 
 def descriptions() -> dict[str, str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from surelock.ui.models import Models
 
 MOST_CHARACTERS = 20_000
+MOST_WORD = 1000  # characters of a text that may be one token
 MOST_EVENTS = 100
 
 
@@ -146,14 +147,19 @@ def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequ
 
     Raises ValueError, one sentence.
     """
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise ValueError("prompt is empty: write a few words for the model to continue.")
-    if len(prompt) > MOST_CHARACTERS:
-        raise ValueError(_too_long(prompt))
+    check_prompt(prompt)
     tokens = prompt_tokens(lm, prompt, chat)
     job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
     check_length(job, most)
     return job
+
+
+def check_prompt(prompt: Any) -> None:
+    """Raise ValueError, one sentence, for a prompt that is empty or too long."""
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError("prompt is empty: write a few words for the model to continue.")
+    if len(prompt) > MOST_CHARACTERS:
+        raise ValueError(_too_long(prompt))
 
 
 def _too_long(prompt: str) -> str:
@@ -216,8 +222,10 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
 
     Raises ValueError, one sentence, for a text that is no single token.
     """
-    if not isinstance(text, str) or not 0 < len(text) <= MOST_CHARACTERS:
+    if not isinstance(text, str) or not text:
         raise ValueError("Write a word first.")
+    if len(text) > MOST_WORD:
+        raise ValueError(f"A token is shorter than {len(text):,} characters; try a common word.")
     if lm.tokenizer is None:
         ids = [[int(text)]] if text.strip().isdecimal() and len(text) < 10 else []
     else:

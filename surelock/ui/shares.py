@@ -1,6 +1,7 @@
 """Fair shares of the queue: visitors come before scripts, clients take turns, and equal jobs are computed once."""
 
 import re
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -9,20 +10,23 @@ from urllib.parse import parse_qs
 
 import gradio as gr
 from gradio.server_messages import EstimationMessage
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from surelock.ui.addresses import client_of
 from surelock.ui.connections import room
 from surelock.ui.gate import API, SOCKET, Refused
+from surelock.ui.parameters import ENDPOINT as SCRIPTS
+from surelock.ui.parameters import check_names
 from surelock.ui.readers import Inboxes, Link, Readers
 from surelock.ui.session import Sessions
 
-SCRIPTS = "decode"  # the name of the public endpoint
 DEVICE_SLOT = "device"  # the queue of everything that decodes, one at a time
 MOST_FOLLOWERS = 200  # requests that wait or are served without a place of their own
 MOST_STREAMS = 400  # open streams of one client, at most half of all connections; a page has two
 MOST_INBOXES = 200  # idle sessions whose last messages are kept
-_CALL = re.compile(rf"{API}/call/(?:v2/)?{SCRIPTS}(?:/(\w+))?/?")
+TICKET = "x-surelock-ticket"  # a header: the call of an agent, which the protocol's stack hands on as one of a script
+_CALL = re.compile(rf"{API}/call/(v2/)?{SCRIPTS}(?:/(\w+))?/?")
 _KEY = "surelock.key"  # in the scope of a request: the key of its job, None if it has none
 _CLIENT = "surelock.client"  # the same: its client
 Ask = Callable[[list[Any]], str | None]  # returns the key of a job from the data of a request
@@ -44,9 +48,10 @@ class Shares:
     def __init__(
         self, page: gr.Blocks, size: int, readers: Readers, sessions: Sessions, keys: Mapping[int, Ask]
     ) -> None:
-        self._queue, self._readers, self._sessions, self._keys = page._queue, readers, sessions, keys
+        self._queue, self.readers, self._sessions, self._keys = page._queue, readers, sessions, keys
         self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
         self._entering: dict[object, tuple[object, bool, str]] = {}
+        self._agents: dict[str, str] = {}  # the clients of agents' calls, by ticket
         self._streams: Counter[str] = Counter()  # by client
         self._most_streams = 3 * room() // 4  # of all clients: the other connections load pages
         self._scripts = {number for number, fn in page.fns.items() if fn.api_name == SCRIPTS}
@@ -70,7 +75,13 @@ class Shares:
             number = body.get("fn_index") if isinstance(body, dict) else None
             if not called and type(number) is not int:
                 raise Refused(400, "fn_index must be the number of one of the page's functions.")
+            if called and called[1] and isinstance(body, dict):
+                _check_parameters(body)
             script = bool(called) or number in self._scripts
+            ticket = Headers(scope=scope).get(TICKET)
+            if script and ticket in self._agents:  # it has its place already
+                scope[_KEY], scope[_CLIENT] = ticket, self._agents[ticket]
+                return ExitStack()
             scope[_KEY] = None if script else self._key(number, body)
             return self._enter(script, client, scope[_KEY], body)
         if path.startswith(f"{API}/heartbeat/"):
@@ -81,9 +92,18 @@ class Shares:
             if session not in self._queue.pending_messages_per_session:
                 raise Refused(404, "Nothing was asked for under that session.")
             return self._stream(client, session, scope)
-        if called and called[1]:
-            return self._stream(client, self._session_of(called[1]), scope)
+        if called and called[2]:
+            return self._stream(client, self._session_of(called[2]), scope)
         return ExitStack()
+
+    def admit_agent(self, scope: Scope) -> ExitStack:
+        """Admit the call of an agent, which has the place of a script until it has been answered. Raises Refused."""
+        ticket, client = secrets.token_hex(16), client_of(scope)
+        answered = self._enter(True, client, ticket, {})
+        self._agents[ticket] = client
+        answered.callback(self._agents.pop, ticket)
+        scope["headers"] = [*scope["headers"], (TICKET.encode(), ticket.encode())]
+        return answered
 
     def _key(self, number: Any, body: Mapping[str, Any]) -> str | None:
         ask, values = self._keys.get(number), body.get("data")
@@ -125,7 +145,7 @@ class Shares:
         answered = ExitStack()
         answered.callback(self._close_stream, client)
         if session is not None:
-            answered.callback(self._readers.open(session, Link(scope.get(SOCKET))))
+            answered.callback(self.readers.open(session, Link(scope.get(SOCKET))))
         return answered
 
     def _close_stream(self, client: str) -> None:
@@ -139,7 +159,7 @@ class Shares:
 
     def _busy(self) -> set[str]:
         """The sessions that wait, run or read a stream."""
-        return {event.session_hash for event in (*self._waiting(), *self._running())} | self._readers.sessions
+        return {event.session_hash for event in (*self._waiting(), *self._running())} | self.readers.sessions
 
     def _session_of(self, event_id: str) -> str:
         event = self._queue.event_ids_to_events.get(event_id)
@@ -200,6 +220,13 @@ class Shares:
         for event in waiting:
             place = EstimationMessage(rank=places[_group(event)], rank_eta=None, queue_size=len(places))
             self._queue.send_message(event, place)
+
+
+def _check_parameters(names: Mapping[str, Any]) -> None:
+    try:
+        check_names(names)
+    except ValueError as error:
+        raise Refused(400, str(error)) from None
 
 
 def _is_script(event: Any) -> bool:

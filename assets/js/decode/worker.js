@@ -13,6 +13,7 @@ import { NonFiniteLogits } from "./run.js";
 
 const MOST_ATTENDED = 6;
 const WARM = 64; // tokens
+const MOST_WORD = 1000; // characters of a text that may be one token
 
 let newInterpreter = null;
 let parts = null; // a promise of them, once they are asked for
@@ -203,6 +204,8 @@ const asks = {
   async token({ text }) {
     const { tokenizer, shape } = await assembled();
     if (!text.trim()) return { problem: "Write a word first." };
+    if (text.length > MOST_WORD)
+      return { problem: `A token is shorter than ${text.length.toLocaleString("en")} characters; try a common word.` };
     const found = [text, ` ${text}`].map((each) => tokenizer.encode(each)).filter((ids) => ids.length === 1);
     const [id] = found.at(-1) ?? [shape.mask_id];
     if (id !== shape.mask_id) return { id, piece: tokenizer.pieces([id])[id] };
