@@ -731,7 +731,7 @@ def test_a_gpu_is_one_at_hand_or_zero_gpus(monkeypatch: pytest.MonkeyPatch) -> N
             assert launch._has_gpu()
 
 
-@pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--judge x", "--judge need them")])
+@pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--mcp", "--mcp needs them")])
 def test_a_server_that_computes_nothing_takes_nothing_that_needs_it(
     words: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,8 +12,6 @@ import math
 import os
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,13 +28,10 @@ from transformers import (
     GPT2LMHeadModel,
 )
 
-import surelock
-from surelock.quality.judge import Judge, Score
 from surelock.research.cli import EXPERIMENTS
+from surelock.research.judge import Judge, Score
 from surelock.research.judged import Scores, beside
 from surelock.research.lab import Lab
-from surelock.trace.race import Judged
-from surelock.trace.recorder import Recorder
 
 ROOT = Path(__file__).resolve().parents[1]
 PAIRS = [
@@ -69,6 +64,10 @@ def real() -> Judge:
     return Judge.load(name, torch.device("cpu"))
 
 
+def scored(judge: Judge, prompt: str, text: str) -> Score:
+    return judge.scores([(prompt, text)])[0]
+
+
 def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
     """The sum of transformers' own loss over the text's tokens, one text at a time, and their number."""
     given, own = judge.tokenizer(prompt)["input_ids"], judge.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -82,7 +81,7 @@ def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
 
 def test_the_sum_is_transformers_own_loss(judge):
     for prompt, text in PAIRS[:5]:
-        score, (nats, counted) = surelock.score(judge, prompt, text), loss(judge, prompt, text)
+        score, (nats, counted) = scored(judge, prompt, text), loss(judge, prompt, text)
         assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == len(score.tokens) == counted
 
 
@@ -91,7 +90,7 @@ def test_every_token_is_what_a_hand_computes(judge):
     with torch.no_grad():
         logits = judge.model(torch.tensor([given + own])).logits[0].double()
     expected = [-float(logits[len(given) + i - 1].log_softmax(-1)[token]) for i, token in enumerate(own)]
-    score = surelock.score(judge, *PAIRS[0])
+    score = scored(judge, *PAIRS[0])
     assert score.nats == pytest.approx(expected, rel=1e-5)
     assert "".join(score.tokens) == PAIRS[0][1] and score.characters == len(PAIRS[0][1])
     assert score.bits_per_character == pytest.approx(sum(expected) / math.log(2) / len(PAIRS[0][1]))
@@ -99,7 +98,7 @@ def test_every_token_is_what_a_hand_computes(judge):
 
 def test_padding_on_the_left_and_other_texts_change_nothing(judge, monkeypatch):
     together, alone = judge.scores(PAIRS), [judge.scores([pair])[0] for pair in PAIRS]
-    monkeypatch.setattr("surelock.quality.judge._BATCH_TOKENS", {"cpu": 40})
+    monkeypatch.setattr("surelock.research.judge._BATCH_TOKENS", {"cpu": 40})
     shapes, logits = [], Judge._logits
     monkeypatch.setattr(Judge, "_logits", lambda self, ids, seen: shapes.append(ids.shape) or logits(self, ids, seen))
     for scores in (together, judge.scores(PAIRS), judge.scores(PAIRS[::-1])[::-1]):
@@ -113,50 +112,53 @@ def test_padding_changes_nothing_where_positions_are_learnt():
     config = GPT2Config(vocab_size=len(tokenizer()), n_positions=CONTEXT, n_embd=32, n_layer=1, n_head=2)
     judge = Judge("gpt", GPT2LMHeadModel(config).eval(), tokenizer())
     for pair, score in zip(PAIRS, judge.scores(PAIRS), strict=True):
-        assert surelock.score(judge, *pair).nats == pytest.approx(score.nats, rel=1e-4)
+        assert scored(judge, *pair).nats == pytest.approx(score.nats, rel=1e-4)
 
 
 def test_one_token_and_none(judge):
-    alone = surelock.score(judge, "", "The")
+    alone = scored(judge, "", "The")
     assert alone.nats == alone.tokens == () and alone.characters == 0 and math.isnan(alone.bits_per_character)
-    empty = surelock.score(judge, "Tom", "")
+    empty = scored(judge, "Tom", "")
     assert empty.nats == () and math.isnan(empty.bits_per_character)
-    after = surelock.score(judge, "Tom", " ran")
+    after = scored(judge, "Tom", " ran")
     assert len(after.nats) == 1 and sum(after.nats) == pytest.approx(loss(judge, "Tom", " ran")[0], rel=1e-5)
     assert judge.scores([]) == []
 
 
 def test_the_first_token_counts_where_something_stands_before_it(judge):
-    without = surelock.score(judge, "", "The sun was warm.")
+    without = scored(judge, "", "The sun was warm.")
     assert without.tokens[0] == " sun" and without.characters == len(" sun was warm.")
     begins = tokenizer()
     begins.add_special_tokens({"bos_token": "<|endoftext|>"})
     special = [("<|endoftext|>", begins.convert_tokens_to_ids("<|endoftext|>"))]
     begins.backend_tokenizer.post_processor = TemplateProcessing("<|endoftext|> $A", special_tokens=special)
-    score = surelock.score(Judge("begins", judge.model, begins), "", "The sun was warm.")
+    score = scored(Judge("begins", judge.model, begins), "", "The sun was warm.")
     assert score.tokens[0] == "The" and score.characters == len("The sun was warm.")
     assert score.nats[1:] != pytest.approx(without.nats)
 
 
-def test_a_long_prompt_loses_its_beginning_and_a_long_text_is_refused(judge):
+def test_a_long_prompt_loses_its_beginning_a_text_that_fills_the_context_all_of_it(judge):
     words = judge.tokenizer
     text = PAIRS[0][1]
     room = CONTEXT - len(words(text)["input_ids"])
     ids = words("The cat ran. " * 40)["input_ids"]
     long, cut = words.decode(ids), words.decode(ids[-room:])
     assert words(cut)["input_ids"] == ids[-room:], "the cut must not fall into a word"
-    assert surelock.score(judge, long, text).nats == pytest.approx(surelock.score(judge, cut, text).nats, rel=1e-5)
-    assert judge.reads(cut) and not judge.reads(long)
+    assert scored(judge, long, text).nats == pytest.approx(scored(judge, cut, text).nats, rel=1e-5)
+    full = words.decode(ids[:CONTEXT])
+    assert words(full)["input_ids"] == ids[:CONTEXT]
+    assert (
+        scored(judge, "Tom had a dog.", full) == scored(judge, "", full)
+        and len(scored(judge, "", full).nats) == CONTEXT - 1
+    )
     with pytest.raises(ValueError, match=f"'random-1.5B' reads {CONTEXT} tokens at most, the text has 161"):
-        surelock.score(judge, "", long)
+        scored(judge, "", long)
 
 
 def test_a_judge_is_named_as_its_place_is(judge, path, monkeypatch):
     assert judge.name == "random-1.5B" and judge.setup()["dtype"] == "float32"
     parts = b"".join(each.flatten()[:256].numpy(force=True).tobytes() for each in judge.model.parameters())
     assert judge.setup()["weights"] == hashlib.sha256(parts).hexdigest()[:16]
-    assert Judge.load(str(path), torch.device("cpu")) is Judge.load(str(path), torch.device("cpu"))
-    assert surelock.score(str(path), *PAIRS[0]).nats == pytest.approx(surelock.score(judge, *PAIRS[0]).nats)
     other = Judge("random-1.5B", GPT2LMHeadModel(GPT2Config(n_embd=32, n_layer=1, n_head=2)), judge.tokenizer)
     assert other.setup()["weights"] != judge.setup()["weights"]
     monkeypatch.chdir(path)
@@ -187,7 +189,7 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
     weights.write_bytes(weights.read_bytes()[:1000])
     refused(tmp_path / "headless", ".")
     (tmp_path / "spoilt.gguf").write_bytes(b"GGUF but not really")
-    monkeypatch.setattr("surelock.quality.judge.find_spec", lambda name: None)
+    monkeypatch.setattr("surelock.research.judge.find_spec", lambda name: None)
     refused(tmp_path / "spoilt.gguf", r"a GGUF file needs the package gguf \(pip install gguf\)")
 
 
@@ -195,7 +197,6 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
     ("file", "changes", "why"),
     [
         ("tokenizer.json", [], "its tokenizer or configuration cannot be read: "),
-        ("tokenizer.json", {"model": {"type": "none"}}, "its tokenizer or configuration cannot be read: "),
         ("tokenizer_config.json", [], "its tokenizer or configuration cannot be read: "),
         (
             "tokenizer_config.json",
@@ -203,7 +204,6 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
             "the tokenizer of the judge 'judge' cannot read this text: '>' not supported",
         ),
         ("config.json", {"num_attention_heads": 0}, "its tokenizer or configuration cannot be read: "),
-        ("config.json", {"num_hidden_layers": -1}, "."),
         ("model.safetensors", 100, "the judge 'judge' has 100 tokens, its tokenizer knows others"),
         ("model.safetensors", math.nan, "its logits are not finite"),
     ],
@@ -226,29 +226,12 @@ def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
     special = tokenizer().convert_ids_to_tokens(0)
     assert "".join(judge.scores([("Tom", special)])[0].tokens) == special and special in tokenizer().get_added_vocab()
     assert judge.scores([("x" * 10**5 + "\0", "\0a")])[0].characters == 2
-    assert not judge.reads("x" * 10**5)
     for pair in [("Tom", "a\ud800"), ("\ud800", "a")]:
         with pytest.raises(ValueError, match=r"^text is no UTF-8 text"):
-            surelock.score(judge, *pair)
+            scored(judge, *pair)
     with pytest.raises(ValueError, match="no model has a name of 5,000 characters") as caught:
         Judge.load("x" * 5000)
     assert len(str(caught.value)) < 200
-
-
-def test_a_score_that_is_not_finite_is_told_as_none():
-    """A judge that gives a token no chance at all: JSON has no such number."""
-    recorder = Recorder({"lanes": [{"id": "a"}], "length": 4, "prompt_tokens": [], "mask_id": 0}, None)
-    told = recorder.take([Judged("a", "j", Score((1.0, math.inf), ("x", "y"), 2))])
-    assert told == {"scores": {"j": {"a": {"bits_per_character": None, "nats": [], "tokens": []}}}}
-
-
-def test_a_judge_needs_its_file_no_more(tmp_path, path):
-    place = Path(shutil.copytree(path, tmp_path / "judge"))
-    judge = Judge.load(str(place), torch.device("cpu"))
-    expected = judge.scores(PAIRS[:1])
-    with (place / "model.safetensors").open("r+b") as opened:
-        opened.write(os.urandom((place / "model.safetensors").stat().st_size))
-    assert judge.scores(PAIRS[:1]) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,12 +250,6 @@ def test_code_that_comes_with_a_judge_is_not_run(tmp_path, path, file, named):
     with suppress(ValueError):
         Judge.load(str(own))
     assert not (tmp_path / "ran").exists()
-
-
-def test_asking_for_the_judge_is_what_imports_torch():
-    code = "import surelock, sys; assert 'score' in dir(surelock); assert 'torch' not in sys.modules; surelock.Judge"
-    code += "; assert 'torch' in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
 
 
 def test_the_real_judges_sum_is_transformers_own_loss(real):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import json
-import math
 import os
 import re
 import subprocess
@@ -39,12 +38,11 @@ from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
-from surelock.quality.judge import Score
 from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
-from surelock.ui import launch, limits, stage
+from surelock.ui import limits, stage
 from surelock.ui.device import make_decoder
 from surelock.ui.endpoint import make_endpoint, read_decoder
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
@@ -537,39 +535,6 @@ def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(
     json.dumps(last, allow_nan=False)
 
 
-class FakeJudge:
-    """Stands for a judge: a nat for each character."""
-
-    name = "fake"
-
-    def __init__(self, reads: bool = True) -> None:
-        self.reads = lambda _: reads
-
-    def scores(self, pairs: list[tuple[str, str]]) -> list[Score]:
-        assert all(prompt == "Once upon a time" for prompt, _ in pairs)
-        return [Score((float(len(text)),), (text,), len(text)) for _, text in pairs]
-
-
-def test_a_judge_reads_the_texts_when_the_run_is_over(stories: surelock.LanguageModel, models: Models) -> None:
-    shared = read_shared(DEFAULTS | {"gen_length": 8, "steps": 8, "block_length": 8})
-    job = read_job(stories, "stories", "Once upon a time", False, read_lanes([LANE], shared), 256)
-    recorder = Recorder(make_header(stories, job.prompt, job.tokens, job.lanes), stories.tokenizer)
-    run = Sessions(make_decoder(models, FakeJudge())).open("a", job, recorder)  # type: ignore[arg-type]
-    *_, judged, end = messages(run.stream(-1))
-    assert end["end"] == "finished"
-    document = recorder.document()
-    tokens = [token for record in document["records"] for _, token in sorted(record["unmasked"])]
-    positions = [position for record in document["records"] for position, _ in sorted(record["unmasked"])]
-    (text,) = judged["scores"]["fake"]["a"]["tokens"]
-    assert text == stories.decode([token for _, token in sorted(zip(positions, tokens, strict=True))])
-    assert judged["scores"]["fake"]["a"]["bits_per_character"] == pytest.approx(1 / math.log(2))
-    assert document["scores"] == judged["scores"] and surelock.read_trace(document)
-    run = Sessions(make_decoder(models, FakeJudge(reads=False))).open("a", job, recorder)  # type: ignore[arg-type]
-    *_, judged, end = messages(run.stream(-1))
-    assert end["end"] == "finished", "a text too long for the judge is the judge's affair"
-    assert judged["scores"]["fake"]["a"]["bits_per_character"] is None
-
-
 def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surelock.LanguageModel) -> None:
     tokenizer = copy.deepcopy(stories.tokenizer)
     assert tokenizer is not None
@@ -582,12 +547,6 @@ def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surel
             assert job.chat is chat and header.get("chat") is chat
             assert surelock.read_trace(Recorder(header, lm.tokenizer).document()).header == header
             assert read_branch(lm, "stories", header, 256).chat is chat
-
-
-def test_a_judge_that_cannot_be_loaded_is_refused_at_the_start(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        launch.main(["--judge", "no/such.gguf"])
-    assert "judge 'no/such.gguf'" in capsys.readouterr().err
 
 
 # --- what if ----------------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ import pandas as pd
 from surelock.engines.flags import add_engine_flag
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.loading import load
-from surelock.quality.judge import Judge
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
 from surelock.research.frontier import FRONTIER
+from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
 from surelock.research.prompts import FILES, data_file, parse_data

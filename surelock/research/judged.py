@@ -17,9 +17,9 @@ import numpy as np
 import pandas as pd
 
 from surelock.decoding.ends import text_of
-from surelock.quality.judge import Judge, Score
 from surelock.research import estimates
 from surelock.research.experiment import Texts
+from surelock.research.judge import Judge, Score
 from surelock.research.lab import Lab
 from surelock.research.runner import Record, finished, merge, run_cells
 from surelock.research.texts import repeated

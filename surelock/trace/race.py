@@ -3,12 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from surelock.decoding.ends import text_of
 from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.quality.commit_error import CommitError, Shadow
-from surelock.quality.judge import Judge, Score
 from surelock.trace.format import TOP_K
 from surelock.trace.lanes import Lane, StepsOver, check_field
 
@@ -29,18 +27,8 @@ class Errors:
     commits: CommitError
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """The score of a lane's text. judge: the name of the judge."""
-
-    lane: str
-    judge: str
-    score: Score
-
-
-#: What a race yields at once: a step of each lane that still runs, then StepsOver, then errors, then scores.
-Round = list[LaneStep | StepsOver | Errors | Judged]
-UNREAD = Score((), (), 0)  # of a text that is too long for the judge
+#: What a race yields at once: a step of each lane that still runs, then StepsOver, then errors.
+Round = list[LaneStep | StepsOver | Errors]
 
 
 def race(
@@ -50,7 +38,6 @@ def race(
     *,
     top: bool = True,
     errors: bool = False,
-    judge: Judge | None = None,
 ) -> Iterator[Round]:
     """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
 
@@ -58,7 +45,6 @@ def race(
     lanes: one to four decoders.
     top: report likely tokens.
     errors: after the last round, yield StepsOver, then the commit errors of each lane.
-    judge: then yield its scores of the texts; a text that is too long for it scores nothing.
 
     The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
     ValueError for lanes that cannot race together, and what `surelock.decode` raises.
@@ -70,7 +56,6 @@ def race(
         for lane in lanes
     }
     shadows = {lane.id: Shadow(lm, lane.decoder.settings) for lane in lanes} if errors else {}
-    tokens: dict[str, list[int]] = {}
     ids, turn = list(runs), 0
     while True:
         first = turn % len(ids)
@@ -79,17 +64,11 @@ def race(
         if not taken:
             break
         yield [LaneStep(own, replace(step, commit_logits=None)) for own, step in taken.items()]
-        for own, step in taken.items():
-            tokens[own] = step.tokens[0].tolist()
-            if errors:
-                shadows[own].add(step)
+        for own, shadow in shadows.items():
+            if own in taken:
+                shadow.add(taken[own])
         turn += 1
     if errors:
         yield [StepsOver()]
     for own, shadow in shadows.items():
         yield [Errors(own, shadow.result())]
-    if judge is not None and lm.tokenizer is not None:
-        texts = {own: text_of(lm, tokens[own][len(prompt) :]) for own in ids}
-        read = [own for own, text in texts.items() if judge.reads(text)]
-        scores = dict(zip(read, judge.scores([(lm.decode(prompt), texts[own]) for own in read]), strict=True))
-        yield [Judged(own, judge.name, scores.get(own, UNREAD)) for own in ids]

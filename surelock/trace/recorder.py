@@ -10,11 +10,10 @@ import numpy as np
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import machine
-from surelock.quality.judge import Score
 from surelock.trace.format import FORMAT, TOP_K, VERSION, encode_bytes, kl_to_bytes, to_runs, unit_to_bytes
 from surelock.trace.lanes import Lane, check_field
 from surelock.trace.pieces import Pieces
-from surelock.trace.race import Errors, Judged, LaneStep, Round
+from surelock.trace.race import Errors, LaneStep, Round
 
 _LATER = ("commit_error", "changed", "regret")  # keys of a record that are added when the steps are over
 _TOP_TOLERANCE = 2  # of 255: likely tokens are stored again if one changes, or its probability by more than this
@@ -81,7 +80,6 @@ class Recorder:
         self._pieces = Pieces(tokenizer)
         self._opening = [*header["prompt_tokens"], header["mask_id"]]  # tokens whose pieces come first
         self._records: list[tuple[dict[str, Any], np.ndarray, np.ndarray]] = []  # with KLs and confidences as measured
-        self._scores: dict[str, Any] = {}
         ids = [lane["id"] for lane in header["lanes"]]
         self._tops: dict[str, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = {own: [] for own in ids}
         self._sent: set[int] = set()
@@ -94,14 +92,10 @@ class Recorder:
     def take(self, items: Round) -> dict[str, Any]:
         """Add a round of a race, and return the message of the stream.
 
-        {"records", "pieces"} for a round of steps, {"errors"} for the commit errors of a lane, {"scores"} for a
-        judge's.
+        {"records", "pieces"} for a round of steps, {"errors"} for the commit errors of a lane.
         """
         if errors := [self._add_errors(each) for each in items if isinstance(each, Errors)]:
             return {"errors": errors}
-        if judged := [each for each in items if isinstance(each, Judged)]:
-            self._scores = {judged[0].judge: {each.lane: _plain_score(each.score) for each in judged}}
-            return {"scores": self._scores}
         records = [self.record(each.lane, each.step) for each in items if isinstance(each, LaneStep)]
         return {"records": records, "pieces": self.fresh_pieces(records)}
 
@@ -180,7 +174,7 @@ class Recorder:
         """Return the trace so far.
 
         exact: KLs and confidences as numbers (null is infinite) instead of bytes.
-        steps: the first steps alone, without commit errors and scores; None is all.
+        steps: the first steps alone, without commit errors; None is all.
         """
         records, used = [], set(self._opening)
         for record, kl, confidence in list(self._records):
@@ -197,8 +191,7 @@ class Recorder:
                 used.update(entry["top"]["ids"])
             used.update(tokens_of(record))
             records.append(entry)
-        scores = {"scores": self._scores} if self._scores and steps is None else {}
-        return {**self.start(), "pieces": self._pieces.of(used), "records": records, **scores}
+        return {**self.start(), "pieces": self._pieces.of(used), "records": records}
 
     def _top_entry(self, rows: np.ndarray, ids: np.ndarray, probs: np.ndarray) -> dict[str, Any]:
         mask = np.zeros(self.header["length"], dtype=bool)
@@ -210,15 +203,6 @@ def _commits(step: Step, flags: np.ndarray) -> list[list[int]]:
     """[position, token] of each flagged position of a step's first sequence."""
     positions = np.flatnonzero(flags[0])
     return np.stack((positions, step.tokens[0, positions]), axis=1).tolist()
-
-
-def _plain_score(score: Score) -> dict[str, Any]:
-    """A score as JSON; empty if a number in it is not finite."""
-    bits = score.bits_per_character
-    if not math.isfinite(bits):
-        return {"bits_per_character": None, "nats": [], "tokens": []}
-    nats = [round(value, 4) for value in score.nats]
-    return {"bits_per_character": bits, "nats": nats, "tokens": list(score.tokens)}
 
 
 def tokens_of(record: dict[str, Any]) -> list[int]:

@@ -21,7 +21,6 @@ from surelock.ui.request import Job
 from surelock.ui.zero_gpu import on_gpu
 
 if TYPE_CHECKING:
-    from surelock.quality.judge import Judge
     from surelock.trace.race import Round
 
 #: Runs a job; its arguments are job, likely tokens?, commit errors?
@@ -35,14 +34,14 @@ def on_zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
-def make_decoder(models: Models, judge: Judge | None = None) -> Runner:
-    """Return the function that runs a job, see `race`. judge: scores its texts; None is no judge."""
+def make_decoder(models: Models) -> Runner:
+    """Return the function that runs a job, see `race`."""
 
     def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
         lm = models.get(job.label)
         from surelock.trace.race import race
 
-        yield from race(lm, job.tokens, job.lanes, top=top, errors=errors, judge=judge if top else None)
+        yield from race(lm, job.tokens, job.lanes, top=top, errors=errors)
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)

@@ -130,7 +130,7 @@ def _steps(
         if isinstance(item, Errors):
             last["commit_error"] = _plain_errors(item.commits)
             continue
-        assert isinstance(item, LaneStep)  # a page's judge reads what the page shows only
+        assert isinstance(item, LaneStep)
         step, canvas = item.step, item.step.tokens[0].tolist()
         rows = int(step.computed.sum())
         costs = {name: float(np.sum(getattr(step, name))) for name in ("seconds", "flops", "baseline_flops")}

@@ -60,8 +60,6 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--device-map", choices=("auto",), help="spread each model over all GPUs")
     add_engine_flag(parser)
-    judge = "a causal model (hub id, directory, GGUF file) that scores each finished text (default: none)"
-    add("--judge", metavar="MODEL", help=judge)
     add("--host", help="address to listen on (default: this machine only)")
     add("--port", type=int, help="port (default: the first free one from 7860)")
     add("--share", action="store_true", help="also open a public link through Gradio")
@@ -97,25 +95,19 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     in_browsers = given.decode_in == "browser"
     if in_browsers and given.model != [EMBEDDED]:
         refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
-    if in_browsers and (given.mcp or given.judge):
-        refuse("--decode-in browser leaves no runs to this server, and --mcp and --judge need them: leave them out")
+    if in_browsers and given.mcp:
+        refuse("--decode-in browser leaves no runs to this server, and --mcp needs them: leave it out")
     if given.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
         models = Models(given.model, given.device_map, given.engine, decodes=not in_browsers)
-        judge = None
-        if given.judge:
-            from surelock.quality.judge import Judge  # brings in torch
-
-            judge = Judge.load(given.judge)
     except ValueError as error:
         refuse(str(error))
     page, sessions, shares = build(
         models,
         most=given.max_length,
         queue_size=given.queue_size,
-        judge=judge,
         limits=limits,
         sources=sources(given.decode_in, models.labels, is_public(given)),
     )

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import gradio as gr
 from gradio.events import api
@@ -36,9 +36,6 @@ from surelock.ui.shares import DEVICE_SLOT, SCRIPTS, Ask, Shares
 from surelock.ui.stage import make_stage
 from surelock.ui.wording import in_words
 
-if TYPE_CHECKING:
-    from surelock.quality.judge import Judge
-
 TITLE = (
     "<h1>SureLock</h1><p>A diffusion language model writes by filling in blanks over many steps. "
     '<span class="sl-wide-only">On the right</span><span class="sl-narrow-only">Below</span>, words that have settled '
@@ -54,7 +51,6 @@ def build(
     *,
     most: int,
     queue_size: int,
-    judge: Judge | None = None,
     limits: Limits | None = None,
     sources: Sequence[str] = ("server",),
 ) -> tuple[gr.Blocks, Sessions, Shares]:
@@ -63,12 +59,11 @@ def build(
     models: the models that it offers.
     most: the largest number of positions of a run.
     queue_size: the number of visitors who may wait.
-    judge: scores the text of each finished run; None is no judge.
     limits: of the server.
     sources: see `make_stage`.
     """
     readers, limits = Readers(), limits or Limits()
-    decoder = make_decoder(models, judge)
+    decoder = make_decoder(models)
     sessions = Sessions(decoder, pausable=not on_zero_gpu(), limits=limits)
     with gr.Blocks(title="SureLock", fill_width=True, analytics_enabled=False) as page:
         with gr.Sidebar(width=340, label="Settings", open=False):

@@ -60,8 +60,6 @@ def hostile_trace() -> dict[str, Any]:
     for number, lane in enumerate(document["header"]["lanes"]):
         lane |= {"name": HOSTILE[number][:80], "unmask": {"kind": HOSTILE[2], HOSTILE[1]: HOSTILE[0]}}
         lane["settings"][HOSTILE[3]] = HOSTILE[6]
-    score = {"bits_per_character": 1.5, "nats": [1.0] * len(HOSTILE), "tokens": HOSTILE}
-    document["scores"] = {judge: {HOSTILE[5]: score} for judge in [*HOSTILE, "__proto__"]}
     document["header"][HOSTILE[1]] = HOSTILE[0]
     document["header"]["lanes"][1]["name"] = "<a href='javascript:window.hit=1'>SureLock</a> %{x}"
     return document

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import arrive, imported, seek, settled, visit
@@ -30,7 +29,7 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     seek(page, 60)
     assert not page.is_visible(".sl-scale")
     options = page.locator("label:has-text('Colours') option").all_inner_texts()
-    assert options == ["State", "Confidence", "KL", "Age"], "no judge read the recorded run"
+    assert options == ["State", "Confidence", "KL", "Age"]
     ends = {
         "Confidence": ["0 %", "100 % sure"],
         "KL": ["1e-8 nats or less", "1 or more"],
@@ -61,19 +60,6 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     page.evaluate("() => { surelock.stage.colourBy = 'state'; }")
     settled(page)
     assert fill(page, 0, 20) == state
-
-
-def test_a_judges_surprise_can_be_chosen_where_there_is_one(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    document = big_trace(40)
-    text = [document["pieces"][str(7 + step % 50)] for step in range(24)]
-    score = {"bits_per_character": 1.0, "nats": [0.1 * i for i in range(24)], "tokens": text}
-    document["scores"] = {"a judge": {"lane-1": score}}
-    imported(page, document)
-    page.click("role=tab[name='Numbers']")
-    page.get_by_label("Colours").select_option(label="Surprise (judge)")
-    values = page.evaluate("[...surelock.stage.colouring.values(surelock.stage.trace.lanes[0], 23)].slice(16, 40)")
-    assert values == pytest.approx([0.1 * i / 8 for i in range(24)], abs=1e-5)
 
 
 def test_long_texts_stay_legible_and_follow_what_is_written(page: Page, app: App) -> None:

@@ -23,8 +23,7 @@ function full() {
   Object.assign(made.header, { prompt: "Once upon", created: "2026", engine: "torch 2", reference: "b" });
   Object.assign(made.header.lanes[1], { compute: pair, events, parent: "a", engine: "onnx 1" });
   Object.assign(made.records[0], { commit_error: [0.5], changed: [2], regret: 0.1 });
-  const scores = { judge: { b: { bits_per_character: 1, nats: [0.5], tokens: ["=a"] } } };
-  return { ...made, scores, view: { step: 1, pins: [3], by_clock: true } };
+  return { ...made, view: { step: 1, pins: [3], by_clock: true } };
 }
 
 const sentence = (error) => error instanceof TraceError && /^[A-Z].+\.$/.test(error.message);

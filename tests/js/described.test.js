@@ -8,7 +8,6 @@ import {
   described,
   eventText,
   facts,
-  judgements,
   namesApart,
   number,
   presetName,
@@ -92,10 +91,6 @@ test("a lane is told from the descriptions alone", () => {
   assert.equal(eventText({ kind: "rule", compute: { kind: "new" } }), "new");
   assert.equal(eventText({ kind: "unlock", position: 3 }), "position 3 unlocked");
   assert.deepEqual(facts(decoder("a", "A", { ...lock, later: 1 }))[3], ["later", "1"]);
-  assert.deepEqual(judgements({ judged: { j: { bits_per_character: 1.25 }, k: { bits_per_character: null } } }), [
-    ["Bits per character by j", "1.250"],
-    ["Bits per character by k", "–"],
-  ]);
   assert.equal(choiceText(decoder("a", "A", { ...lock, unlock: { period: 3 } })), "ε 5e-4, Unlock Every 3");
   assert.deepEqual(facts(decoder("a", "A", { kind: "new", x: 1 }))[1], ["x", "1"]); // of a later edition
 });

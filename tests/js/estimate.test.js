@@ -185,44 +185,6 @@ test("a KL is shown on a log scale, and each scale says what its ends mean", () 
       ["Confidence", "0 %", "100 % sure"],
       ["KL", "1e-8 nats or less", "1 or more"],
       ["Age", "just written", "5 steps ago"],
-      ["Surprise (judge)", "0 nats", "8 or more"],
     ],
   );
-});
-
-test("a judge's tokens are laid over the positions whose text they are, to the end of the text", () => {
-  const pieces = { 20: "ab", 21: "cd", 22: "" };
-  const surprise = (ids, score, more = {}) => {
-    const document = raceOf(
-      [[decoder("b", "B", { kind: "everything" }), [{ unmasked: ids.map((id, i) => [2 + i, id]) }]]],
-      { length: 6, pieces },
-    );
-    const trace = Trace.parse({ ...document, scores: { j: { b: { bits_per_character: 1, ...score } } }, ...more });
-    return [...VALUES.surprise.of(trace, trace.lanes[0], 0)].slice(2);
-  };
-  assert.deepEqual(surprise([20, 21, 0, 20], { nats: [3, 4], tokens: ["abc", "d"] }), [0.25, 0.625, NaN, NaN]);
-  assert.deepEqual(
-    surprise([20, 21, 0, 20], { nats: [4], tokens: ["cd"] }),
-    [0, 0.5, NaN, NaN],
-    "it may leave out the beginning",
-  );
-  assert.deepEqual(surprise([20, 22, 21, 0], { nats: [1, 4], tokens: ["ab", "cd"] }), [0.125, NaN, 0.5, NaN]);
-  assert.deepEqual(surprise([0, 20], { nats: [1], tokens: ["a"] }), [NaN, NaN, NaN, NaN], "nothing was written");
-  assert.deepEqual(surprise([20, 21, 20, 21], { nats: [8], tokens: ["abcdabcd"] }), [0.25, 0.25, 0.25, 0.25]);
-  assert.deepEqual(surprise([20, 0], { nats: [400], tokens: ["ab"] })[0], 1);
-  for (const score of [{ nats: [1] }, { tokens: ["ab"] }, { nats: [], tokens: [] }, {}])
-    assert.deepEqual(surprise([20, 0], score), [NaN, NaN, NaN, NaN]);
-});
-
-test("a judge's surprise lies on the positions whose text it read", () => {
-  const trace = Trace.parse({
-    ...small(),
-    scores: { judge: { a: { bits_per_character: 1, nats: [2, 4], tokens: ["=", "a"] } } },
-  });
-  const [all, locks] = trace.lanes;
-  assert.ok(VALUES.surprise.offered(trace));
-  const values = [...VALUES.surprise.of(trace, all, 0)];
-  assert.deepEqual(values.slice(0, 2), [NaN, NaN]);
-  assert.ok([...VALUES.surprise.of(trace, locks, 0)].every(Number.isNaN), "no judge read this lane");
-  assert.ok(!VALUES.surprise.offered(Trace.parse(small())));
 });

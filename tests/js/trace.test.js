@@ -155,16 +155,6 @@ test("commit errors come with the records or after them, and add up from step to
   assert.throws(() => readTrace(damaged), /commit errors/);
 });
 
-test("what judges said stays with the lanes, also in a document", () => {
-  const said = { "a judge": { b: { bits_per_character: 1.25, nats: [0.5], tokens: ["x"] } } };
-  const judged = readTrace({ ...small(), scores: said });
-  assert.deepEqual(judged.lane("b").judged, { "a judge": said["a judge"].b });
-  assert.deepEqual([judged.lane("a").judged, judged.toDocument().scores], [{}, said]);
-  const alone = judged.withLanes([judged.lane("a")]);
-  assert.equal(alone.toDocument().scores, undefined);
-  assert.throws(() => readTrace({ ...small(), scores: { "a judge": { b: { bits_per_character: "x" } } } }), TraceError);
-});
-
 test("a trace knows its document, its sizes and what locks", () => {
   const { header, ...rest } = small();
   assert.deepEqual(trace.toDocument(), { header: { ...header, reference: "a" }, ...rest });
@@ -380,16 +370,12 @@ test("the front is of the lanes that still grow", () => {
   assert.equal(part.race.front, 0, "where nothing took time, all that there is");
 });
 
-test("a document has its view, its judges and its lanes, and whatever it was made of", () => {
+test("a document has its view and its lanes, and whatever it was made of", () => {
   const view = { step: 2, pins: [3], byClock: true };
   const document = trace.toDocument(undefined, undefined, view);
   assert.deepEqual(document.view, { step: 2, pins: [3], by_clock: true });
   assert.deepEqual([readTrace(document).view, readTrace(small()).view], [view, null]);
   assert.ok(!("view" in trace.toDocument()));
-  const score = { bits_per_character: 1 };
-  assert.deepEqual(readTrace({ ...small(), scores: { j: { gone: score, b: score } } }).lane("b").judged, {
-    j: score,
-  });
   const parsed = small();
   assert.deepEqual(
     readTrace(parsed).lanes.map(({ source }) => source),

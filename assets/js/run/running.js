@@ -106,7 +106,6 @@ export class Running {
     if (message.refused) return this.#end({ end: "stopped", problem: message.refused });
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
-    if (message.scores) return run.trace.judge(message.scores);
     this.#records(message);
   }
 

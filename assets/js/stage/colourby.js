@@ -6,7 +6,9 @@ import { VALUES } from "../trace/values.js";
 export class ColourBy {
   constructor(stage) {
     Object.assign(this, { stage, name: "state", trace: null });
-    this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) });
+    const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
+    const options = ["state", ...Object.keys(VALUES)].map(option);
+    this.select = h("select.sl-speed", { onchange: () => this.choose(this.select.value) }, options);
     this.low = h("span");
     this.high = h("span");
     const ramp = h("span.sl-scale-ramp", { "aria-hidden": "true" });
@@ -14,14 +16,9 @@ export class ColourBy {
     this.node = h("span.sl-choice", h("label", "Colours ", this.select), this.scale);
   }
 
-  /** Another trace, or more of it: what can be chosen. */
+  /** Another trace, or more of it. */
   load(trace) {
     this.trace = trace;
-    const offered = Object.entries(VALUES).filter(([, { offered: test }]) => !test || test(trace));
-    const names = ["state", ...offered.map(([name]) => name)];
-    if (!names.includes(this.name)) this.name = "state";
-    const option = (name) => h("option", { value: name }, VALUES[name]?.label ?? "State");
-    if (names.length !== this.select.length) this.select.replaceChildren(...names.map(option));
     this.#tell();
   }
 

@@ -1,8 +1,8 @@
 // One lane on the stage: its name and clock, its grid, its raster, its text.
 
-import { h, setText, zoomOf } from "../dom.js";
+import { h, zoomOf } from "../dom.js";
 import { page } from "../run/state.js";
-import { choiceText, judgements, sentence } from "../trace/described.js";
+import { choiceText, sentence } from "../trace/described.js";
 import { parting, prose, writeProse } from "../trace/prose.js";
 import { Clock } from "./clock.js";
 import { Grid, layout } from "./grid.js";
@@ -27,8 +27,7 @@ export class Side {
     this.clock = new Clock(lane);
     this.raster = new Raster(lane, { onSeek: (step) => stage.timeline.seek(step) });
     this.text = h("p.sl-text", { dir: "auto", tabindex: 0 }); // it scrolls: keys reach it
-    this.reading = h("summary", "The text");
-    this.details = h("details.sl-reading", { open: true }, this.reading, this.text);
+    this.details = h("details.sl-reading", { open: true }, h("summary", "The text"), this.text);
     this.parting = h("p.sl-parting", { dir: "auto" });
     this.foot = h("div.sl-foot", this.raster.node, this.parting);
     const name = h("h2", { title: choiceText(lane.decoder) }, lane.name);
@@ -125,8 +124,6 @@ export class Side {
 
   /** What is beside the grid, at the cursor's step. reads: the text, too. */
   draw(trace, step, reads) {
-    const { lane } = this;
-    setText(this.reading, ["The text", ...judgements(lane).map((said) => said.join(": "))].join(". "));
     if (reads) this.#write(trace, step);
     this.clock.draw(trace, step);
     this.raster.moveTo(step);

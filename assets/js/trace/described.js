@@ -136,10 +136,3 @@ export function changed(lane, preset) {
     .flatMap(([kind, told, settings]) => (before.has(kind) ? listed(settings, told.settings) : [told.label ?? kind]))
     .filter((text) => !before.has(text));
 }
-
-/** What judges said of a lane's text, [[name, value], ...]. */
-export const judgements = ({ judged }) =>
-  Object.entries(judged).map(([judge, { bits_per_character: bits }]) => [
-    `Bits per character by ${judge}`,
-    bits === null ? "–" : bits.toFixed(3),
-  ]);

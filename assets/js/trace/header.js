@@ -72,12 +72,6 @@ const VIEW = {
   pins: [listOf(isCount), "a list of positions"],
   by_clock: [(value) => typeof value === "boolean", "true or false"],
 };
-const isNumber = (value) => typeof value === "number";
-const SCORE = {
-  bits_per_character: (bits) => bits === null || isNumber(bits),
-  nats: orAbsent(listOf(isNumber)),
-  tokens: orAbsent(listOf(isText)),
-};
 
 function checkLane(lane, i) {
   const whose = `lane ${i + 1}`;
@@ -92,11 +86,10 @@ function checkLane(lane, i) {
 /** Throws TraceError unless all that a document says beside its records can be read. */
 export function checkDocument(document) {
   check(document, DOCUMENT, "the file");
-  const { header, view, scores } = document;
+  const { header, view } = document;
   check(header, HEADER, "its header");
   header.lanes.forEach(checkLane);
   if (view !== undefined) check(view, VIEW, "its view");
-  if (!orAbsent(mapOf(mapOf(having(SCORE))))(scores)) throw damaged("its scores must be numbers by judge and lane");
   const ids = header.lanes.map(({ id }) => id);
   if (new Set(ids).size < ids.length) throw damaged("two lanes have the same id");
   const timed = (header.timed_together ?? []).flatMap(({ lanes }) => lanes);

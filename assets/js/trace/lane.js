@@ -35,7 +35,6 @@ export class Lane {
     const n = this.n;
     const t = header.steps;
     Object.assign(this, { decoder, id: decoder.id, name: decoder.name, count: 0, records: [], tops: [] });
-    this.judged = {}; // what judges said of its text, by their names
     this.timing = null; // the same for all lanes that were timed together
     this.source = null; // where its exact records are: {document, id} or, on the server, {run, id}
     this.state = new Uint8Array(n * t);

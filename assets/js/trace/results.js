@@ -1,7 +1,7 @@
 // What came of a lane, as rows of names and values: for the handout.
 
 import { commitError, percent, sameText, seconds } from "../dom.js";
-import { facts, judgements } from "./described.js";
+import { facts } from "./described.js";
 import { words } from "./prose.js";
 
 /** What was asked: the prompt's words, or how many tokens it has where it has none. */
@@ -46,6 +46,5 @@ export function everything(trace, lane) {
     ["Prompt", promptOf(trace)],
     ...facts(lane.decoder),
     ...results(trace, lane),
-    ...judgements(lane),
   ];
 }

@@ -45,7 +45,6 @@ export class Trace {
     for (const record of document.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
     for (const lane of trace.lanes) lane.source = { document: document, id: lane.id };
-    trace.judge(document.scores ?? {});
     const { view } = document;
     trace.view = view ? { step: view.step, pins: view.pins, byClock: view.by_clock } : null;
     return trace;
@@ -137,21 +136,8 @@ export class Trace {
     const { timed_together: _, ...known } = this.header;
     const header = { ...known, lanes, reference: this.reference.id, ...timings(this.lanes) };
     const all = { ...Object.fromEntries(this.pieces.map), ...pieces };
-    const scores = {};
-    for (const { id, judged } of this.lanes)
-      for (const [judge, score] of Object.entries(judged)) scores[judge] = { ...scores[judge], [id]: score };
-    const told = Object.keys(scores).length ? { scores } : {};
     const looked = view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } };
-    return { format: FORMAT, version: VERSION, header, pieces: all, records, ...told, ...looked };
-  }
-
-  /** What judges said of the texts: by judge, then by lane. */
-  judge(scores) {
-    for (const [judge, said] of Object.entries(scores))
-      for (const [id, score] of Object.entries(said)) {
-        const lane = this.lane(id);
-        if (lane) lane.judged = { ...lane.judged, [judge]: score };
-      }
+    return { format: FORMAT, version: VERSION, header, pieces: all, records, ...looked };
   }
 
   addPieces(pieces) {

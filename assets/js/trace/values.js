@@ -3,7 +3,6 @@
 import { count } from "../dom.js";
 
 const KL_LOW = 1e-8;
-const MOST_NATS = 8;
 const tables = new WeakMap(); // by a lane's KL values, which a lane under another name shares
 
 /** Per step, the median KL of all that is unmasked, each at its last computed value: what is locked stays in. */
@@ -33,39 +32,6 @@ function atLastSeen(lane, step, values, scale) {
 const unit = (x) => Math.min(1, Math.max(0, x));
 const depth = (kl) => (Number.isFinite(kl) ? unit(1 - Math.log(Math.max(kl, KL_LOW)) / Math.log(KL_LOW)) : NaN);
 
-/** -log p of each of a judge's tokens, spread over the positions whose text it reads; NaN after the end of the text. */
-function surprise(trace, lane) {
-  const { nats, tokens } = perToken(lane);
-  const written = Array.from(lane.tokens(lane.count - 1).slice(trace.promptLength));
-  const stop = written.indexOf(trace.eosId);
-  const own = stop < 0 ? written : written.slice(0, stop);
-  const ends = own.map((_, i) => trace.pieces.text(own.slice(0, i + 1), "").length);
-  const size = ends.at(-1) ?? 0;
-  const perCharacter = new Float32Array(size);
-  let at = size - tokens.reduce((sum, token) => sum + token.length, 0); // a judge may leave out the beginning
-  tokens.forEach((token, i) => {
-    for (const end = at + token.length; at < end; at++) if (at >= 0) perCharacter[at] = nats[i] / token.length;
-  });
-  const values = new Float32Array(lane.n).fill(NaN);
-  own.forEach((_, i) => {
-    const part = perCharacter.subarray(ends[i - 1] ?? 0, ends[i]);
-    if (part.length) values[trace.promptLength + i] = unit(part.reduce((sum, x) => sum + x, 0) / MOST_NATS);
-  });
-  return values;
-}
-
-/** Worked out once for each score: the text is over. */
-const surprises = new WeakMap();
-function surpriseOf(trace, lane) {
-  const score = perToken(lane);
-  if (!score) return new Float32Array(lane.n).fill(NaN);
-  if (!surprises.has(score)) surprises.set(score, surprise(trace, lane));
-  return surprises.get(score);
-}
-
-/** What the first judge that tells it said of each token of a lane's text. */
-const perToken = ({ judged }) => Object.values(judged).find(({ nats, tokens }) => nats?.length && tokens?.length);
-
 /** By name: label, of(trace, lane, step) -> values, and what the ends of the scale mean. */
 export const VALUES = {
   confidence: {
@@ -85,11 +51,5 @@ export const VALUES = {
       return perCell(lane, (p) => (t < 0 ? NaN : (t - lane.unmaskStep(p, t)) / Math.max(1, steps)));
     },
     ends: ({ steps }) => ["just written", `${count(steps, "step")} ago`],
-  },
-  surprise: {
-    label: "Surprise (judge)",
-    of: surpriseOf,
-    ends: () => ["0 nats", `${MOST_NATS} or more`],
-    offered: ({ lanes, race }) => !race.live && lanes.some(perToken),
   },
 };

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -63,7 +62,6 @@ class Judge:
     tokenizer: Any
 
     @staticmethod
-    @lru_cache(maxsize=1)
     def load(name: str, device: str | torch.device | None = None) -> Judge:
         """Load a judge.
 
@@ -89,8 +87,6 @@ class Judge:
             model, info = loaded
             if info["missing_keys"]:
                 raise ValueError(f"it has no weights for {min(info['missing_keys'])}")
-            for parameter in model.parameters():
-                parameter.data = parameter.data.clone()  # transformers maps the file, which may be written over
             judge = Judge(Path(name).resolve().name.removesuffix(".gguf"), model.to(device).eval(), tokenizer)
             judge._check()
         except _DAMAGES as error:
@@ -119,11 +115,6 @@ class Judge:
             for number, own in zip(batch, self._nats([jobs[number] for number in batch]), strict=True):
                 nats[number] = own
         return [self._score(text, own, counted) for (_, text), (_, own), counted in zip(pairs, jobs, nats, strict=True)]
-
-    def reads(self, text: str) -> bool:
-        """Return whether the text by itself fits into the judge's context."""
-        most = self._most_tokens
-        return most is None or len(self._tokens(text)) <= most
 
     @property
     def _most_tokens(self) -> int | None:
@@ -195,18 +186,6 @@ class Judge:
             raise ValueError("its logits are not finite")
         if not torch.allclose(first, second, rtol=1e-3, atol=1e-3):
             raise ValueError("a token's logits depend on those after it")
-
-
-def score(judge: Judge | str, prompt: str, text: str) -> Score:
-    """Score a text.
-
-    judge: a loaded judge, or a name for `Judge.load`.
-    prompt: the text before it, which is not scored.
-    text: the text to score.
-
-    Raises ValueError if the judge cannot be loaded, and for a text longer than its context.
-    """
-    return (Judge.load(judge) if isinstance(judge, str) else judge).scores([(prompt, text)])[0]
 
 
 def _place(name: str) -> tuple[str, dict[str, Any]]:
