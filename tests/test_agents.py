@@ -219,15 +219,16 @@ def test_the_schema_is_the_librarys_settings(app: App) -> None:
         assert setting.help in schema["description"] and f"\n{name}" in info["description"]
         zero = name in ("steps", "block_length")  # 0 for None
         bare, *rest = schema.get("anyOf", [schema])
-        nullable = setting.none and not zero and setting.kind != "group"
         own = name in DEFAULTS  # what the endpoint has by default is not the library's
-        assert rest == ([{"type": "null"}] if nullable else [])
+        word = [{"const": "none"}] if setting.none and setting.kind != "group" else []
+        assert rest == ([*word, {"type": "null"}] if each.kind else [])  # null: not given
         assert bare["type"] == kinds[setting.kind]
         if setting.kind in ("whole", "number"):
             low = bare.get("exclusiveMinimum" if setting.above else "minimum", -math.inf)
             assert (low, bare.get("maximum", math.inf)) == (0 if zero else setting.low, setting.high)
-        if setting.kind != "group":
-            assert found[name]["parameter_default"] == (DEFAULTS[name] if own else 0 if zero else each.default)
+        default = None if each.kind else 0 if zero else each.default
+        assert found[name]["parameter_default"] == (DEFAULTS[name] if own else default)
+        assert not each.kind or setting.kind == "group" or f"(default: {each.default})." in schema["description"]
     assert all(kind in found["compute"]["type"]["description"] for kind in COMPUTE)
     assert found["unmask"]["type"]["enum"] == ["", *UNMASK] and found["model"]["type"]["enum"] == ["", "stories"]
     assert [name for name, each in found.items() if not each["parameter_has_default"]] == ["prompt"]

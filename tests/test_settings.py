@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
 from typing import Any
@@ -53,6 +54,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
 from surelock.model.errors import cut, first_line, shown
+from surelock.trace.record import field_of
 from surelock.ui.endpoint import read_decoder
 from surelock.ui.parameters import descriptions, parameters
 
@@ -307,6 +309,63 @@ def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: py
             assert f"{name}: {sentence} (default: `{type(named[name]).__name__}()`)." in " ".join(
                 str(function.__doc__).split()
             )
+
+
+def given_on_the_command_line(values: dict[str, Any]) -> Decoder:
+    words = []
+    for name, value in values.items():
+        flag = name.replace("_", "-")
+        words += [f"--{'' if value else 'no-'}{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    return recommended({}, given_settings(_parser().parse_args(["decode", "Once", *words])))
+
+
+def given_to_lm_eval(values: dict[str, Any]) -> Decoder:
+    return recommended({}, read_request({}) | read_arguments(values))
+
+
+#: Each way in, as a function of what is given.
+WAYS: dict[str, Callable[[dict[str, Any]], Decoder]] = {
+    "library": lambda values: recommended({}, values),
+    "over a model's settings": lambda values: recommended({"unlock": False, "epsilon": 0.1, "threshold": 0.2}, values),
+    "command line": given_on_the_command_line,
+    "model_args": given_to_lm_eval,
+    "request of lm-eval": lambda values: recommended({}, read_request(values)),
+    "/decode": lambda values: read_decoder(
+        {each.name: each.default for each in parameters()} | {"prompt": "Once", **values}
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("flat", [name for name, each in flat_settings().items() if each.kind])
+def test_a_setting_is_given_whatever_its_value(way: str, flat: str) -> None:
+    """Also with its default: it is refused without its kind, and counts with it. One of a group asks for the group."""
+    each = flat_settings()[flat]
+    choice, other = ("compute", "everything") if each.kind in COMPUTE else ("unmask", "random")
+    value = False if each.setting.kind == "group" else each.default
+    with pytest.raises(ValueError, match=f"^{flat} is a setting of {choice} '{each.kind}', which was not chosen$"):
+        WAYS[way]({choice: other, flat: value})
+    found = WAYS[way]({choice: each.kind, flat: value})
+    chosen = getattr(found, choice)
+    assert type(chosen) is (COMPUTE | UNMASK)[each.kind]
+    if each.setting.kind != "group":
+        assert getattr(getattr(chosen, each.group) if each.group else chosen, each.name) == value
+    if each.group:
+        with pytest.raises(ValueError, match=f"^{flat} is a setting of {each.group}, which was switched off$"):
+            WAYS[way]({choice: each.kind, each.group: False, flat: value})
+
+
+def test_a_flag_beside_presets_is_of_one_of_them(lm: LanguageModel) -> None:
+    for values, said in (
+        ({"threshold": 0.9}, "threshold is a setting of unmask 'threshold'"),
+        ({"age": 12}, "age is a setting of compute 'age'"),
+        ({"compute": "lock"}, "compute is what --lane says"),
+        ({"unmask": "low_confidence", "gen_length": 8}, "unmask is what --lane says"),
+    ):
+        with pytest.raises(ValueError, match=f"^{said}"):
+            field_of(lm, ["surelock", "everything"], values)
+    first, second = field_of(lm, ["surelock", "threshold"], {"epsilon": 5e-4, "threshold": 0.5})
+    assert (first.decoder.compute, second.decoder.unmask) == (LockRule(), Threshold(0.5))
 
 
 def test_everything_that_is_described_can_be_read_by_people() -> None:

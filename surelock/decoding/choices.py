@@ -10,7 +10,7 @@ two rules together. A missing setting has its default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Container, Iterator, Mapping, Sized
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -190,10 +190,6 @@ class FlatSetting:
     kind: str = ""
     group: str = ""
 
-    def left_alone(self, value: Any) -> bool:
-        """Whether the value is the default, or switches off a group."""
-        return value == self.default or (self.setting.group is not None and not value)
-
 
 def flat_names(kind: type, kind_name: str = "", group: str = "") -> Iterator[tuple[str, FlatSetting]]:
     """Yield (flat name, setting) of each setting of a class; a nested group comes before its own settings."""
@@ -242,14 +238,20 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
     return rules, unmask or LowConfidence.kind
 
 
-def check_owners(given: Mapping[str, Any], rules: Iterable[str], policy: str) -> None:
-    """Raise ValueError for a given setting that belongs to a kind that is not chosen and differs from its default."""
+def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:
+    """Raise ValueError for a given setting, whatever its value, of a kind that is not chosen or of a group that is
+    switched off.
+
+    kinds: the chosen ones.
+    """
     for flat, each in flat_settings().items():
-        if flat not in given or not each.kind or each.kind in (*rules, policy):
+        if flat not in given:
             continue
-        if not each.left_alone(given[flat]):
+        if each.kind and each.kind not in kinds:
             name = "compute" if each.kind in COMPUTE else "unmask"
             raise ValueError(f"{flat} is a setting of {name} {each.kind!r}, which was not chosen")
+        if each.group and not given.get(each.group, True):
+            raise ValueError(f"{flat} is a setting of {each.group}, which was switched off")
 
 
 def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,6 +266,6 @@ def _gather(kind: str, table: Mapping[str, type], values: Mapping[str, Any]) -> 
         value = each.setting.checked(flat, read_value(each.setting, values[flat]))
         if not each.group:
             plain[each.name] = value
-        elif plain.get(each.group) is not None or value != each.default:  # a setting of a group asks for the group
+        elif values.get(each.group, True):  # a setting of a group asks for the group
             plain[each.group] = (plain.get(each.group) or {}) | {each.name: value}
     return plain

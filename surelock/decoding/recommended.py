@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, from_flat
+from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, flat_settings, from_flat
 from surelock.decoding.settings import DecodeSettings, described
 from surelock.model.config import NetworkConfig
 from surelock.model.families import GENERATION, CheckpointError, Family, read_json
@@ -57,10 +57,15 @@ def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Deco
     generation: the model's generation_config.json, in the flat form.
     given: settings in the flat form that override it.
 
-    Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen.
+    Raises ValueError, which begins with the setting's name, also for a given setting of a kind that is not chosen,
+    whatever its value.
     """
     values = over_recommended(generation, given)
-    check_owners(given, *chosen_kinds(values))
+    rules, policy = chosen_kinds(values)
+    check_owners(given, (*rules, policy))
+    for name in given.keys() & flat_settings().keys():
+        if group := flat_settings()[name].group:  # a setting of a group asks for the group
+            values[group] = values.get(group) or True
     return from_flat(values)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from surelock.decoding.choices import CHOICES, check_owners
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
@@ -63,14 +64,19 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
     presets: names of presets. Empty is the given decoder and the same one with every position computed.
     given: settings in the flat form.
 
-    Raises ValueError for an unknown preset.
+    Raises ValueError for an unknown preset, and beside presets for a rule, a policy and a setting that no lane has.
     """
     if not presets:
         return beside_every_position(PRESETS["surelock"].name, recommended(lm.generation, given))
     if unknown := [name for name in presets if name not in PRESETS]:
         raise ValueError(f"--lane must be one of {', '.join(PRESETS)}, not {unknown[0]!r}")
+    if chosen := sorted(CHOICES.keys() & given.keys()):
+        raise ValueError(f"{chosen[0]} is what --lane says: leave one of the two out")
+    decoders = [PRESETS[name].decoder(lm.generation, given) for name in presets]
+    kinds = {kind for each in decoders for kind in (*each.compute.kinds.split("+"), each.unmask.kind)}
+    check_owners(given, kinds)
     return [
-        Lane(id=name, name=PRESETS[name].name, decoder=PRESETS[name].decoder(lm.generation, given)) for name in presets
+        Lane(id=name, name=PRESETS[name].name, decoder=decoder) for name, decoder in zip(presets, decoders, strict=True)
     ]
 
 

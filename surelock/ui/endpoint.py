@@ -20,7 +20,7 @@ from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Runner
 from surelock.ui.limits import Limits, check_size, within
 from surelock.ui.models import Models, NotReady
-from surelock.ui.parameters import FLAGS, check_names, docstring, parameters
+from surelock.ui.parameters import FLAGS, NONE_IS_ZERO, check_names, docstring, parameters
 from surelock.ui.readers import Readers
 from surelock.ui.request import MOST_EVENTS, Job, check_prompt, read_job
 
@@ -95,13 +95,13 @@ def read_decoder(given: Mapping[str, Any]) -> Decoder:
 
     Raises ValueError, which begins with the setting's name.
     """
-    known = CHOICES.keys() | flat_settings().keys()
-    values = {name: value for name, value in given.items() if name in known}
-    values |= {name: None for name in ("steps", "block_length") if values.get(name) == 0}
-    for name, each in flat_settings().items():  # a signature names every default: what equals it was not asked for
-        if each.kind and name in values and each.left_alone(values[name]):
-            del values[name]
-    check_owners(values, *chosen_kinds(values))
+    known, values = flat_settings(), {name: given[name] for name in CHOICES if name in given}
+    for name, value in given.items():
+        if name in known and not (value is None and known[name].kind):  # null: not given
+            spelled = known[name].setting.spells_none(value) or (name in NONE_IS_ZERO and value == 0)
+            values[name] = None if spelled else value
+    rules, policy = chosen_kinds(values)
+    check_owners(values, (*rules, policy))
     events = [] if given["events"] is None else given["events"]
     if not isinstance(events, list) or len(events) > MOST_EVENTS:
         raise ValueError(f"events must be a list of at most {MOST_EVENTS}")

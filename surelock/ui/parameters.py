@@ -3,6 +3,7 @@
 import inspect
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from surelock.decoding.choices import CHOICES, UNMASK, FlatSetting, flat_settings
@@ -13,7 +14,7 @@ from surelock.ui.limits import MOST_CELLS
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean"}
 #: Parameters for which 0 stands for the library's None.
-_NONE_IS_ZERO = ("steps", "block_length")
+NONE_IS_ZERO = ("steps", "block_length")
 #: Defaults that differ from the library's.
 DEFAULTS: dict[str, Any] = {"gen_length": 64}
 #: Parameters that are no settings: type, default and description.
@@ -51,7 +52,10 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
 ENDPOINT = "decode"
 #: Parameters that are no settings, and true or false.
 FLAGS = tuple(name for name, (kind, _, _) in _OTHERS.items() if kind is bool)
-ABOUT = "Decode one prompt, step by step. An epsilon below 0 never locks."
+ABOUT = (
+    "Decode one prompt, step by step. Settings of rules and policies that are null are not given; those that are given "
+    "must belong to the chosen ones. An epsilon below 0 never locks."
+)
 ANSWER = (
     "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
@@ -108,14 +112,18 @@ def _schema(parameter: inspect.Parameter) -> dict[str, Any]:
     """The JSON schema of a parameter's type and range."""
     each, name = flat_settings().get(parameter.name), parameter.name
     made: dict[str, Any] = {"type": _JSON.get(parameter.annotation, "array")}
-    if each is None or each.setting.kind not in ("whole", "number"):
+    if each is None:
         return made
     setting = each.setting
-    if setting.low > -math.inf:
-        made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in _NONE_IS_ZERO else setting.low
-    if setting.high < math.inf:
-        made["maximum"] = setting.high
-    return {"anyOf": [made, {"type": "null"}]} if setting.none is not None and name not in _NONE_IS_ZERO else made
+    if setting.kind in ("whole", "number"):
+        if setting.low > -math.inf:
+            made["exclusiveMinimum" if setting.above else "minimum"] = 0 if name in NONE_IS_ZERO else setting.low
+        if setting.high < math.inf:
+            made["maximum"] = setting.high
+    if not each.kind:
+        return made
+    word = [{"const": "none"}] if setting.none and setting.kind != "group" else []
+    return {"anyOf": [made, *word, {"type": "null"}]}
 
 
 def _parameter(name: str) -> inspect.Parameter:
@@ -124,8 +132,7 @@ def _parameter(name: str) -> inspect.Parameter:
         kind, default, _ = _OTHERS[name]
     else:
         kind = _TYPES[each.setting.kind]
-        default = DEFAULTS.get(name, 0 if name in _NONE_IS_ZERO else each.default)
-        default = bool(default) if each.setting.kind == "group" else default
+        default = None if each.kind else DEFAULTS.get(name, 0 if name in NONE_IS_ZERO else each.default)
     return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
 
 
@@ -133,9 +140,10 @@ def _described(name: str, each: FlatSetting) -> str:
     setting = each.setting
     if setting.kind == "group":
         return f"{setting.help} Its settings stand beside it."
-    if name in _NONE_IS_ZERO:
+    if name in NONE_IS_ZERO:
         return f"{setting.help} It is a whole number; 0 means {setting.none}."
-    return f"{setting.help} It is {setting.range}."
+    words = replace(setting, none=None).range + (f', or "none" for {setting.none}' if setting.none else "")
+    return f"{setting.help} It is {words}{f' (default: {each.default})' if each.kind else ''}."
 
 
 def _owner(name: str) -> str:
