@@ -27,9 +27,6 @@ DTYPES = {"F64": TensorProto.DOUBLE, "F32": FLOAT, "F16": TensorProto.FLOAT16, "
 def refusal(tensors: Tensors) -> str | None:
     """Return why a graph cannot read these tensors, as a clause; None if it can."""
     every = [each for parts in tensors.values() for each in parts]
-    for name, stored in every:
-        if stored.dtype not in DTYPES:
-            return f"tensor {name} holds {stored.dtype}, and it reads {', '.join(DTYPES)}"
     if len({stored.file.resolve().parent for _, stored in every}) > 1:
         return "its files lie in several folders, and it reads one"
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,10 @@ from surelock.model.errors import first_line, panics, shown
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_ENCODING = Lock()  # a tokenizer stores between calls whether it splits special tokens, so calls must not overlap
+#: By owner: a tokenizer stores between calls whether it splits special tokens, so its calls must not overlap.
+_LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
+_BUSY_SECONDS = 10
+_MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
 
 
@@ -35,8 +39,29 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
         text.encode()
     except UnicodeEncodeError:
         raise ValueError(f"{what} is no UTF-8 text: it holds half of a character (a lone surrogate)") from None
-    with _refused(f"the tokenizer of {owner} cannot read this text"), _ENCODING:
+    with _alone(owner), _refused(f"the tokenizer of {owner} cannot read this text"):
         yield
+
+
+@contextmanager
+def _alone(owner: str) -> Iterator[None]:
+    """Wait for the other uses of a tokenizer. Raises ValueError if one takes too long, and may never end."""
+    if not _LOCKS[owner].acquire(timeout=_BUSY_SECONDS):
+        raise ValueError(f"the tokenizer of {owner} has been busy with another text for {_BUSY_SECONDS} s")
+    try:
+        yield
+    finally:
+        _LOCKS[owner].release()
+
+
+class Expanded(ValueError):
+    """A text became far longer in a tokenizer or in a template."""
+
+
+def check_growth(what: str, given: int, made: int, added: int = 0) -> None:
+    """Raise Expanded if `made` tokens or characters are far more than the characters of a text and what is added."""
+    if made > _MOST_GROWTH * (given + 1) + added:
+        raise Expanded(f"{what} makes {made:,} of a text of {given:,} characters: at most {_MOST_GROWTH} times as many")
 
 
 @contextmanager
@@ -90,12 +115,14 @@ class Encoder:
         special: put the special tokens before it that the tokenizer begins a text with. Those that it ends one with
         are left out, since the text goes on.
 
-        Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read.
+        Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read or
+        makes far longer.
         """
         with encoding(self.owner, text):
             front, markup = self._front(text) if special else [], self._markup()
-            rendered = isinstance(text, Rendering)
-            return front + (self._rendered(text, markup) if rendered else self._text(text, markup))
+            ids = self._rendered(text, markup) if isinstance(text, Rendering) else self._text(text, markup)
+        check_growth(f"the tokenizer of {self.owner}", len(text), len(ids))
+        return front + ids
 
     def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
         """Return a conversation in the chat template. What its turns say stays text.
@@ -110,14 +137,17 @@ class Encoder:
         for turn in turns:
             with encoding(self.owner, turn["content"]):
                 safe.append({**turn, "content": self._hidden(turn["content"], markup, stand_ins)})
-        with _refused(unusable), _ENCODING:
+        with _alone(self.owner), _refused(unusable):
             rendered: Any = self.tokenizer.apply_chat_template(safe, tokenize=False, **how)
             rendered.encode()
             parts, at = [], 0
             for i, start, stop in self._found(rendered, markup):
                 parts += [stand_ins.restored(rendered[at:start]), i]
                 at = stop
-            return Rendering(stand_ins.restored(rendered), (*parts, stand_ins.restored(rendered[at:])))
+            made = Rendering(stand_ins.restored(rendered), (*parts, stand_ins.restored(rendered[at:])))
+        spoken = sum(len(turn["content"]) for turn in turns)
+        check_growth(f"the chat template of {self.owner}", spoken, len(made), _MOST_ADDED)
+        return made
 
     def _markup(self) -> frozenset[int]:
         """The ids of added tokens that are markup: special ones, ends, and what the template spells but words."""

@@ -27,8 +27,12 @@ def read_tokenizer(directory: Path) -> Tokenizer:
     file = directory / FILE
     if not file.is_file():
         raise CheckpointError(f"{file} does not exist")
-    read_json(file)
     return tried(f"the tokenizer in {directory}", lambda: Tokenizer.from_file(str(file)))
+
+
+def has_tokenizer(directory: Path) -> bool:
+    """Return whether a checkpoint has a tokenizer."""
+    return (directory / FILE).is_file() or all((directory / name).is_file() for name in SLOW)
 
 
 def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
@@ -36,9 +40,9 @@ def load_tokenizer(directory: Path) -> PreTrainedTokenizerBase | None:
 
     Without a tokenizer.json, vocab.json and merges.txt are read as Qwen2's. Raises CheckpointError for damaged files.
     """
-    whole, *slow = (directory / name for name in (FILE, *SLOW))
-    if not whole.is_file() and not all(file.is_file() for file in slow):
+    if not has_tokenizer(directory):
         return None
+    whole, *slow = (directory / name for name in (FILE, *SLOW))
     with _IMPORTING:
         from tokenizers.models import BPE
         from transformers import PreTrainedTokenizerFast, Qwen2Tokenizer

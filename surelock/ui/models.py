@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from surelock.decoding.recommended import generation_of
 from surelock.model.errors import without_paths
 from surelock.model.families import CONFIG, family_of, read_json, shape_of
+from surelock.model.trial import check_tokenizer
 from surelock.places import ASSETS, is_hub_id, label_of
 
 if TYPE_CHECKING:
@@ -132,8 +133,10 @@ class Models:
 
     def _load(self, label: str) -> None:
         try:
-            from surelock.model.loading import load  # brings in torch: not before the page can be served
+            from surelock.model.loading import find_directory, load  # torch: not before the page can be served
 
+            if self._names[label] != EMBEDDED:
+                check_tokenizer(find_directory(self._names[label]))
             self._loaded[label] = load(self._names[label], device_map=self._device_map, engine=self._engine)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)

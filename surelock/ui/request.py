@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from surelock.decoding.choices import TYPED
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 20_000
 MOST_WORD = 1000  # characters of a text that may be one token
 MOST_EVENTS = 100
+ENCODING_SECONDS = 10.0
+Encoded = TypeVar("Encoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +201,28 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
     """Return the token ids of a prompt. Without a tokenizer the prompt is a list of decimal ids."""
     if lm.tokenizer is not None:
-        return lm.encode(prompt, chat=chat and has_chat(lm))
+        return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm)))
     words = prompt.replace(",", " ").split()
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise ValueError("prompt must be token ids, such as 17 4 256: this model has no tokenizer.")
     return [int(word) for word in words]
+
+
+def _in_time(lm: LanguageModel, encode: Callable[[], Encoded]) -> Encoded:
+    """Return what `encode` returns. Raises ValueError after some seconds; what does not end goes on in its thread."""
+    found: Future[Encoded] = Future()
+
+    def run() -> None:
+        try:
+            found.set_result(encode())
+        except Exception as error:  # raised by `result`
+            found.set_exception(error)
+
+    Thread(target=run, name=f"encode for {lm.name}", daemon=True).start()
+    try:
+        return found.result(ENCODING_SECONDS)
+    except TimeoutError:
+        raise ValueError(f"prompt takes the tokenizer more than {ENCODING_SECONDS:g} s; try another one.") from None
 
 
 def check_length(job: Job, most: int) -> None:
@@ -229,7 +250,8 @@ def one_token(lm: LanguageModel, text: Any) -> dict[str, Any]:
     if lm.tokenizer is None:
         ids = [[int(text)]] if text.strip().isdecimal() and len(text) < 10 else []
     else:
-        ids = [lm.encode(form) for form in (text, f" {text}") if form.isprintable()]
+        forms = [form for form in (text, f" {text}") if form.isprintable()]
+        ids = _in_time(lm, lambda: [lm.encode(form) for form in forms])
     usable = [found[0] for found in ids if len(found) == 1 and found[0] != lm.mask_id]
     if not usable or usable[-1] >= lm.config.vocab_size:
         raise ValueError(f"{shown(text)} is not one token of this model; try a shorter or a more common word.")

@@ -1,0 +1,144 @@
+"""A trial of a tokenizer and its chat template: ``python -m surelock.model.trial DIRECTORY SECONDS MEGABYTES``.
+
+A template may loop, and a tokenizer may make a text longer, without end, and nothing in a process stops them. So
+another one encodes, renders and decodes a fixed set of texts before a server loads the model.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unicodedata
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from surelock.model.encoding import Encoder, Expanded, check_growth
+from surelock.model.families import CheckpointError
+from surelock.model.tokenizer import has_tokenizer, load_tokenizer
+
+SECONDS, MEGABYTES = 20, 2048
+_START_SECONDS = 120  # of importing what reads a tokenizer, on a slow machine
+_LENGTH = 4000  # characters of a text
+_MOST_PIECE = 4096  # characters of a token
+_RUNS = ("a", "A", "0", " ", "\n", "\t", ".", "-", "_", "é", "中", "😀", "ab", "a ", "0,", "'s ", "A word, two. ")
+_LONG_TURN = "A word, two. " * 1500
+_REFUSED, _DONE = "refused ", "done"
+
+
+def check_tokenizer(directory: Path, seconds: int = SECONDS, megabytes: int = MEGABYTES) -> None:
+    """Try the tokenizer and the chat template of a checkpoint in another process.
+
+    seconds: the limit of its processor time; without such a limit (on Windows) the wall clock's, with time to start.
+    megabytes: the limit of its memory, where the system has one.
+
+    Raises CheckpointError if they exceed a limit, make a text far longer, or are damaged.
+    """
+    if not has_tokenizer(directory):
+        return
+    package = str(Path(__file__).resolve().parents[2])
+    paths = os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "surelock.model.trial", str(directory.absolute()), str(seconds), str(megabytes)]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_START_SECONDS + 3 * seconds,
+            env=os.environ | {"PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", "TOKENIZERS_PARALLELISM": "false"},
+        )
+        written = done.stdout
+    except subprocess.TimeoutExpired as error:
+        written = error.stdout or b""
+    *_, last = ["tokenizer", *written.decode("utf-8", "replace").splitlines()]
+    if last.startswith(_REFUSED):
+        raise CheckpointError(last.removeprefix(_REFUSED))
+    if last != _DONE:
+        limits = f"{seconds} s of processor time or {megabytes} MB of memory"
+        raise CheckpointError(f"the {last} of {directory} needs more than {limits} for texts of ordinary length")
+
+
+def _try(directory: Path) -> Iterator[str]:
+    """Yield the name of each part before it is tried. Raises CheckpointError and Expanded."""
+    yield "tokenizer"
+    tokenizer: Any = load_tokenizer(directory)
+    if tokenizer is None:
+        return
+    encoder, reader = Encoder(str(directory), tokenizer, frozenset()), tokenizer.backend_tokenizer
+    texts = [f"{(run * _LENGTH)[:_LENGTH]}!" for run in _RUNS]
+    found = [_ids(encoder, text) for text in texts]
+    for codes in _parts(sys.maxunicode):
+        letters = [*filter(_is_written, map(chr, codes))]
+        found.append(_ids(encoder, "".join(letters)))
+        for letter, read in zip(letters, reader.encode_batch(letters, add_special_tokens=False), strict=True):
+            check_growth(f"the tokenizer of {directory}", len(letter), len(read.ids))
+    yield "decoder"
+    for ids in found:
+        tokenizer.decode(ids)
+    for ids in _parts(len(tokenizer)):
+        if any(len(piece) > _MOST_PIECE for piece in tokenizer.batch_decode([[i] for i in ids])):
+            raise CheckpointError(f"the decoder of {directory} writes more than {_MOST_PIECE:,} characters for a token")
+    if tokenizer.chat_template:
+        yield "chat template"
+        for text in ("Hello", *texts, _LONG_TURN):
+            _ids(encoder, text, chat=True)
+
+
+def _parts(count: int) -> Iterator[range]:
+    yield from (range(at, min(at + _LENGTH, count)) for at in range(0, count, _LENGTH))
+
+
+def _is_written(character: str) -> bool:
+    return unicodedata.category(character) not in ("Cn", "Co", "Cs")
+
+
+def _ids(encoder: Encoder, text: str, chat: bool = False) -> list[int]:
+    """The ids of a text; none if it is refused, as it is in a request. Raises Expanded, and MemoryError."""
+    try:
+        if not chat:
+            return encoder.encode(text)
+        turn = {"role": "user", "content": text}
+        return encoder.encode(encoder.render([turn], add_generation_prompt=True, enable_thinking=False), special=False)
+    except Expanded:
+        raise
+    except ValueError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise error.__cause__ from None
+        return []
+
+
+def _limit(seconds: int, megabytes: int) -> None:
+    """Limit what this process still takes."""
+    if find_spec("resource") is None:  # on Windows
+        return
+    import resource
+
+    import transformers  # noqa: F401  # what it takes does not count
+
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    spent = int(used.ru_utime + used.ru_stime) + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, spent + seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    pages = Path("/proc/self/statm")
+    if pages.is_file():
+        size = int(pages.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + megabytes * 2**20, size + megabytes * 2**20))
+
+
+def main(directory: str, seconds: str, megabytes: str) -> None:
+    """Try a tokenizer within limits. The last line of the output is the verdict, or the part that was tried last."""
+    _limit(int(seconds), int(megabytes))
+    try:
+        for part in _try(Path(directory)):
+            print(part, flush=True)
+    except ValueError as error:
+        print(f"{_REFUSED}{error}", flush=True)
+    else:
+        print(_DONE, flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
