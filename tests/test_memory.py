@@ -129,4 +129,4 @@ def test_commit_errors_of_llada_8b_fit_a_gpu_of_24_gb(
         for step in islice(run, 4096 // (64 + generated) + 1):
             shadow.add(step)
         shadow.result()
-    assert max(rows) > 4096 and weights + live.peak < 20e9  # 2 GB more with keys and values of every layer
+    assert max(rows) > 4096 and weights + live.peak < 18.5e9  # 20 with keys and values of all layers

@@ -1,4 +1,4 @@
-"""The command-line flag of the engine."""
+"""The command-line flags of the engine and of what it keeps the weights in."""
 
 import argparse
 
@@ -9,3 +9,9 @@ def add_engine_flag(parser: argparse.ArgumentParser, engine: str = "auto") -> No
     """Add --engine. engine: its default."""
     about = "what computes: onnx (float32 on one CPU), torch, or auto: onnx where it can (default: %(default)s)"
     parser.add_argument("--engine", choices=ENGINES, default=engine, help=about)
+
+
+def add_weights_flag(parser: argparse.ArgumentParser) -> None:
+    """Add --weights."""
+    about = "int8 keeps the layers' weights in int8, at half the memory of bfloat16 (needs torchao; default: do not)"
+    parser.add_argument("--weights", choices=("int8",), help=about)

@@ -61,7 +61,7 @@ class SureLockLM(TextLM):
     pretrained: "stories", a hub id, a directory, or a LanguageModel.
     device: as in `surelock.load`. Without CUDA, a CUDA device is the CPU, since the harness asks for cuda:0 by default.
     dtype: by name, such as "bfloat16".
-    device_map, engine: as in `surelock.load`.
+    device_map, engine, weights: as in `surelock.load`.
     batch_size: the number of prompts decoded together.
     max_batch_size: ignored.
     draws: the number of masks of each likelihood, even.
@@ -83,6 +83,7 @@ class SureLockLM(TextLM):
         dtype: str | None = None,
         device_map: str | None = None,
         engine: str = "auto",
+        weights: str | None = None,
         batch_size: int | str = 1,
         max_batch_size: int | None = None,
         draws: int = 128,
@@ -100,7 +101,11 @@ class SureLockLM(TextLM):
                 )
         self._given = read_arguments(settings)
         loaded = isinstance(pretrained, LanguageModel)
-        super().__init__(pretrained if loaded else _load(pretrained, device, dtype, device_map, engine))
+        super().__init__(
+            pretrained
+            if loaded
+            else _load(pretrained, device, dtype, device_map=device_map, engine=engine, weights=weights)
+        )
         recommended(self.lm.generation, self._given)  # what cannot be is refused before the work
         self.batch_size = int(batch_size)
         self.draws, self.mask_batch, self.mask_seed, self.check_greedy = draws, mask_batch, mask_seed, check_greedy
@@ -223,13 +228,13 @@ class SureLockLM(TextLM):
         return final.tokens[0, len(context) :].tolist() == continuation
 
 
-def _load(name: str, device: str | None, dtype: str | None, device_map: str | None, engine: str) -> LanguageModel:
-    if device is not None and (device_map or (str(device).startswith("cuda") and not torch.cuda.is_available())):
+def _load(name: str, device: str | None, dtype: str | None, **how: Any) -> LanguageModel:
+    if device is not None and (how["device_map"] or (str(device).startswith("cuda") and not torch.cuda.is_available())):
         device = None
     if dtype not in (None, *DTYPES):
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
     asked = getattr(torch, dtype) if dtype else None
-    return load(name, device=device, dtype=asked, device_map=device_map, engine=engine)
+    return load(name, device=device, dtype=asked, **how)
 
 
 def _arguments(requests: Sequence[Instance]) -> list[tuple[Any, ...]]:

@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from surelock.model.config import NetworkConfig
 from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, CheckpointError, Family, Stored, Tensors, read_json
+from surelock.model.int8 import is_product, quantize
 from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
@@ -223,12 +224,14 @@ def load_weights(
     *,
     device_of: Callable[[str], torch.device],
     dtype: torch.dtype | None,
+    int8: bool = False,
 ) -> None:
     """Fill a network from a checkpoint, one parameter at a time.
 
     network: on the meta device.
     device_of: returns the device of a parameter.
     dtype: None is the dtype of the checkpoint's embedding.
+    int8: see `surelock.model.int8`.
 
     Raises what `find_tensors` raises.
     """
@@ -238,11 +241,14 @@ def load_weights(
         size = sum(parameter.numel() for parameter in parameters.values())
         progress = tqdm(found.items(), desc="loading", unit="tensor", disable=size < SHOW_PROGRESS_FROM)
         for name, sources in progress:
-            value, start = torch.empty(parameters[name].shape, dtype=dtype, device=device_of(name)), 0
+            value, start = torch.empty(parameters[name].shape, dtype=dtype), 0
             for part in chain.from_iterable(files.parts(source) for source, _ in sources):
                 value[start : start + len(part)] = part
                 start += len(part)
             set_module_tensor_to_device(network, name, device_of(name), value=value, dtype=dtype, clear_cache=False)
+            del value  # on a GPU, this is a copy
+            if int8 and is_product(network, name):
+                quantize(network, name)
 
 
 def _check_names(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, l
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
 from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, family_of, read_json, shape_of
+from surelock.model.int8 import check_weights, is_product
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
@@ -42,6 +44,7 @@ def load(
     dtype: torch.dtype | None = None,
     device_map: str | Mapping[str, Any] | None = None,
     engine: str = "auto",
+    weights: str | None = None,
 ) -> LanguageModel:
     """Load a masked diffusion language model.
 
@@ -52,6 +55,8 @@ def load(
     "blocks.0", ..., "norm", "head") on devices.
     engine: "onnx" computes in float32 on one CPU, "torch" everywhere. "auto" is "onnx" if it can compute the model
     there, else "torch".
+    weights: "int8" keeps those of the layers' products in int8 (torchao), at half the memory of bfloat16, computed by
+    torch in `dtype`. None keeps them in `dtype`.
 
     Only safetensors are read, and no code of a checkpoint is run. Raises CheckpointError (a ValueError) for an unknown
     name and for damaged files, ValueError for the other arguments.
@@ -61,7 +66,8 @@ def load(
     if device is not None and device_map is not None:
         raise ValueError("give device or device_map, not both")
     target = find_device("cpu" if engine == "onnx" and device is None else device)
-    engine = _chosen(engine, target, dtype, device_map)
+    check_weights(weights, dtype)
+    engine = _chosen(engine, target, dtype, device_map, weights)
     directory = find_directory(str(name))
     check_kind(directory)
     config = read_json(directory / CONFIG)
@@ -73,20 +79,28 @@ def load(
     ids = special_ids(config, shape.vocab_size, tokenizer, family, directory)
 
     def network() -> Network:
-        return _load_network(shape, family, directory, target, dtype, device_map)
+        return _load_network(shape, family, directory, target, dtype, device_map, weights)
 
     made = None if engine == "torch" else _onnx_engine(engine, shape, family, directory, network)
-    made = made or TorchEngine(network())
+    if made is None:
+        made = TorchEngine(network())
+        made.name += f", weights in {weights}" if weights else ""
     return LanguageModel(name=str(name), engine=made, tokenizer=tokenizer, generation=generation, **ids)
 
 
 def _chosen(
-    engine: str, device: torch.device, dtype: torch.dtype | None, device_map: str | Mapping[str, Any] | None
+    engine: str,
+    device: torch.device,
+    dtype: torch.dtype | None,
+    device_map: str | Mapping[str, Any] | None,
+    weights: str | None,
 ) -> str:
     """The engine to use: "auto" is resolved where it must be torch. Raises ValueError for one that is not possible."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {shown(engine)}")
-    fits = device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
+    if engine == "onnx" and weights is not None:
+        raise ValueError(f"engine 'onnx' computes no weights in {weights}: ask for engine 'torch', or leave them out")
+    fits = weights is None and device.type == "cpu" and device_map is None and dtype in (None, torch.float32)
     missing = [package for package in ("onnx", "onnxruntime") if find_spec(package) is None]
     if engine == "onnx" and not fits:
         raise ValueError("engine 'onnx' computes in float32 on one CPU: ask for that, or for engine 'torch'")
@@ -179,22 +193,26 @@ def _load_network(
     device: torch.device,
     dtype: torch.dtype | None,
     device_map: str | Mapping[str, Any] | None,
+    weights: str | None,
 ) -> Network:
     network = empty_network(shape)
-    placement = {"": device} if device_map is None else _placement(network, device_map, dtype)
+    placement = {"": device} if device_map is None else _placement(network, device_map, dtype, weights)
     if dtype is None and all(place.type == "cpu" for place in placement.values()):
         dtype = torch.float32
-    load_weights(network, family, directory, device_of=lambda parameter: _device_of(parameter, placement), dtype=dtype)
+    places = partial(_device_of, placement=placement)
+    load_weights(network, family, directory, device_of=places, dtype=dtype, int8=weights == "int8")
     return network.eval().requires_grad_(False)
 
 
 def _placement(
-    network: Network, device_map: str | Mapping[str, Any], dtype: torch.dtype | None
+    network: Network, device_map: str | Mapping[str, Any], dtype: torch.dtype | None, weights: str | None
 ) -> dict[str, torch.device]:
     if isinstance(device_map, str):
         if device_map != "auto":
             raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")
+        small = [name for name, _ in network.named_parameters() if weights == "int8" and is_product(network, name)]
         whole: dict[str, Any] = {"no_split_module_classes": ["Block"], "dtype": dtype or torch.bfloat16}
+        whole["special_dtypes"] = dict.fromkeys(small, torch.int8)
         device_map = infer_auto_device_map(network, max_memory=get_balanced_memory(network, **whole), **whole)
     if not isinstance(device_map, Mapping):
         raise ValueError(f"device_map must be 'auto' or a mapping, not {device_map!r}")

@@ -14,7 +14,7 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.totals import TotalsCounter
-from surelock.engines.flags import add_engine_flag
+from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
 from surelock.places import label_of
@@ -27,6 +27,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
     add_model_flags(parser)
     add_engine_flag(parser)
+    add_weights_flag(parser)
     parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     add_decoder_flags(parser)
@@ -46,6 +47,7 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
         dtype=told_dtype(arguments),
         device_map=arguments.device_map,
         engine=arguments.engine,
+        weights=arguments.weights,
     )
     decoder = recommended(lm.generation, given_settings(arguments))
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)

@@ -14,7 +14,7 @@ from gradio.tunneling import CURRENT_TUNNELS
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
-from surelock.engines.flags import add_engine_flag
+from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.model.errors import first_line
 from surelock.ui.agents import Agents
 from surelock.ui.device import on_zero_gpu
@@ -60,6 +60,7 @@ def add_page_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--device-map", choices=("auto",), help="spread each model over all GPUs")
     add_engine_flag(parser)
+    add_weights_flag(parser)
     add("--host", help="address to listen on (default: this machine only)")
     add("--port", type=int, help="port (default: the first free one from 7860)")
     add("--share", action="store_true", help="also open a public link through Gradio")
@@ -101,7 +102,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
         limits = Limits(given.keep_mb, given.run_seconds)
-        models = Models(given.model, given.device_map, given.engine, decodes=not in_browsers)
+        models = Models(given.model, given.device_map, given.engine, given.weights, decodes=not in_browsers)
     except ValueError as error:
         refuse(str(error))
     page, sessions, shares = build(

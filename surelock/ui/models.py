@@ -44,16 +44,21 @@ class Models:
 
     names: names for `surelock.load`. A label is the name, or the last part of a path, so that no path of the machine
     is shown.
-    device_map, engine: as in `surelock.load`.
+    device_map, engine, weights: as in `surelock.load`.
     decodes: False loads no model: visitors' browsers compute all runs.
 
     Raises ValueError for a name that is neither a directory nor a hub id, and for two models of the same label.
     """
 
     def __init__(
-        self, names: list[str], device_map: str | None = None, engine: str = "auto", decodes: bool = True
+        self,
+        names: list[str],
+        device_map: str | None = None,
+        engine: str = "auto",
+        weights: str | None = None,
+        decodes: bool = True,
     ) -> None:
-        self._device_map, self._engine, self.decodes = device_map, engine, decodes
+        self._how, self.decodes = {"device_map": device_map, "engine": engine, "weights": weights}, decodes
         self._names: dict[str, str] = {}
         for name in dict.fromkeys(names):
             label = label_of(name)
@@ -137,7 +142,7 @@ class Models:
 
             if self._names[label] != EMBEDDED:
                 check_tokenizer(find_directory(self._names[label]))
-            self._loaded[label] = load(self._names[label], device_map=self._device_map, engine=self._engine)
+            self._loaded[label] = load(self._names[label], **self._how)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)

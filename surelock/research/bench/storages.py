@@ -30,19 +30,23 @@ class LiveStorages(TorchDispatchMode):
             if torch.device("cpu") in given:
                 kinds = [each for each in given if isinstance(each, torch.dtype)]
                 return torch.full(args[0].shape, 0.5, dtype=(kinds or [args[0].dtype])[0])
+        self._meet((args, kwargs), made=False)
         out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
-            if isinstance(leaf, Tensor) and leaf.device.type == self._device:
-                self._count(leaf.untyped_storage())
+        self._meet(out, made=True)
         return out
 
-    def _count(self, storage: torch.UntypedStorage) -> None:
-        key, size = storage._cdata, storage.nbytes()
-        if key not in self._seen:
-            self._seen.add(key)
-            self.now += size
-            self.peak = max(self.peak, self.now)
-            weakref.finalize(storage, self._free, key, size)
+    def _meet(self, tensors: Any, made: bool) -> None:
+        """Count the storages that are met for the first time. made: whether they were made inside."""
+        for leaf in tree_leaves(tensors):
+            if not isinstance(leaf, Tensor) or leaf.device.type != self._device:
+                continue
+            storage = leaf.untyped_storage()
+            key, size = storage._cdata, storage.nbytes() if made else 0
+            if key not in self._seen:
+                self._seen.add(key)
+                self.now += size
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self._free, key, size)
 
     def _free(self, key: int, size: int) -> None:
         self._seen.discard(key)
