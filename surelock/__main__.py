@@ -31,8 +31,7 @@ COMMANDS = {
         "table": ("time the rows of the table of speeds", "research.bench.rows:add_table_arguments"),
     },
     "experiment": ("one of the experiments, resumable", "research.cli:add_arguments"),
-    "train": ("train a small model in the LLaDA layout", "research.training.cli:add_train_arguments"),
-    "evaluate": ("held-out bound in nats a token, bits a character", "research.training.cli:add_evaluate_arguments"),
+    "train": ("train a small model in the LLaDA layout", "research.training:add_train_arguments"),
 }
 
 

@@ -28,12 +28,12 @@ from surelock.__main__ import main as command_line
 from surelock.decoding import flops
 from surelock.model.loading import load
 from surelock.research import cli as experiments
+from surelock.research import training
 from surelock.research.bench import llada as bench_llada
 from surelock.research.bench import profile as bench_profile
 from surelock.research.bench import rows as bench_rows
 from surelock.research.bench import steps
-from surelock.research.training import cli as training
-from surelock.research.training.trainer import MODEL, STATE, Trainer
+from surelock.research.training import MODEL, STATE, Trainer
 from surelock.trace import cli as tracing
 from surelock.ui import launch
 
@@ -42,7 +42,7 @@ WORDS = (
     "\udcff", "\uff11", "none", "true", "[]", "a b", "../x",
 )  # fmt: skip
 STORY = "Nora had a small green boat. One morning she took the boat to the pond near the house. The wind was soft."
-TRAIN = "--data text --valid text --out out --d-model 16 --layers 1 --heads 2 --ffn 24 --pieces 300 --windows 16"
+TRAIN = "--data text --valid text --out out --d-model 16 --layers 1 --heads 2 --ffn 24 --pieces 300 --window 16"
 TRAIN += " --batch-tokens 64 --steps"
 #: Each command in small: what its parser gets its flags from, and what it is told beside the damaged ones.
 COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
@@ -58,7 +58,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
     "bench table": (bench_rows.add_table_arguments, ""),
     "experiment": (experiments.add_arguments, "flops --quick --out out"),
     "train": (training.add_train_arguments, f"{TRAIN} 1"),
-    "evaluate": (training.add_evaluate_arguments, "--text text --window 32 --draws 2"),
 }
 
 
@@ -169,9 +168,7 @@ def _interrupted() -> argparse.Namespace:
     (folder / "text").write_text(f"{STORY}\n<|endoftext|>\n")
     options = _parser_of("train").parse_args(f"{TRAIN} 2 --device cpu".split())
     options.data, options.valid, options.out = [folder / "text"], folder / "text", folder / "out"
-    trainer = Trainer(options)
-    trainer.run()
-    trainer._save()
+    Trainer(options).run()
     return options
 
 

@@ -23,7 +23,7 @@ def last_json(out: str) -> dict:
 
 
 BENCH = [["bench", name] for name in ("decode", "llada", "table")]
-COMMANDS = [["page"], ["decode"], ["flops"], *BENCH, ["experiment"], ["train"], ["evaluate"]]
+COMMANDS = [["page"], ["decode"], ["flops"], *BENCH, ["experiment"], ["train"]]
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

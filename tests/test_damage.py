@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import socket
 import threading
 import time
@@ -15,13 +14,11 @@ import torch
 from damage import KINDS, outcome
 from damage_commands import warm_up
 from safetensors.torch import load_file, save_file
-from spoiling import torn
 
 from surelock.__main__ import main as command_line
 from surelock.model.families import CheckpointError
 from surelock.model.loading import load
 from surelock.research.runner import finished
-from surelock.research.training.trainer import STATE, read_state
 from surelock.ui import launch
 from surelock.ui.models import Models, NotReady
 
@@ -85,49 +82,6 @@ def test_weights_must_be_numbers_with_fractions_on_a_device_that_is_known(llada:
         load(llada, device="cpu")
     with pytest.raises(ValueError, match="mps"):
         load("stories", device="mps")
-
-
-@pytest.mark.parametrize(
-    ("flag", "value"),
-    [
-        ("minutes", "nan"), ("minutes", "inf"), ("warm-up", "5"), ("muon-rate", "-1"), ("adam-rate", "-1"),
-        ("heads", "0"), ("heads", "3"), ("layers", "-1"), ("layers", "100000"), ("threads", "100000"),
-        ("pieces", "1000000000"), ("batch-tokens", "1000000000000"), ("batch-tokens", "16"), ("d-model", "1000000"),
-        ("renamed", "-1"), ("renamed", "1000000000"), ("prompted", "1.1"), ("steps", "0"), ("windows", "5000"),
-        ("evaluate-minutes", "0"),
-    ],
-)  # fmt: skip
-def test_flags_of_training_name_themselves(
-    flag: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("A fox ran.\n<|endoftext|>\n")
-    text, out = str(tmp_path / "text"), str(tmp_path / "out")
-    try:
-        ended = command_line(
-            ["train", "--data", text, "--valid", text, "--out", out, "--steps", "5", f"--{flag}", value]
-        )
-    except SystemExit as error:
-        ended = error.code
-    assert ended == 2 and flag in capsys.readouterr().err.splitlines()[-1]
-    assert not (tmp_path / "out").exists()
-
-
-def test_more_draws_than_can_be_computed_at_once_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "text").write_text("A fox ran.\n<|endoftext|>\n")
-    assert command_line(["evaluate", "--text", str(tmp_path / "text"), "--draws", "100000"]) == 2
-    assert "draws must be an even number from 2 to 4096" in capsys.readouterr().err
-
-
-def test_a_damaged_state_is_named(tmp_path: Path) -> None:
-    rng, file = random.Random(0), tmp_path / STATE
-    torch.save({"step": torch.zeros(9)}, file)
-    good = file.read_bytes()
-    for _ in range(60):
-        file.write_bytes(torn(good, rng))
-        with pytest.raises(ValueError, match=STATE):
-            read_state(file)
 
 
 def test_a_damaged_cell_is_named(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from surelock.research.lab import Lab, decoder_of, fingerprint
 from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
 from surelock.research.texts import equal, repeated, write_judge_files
-from surelock.research.training.objective import evaluate
+from surelock.research.training import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
 
@@ -108,8 +108,8 @@ def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories)
     whole = conditional_bound(
         network, np.append(tokens, 0), 0, draws=8, rng=np.random.default_rng([5, 0]), mask_id=mask
     )
-    theirs = evaluate(network, [tokens.tolist()], 1, mask_id=mask, eos_id=0, draws=8, seed=5)
-    assert whole.mean() == pytest.approx(theirs.nats_per_token * theirs.tokens, rel=1e-5)
+    theirs = evaluate(network, [tokens.tolist()], 1, draws=8, seed=5)
+    assert whole.mean() == pytest.approx(theirs["nats_per_token"] * theirs["tokens"], rel=1e-5)
     for given, draws in ((len(tokens), 4), (0, 0), (0, 3)):
         with pytest.raises(ValueError, match="at least one token and an even number"):
             conditional_bound(network, tokens, given, draws=draws, rng=rng, mask_id=mask)

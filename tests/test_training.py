@@ -1,9 +1,7 @@
 """Training: the loss falls, an interrupted run resumes exactly, the shipped checkpoint is as good as it says."""
 
 import json
-import os
-import subprocess
-import sys
+import math
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -12,12 +10,24 @@ import pytest
 import torch
 
 import surelock
+from surelock.__main__ import main
 from surelock.model.bound import draw_masks, stratified_counts
-from surelock.research.training.checkpoint import MASK_ID, train_tokenizer
-from surelock.research.training.cli import add_train_arguments
-from surelock.research.training.data import Corpus, Names, is_whole, read_stories
-from surelock.research.training.objective import batch_loss, evaluate, make_batch, prompt_lengths
-from surelock.research.training.trainer import Optimizer, Trainer, build_network, learning_rate
+from surelock.model.config import NetworkConfig
+from surelock.research import training
+from surelock.research.training import (
+    Corpus,
+    Trainer,
+    add_train_arguments,
+    batch_loss,
+    build_network,
+    evaluate,
+    learning_rate,
+    make_batch,
+    prompt_lengths,
+    read_stories,
+    save_checkpoint,
+    train_tokenizer,
+)
 
 CORPUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "corpus"
 
@@ -35,6 +45,7 @@ STORIES = [
     'lights went out. "Where is the old lamp?" asked the father. He lit it, and the whole family sat down and told '
     "stories. The old lamp was so happy that it shone very bright.",
 ]
+SMALL = "--pieces 400 --d-model 32 --layers 2 --heads 2 --ffn 64 --batch-tokens 512 --window 48 --evaluate-every 9"
 
 
 @pytest.fixture
@@ -44,102 +55,127 @@ def stories_file(tmp_path: Path) -> Path:
     return file
 
 
-SMALL = "--pieces 400 --d-model 32 --layers 2 --heads 2 --ffn 64 --batch-tokens 512 --windows 32 48"
-RUN = [*SMALL.split(), "--evaluate-draws", "2", "--warm-up", "0.1", "--device", "cpu", "--steps"]
-
-
-def flags(stories_file: Path, out: str, steps: int = 20) -> list[str]:
-    data = str(stories_file)
-    return ["--data", data, "--valid", data, "--out", str(stories_file.parent / out), *RUN, str(steps)]
+def flags(stories_file: Path, out: str, *more: str) -> list[str]:
+    files = ["--data", str(stories_file), "--valid", str(stories_file), "--out", str(stories_file.parent / out)]
+    run = "--evaluate-draws 2 --warm-up 0.1 --device cpu --prompted .5 --steps 20"
+    return [*files, *SMALL.split(), *run.split(), *more]
 
 
 def options(stories_file: Path, out: str, *more: str) -> Namespace:
     parser = ArgumentParser()
     add_train_arguments(parser)
-    return parser.parse_args([*flags(stories_file, out), *more])
+    return parser.parse_args(flags(stories_file, out, *more))
 
 
 class Interrupted(Trainer):
-    """Stops like a killed process: after the state of step 9 is on disk and some more work is lost."""
+    """Stops like a killed process: the state of step 9 is on the disk, and some more work is lost."""
 
-    def _look_after(self, bar: object) -> None:
-        super()._look_after(bar)
-        if self.step == 9:
-            self._save()
+    def _train_step(self) -> None:
+        super()._train_step()
         if self.step == 12:
             raise KeyboardInterrupt
 
 
 def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: Path) -> None:
     whole = Trainer(options(stories_file, "whole"))
+    untrained = evaluate(whole.network, whole.valid, sum(map(len, STORIES)), draws=2)["bits_per_character"]
     summary = whole.run()
     lines = [json.loads(line) for line in (stories_file.parent / "whole" / "log.jsonl").read_text().splitlines()]
     bounds = [line["valid_bits_per_character"] for line in lines if "valid_bits_per_character" in line]
-    assert bounds[-1] < 0.9 * bounds[0]
-    assert summary["steps"] == 20
-    assert summary["best"]["bits_per_character"] == pytest.approx(min(bounds))
+    assert (
+        bounds[-1] < bounds[0] and bounds[-1] < 0.95 * untrained and [line["step"] for line in lines] == [9, 18, 20, 20]
+    )
+    assert summary["steps"] == 20 and summary["bits_per_character"] == pytest.approx(min(bounds))
 
     with pytest.raises(KeyboardInterrupt):
         Interrupted(options(stories_file, "parts")).run()
     resumed = Trainer(options(stories_file, "parts", "--resume"))
     assert resumed.step == 9
-    resumed.run()
+    assert resumed.run()["bits_per_character"] == summary["bits_per_character"]
     for (name, a), b in zip(whole.network.named_parameters(), resumed.network.parameters(), strict=True):
         assert torch.equal(a, b), name
-    momenta = (each.optimizer.state_dict()["muon"]["state"] for each in (whole, resumed))
-    for one, other in zip(*(own.values() for own in momenta), strict=True):
-        assert torch.equal(one["momentum_buffer"], other["momentum_buffer"])
 
     lm = surelock.load(stories_file.parent / "whole" / "model", device="cpu")
-    assert lm.decode(lm.encode(STORIES[0])) == STORIES[0]
+    assert lm.decode(lm.encode(STORIES[0])) == STORIES[0] and (lm.mask_id, lm.eos_id) == (1, 0)
+    further = Trainer(options(stories_file, "further", "--init", str(stories_file.parent / "whole" / "model")))
+    kept = zip(further.network.parameters(), whole.network.parameters(), strict=True)
+    assert all(torch.equal(a, b.bfloat16().float()) for a, b in kept)
 
 
-def test_schedule_rises_and_falls_to_zero() -> None:
+def test_a_saved_network_is_read_as_it_was_in_shards(stories_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "_SHARD", 20_000)
+    trainer = Trainer(options(stories_file, "out"))
+    save_checkpoint(trainer.network, trainer.tokenizer, stories_file.parent / "saved", {"note": "x"})
+    again = surelock.load(stories_file.parent / "saved", device="cpu", engine="torch")
+    for (name, a), b in zip(trainer.network.named_parameters(), again.network.parameters(), strict=True):
+        assert torch.equal(a.bfloat16().float(), b), name
+    assert len(list((stories_file.parent / "saved").glob("*.safetensors"))) > 1
+    assert json.loads((stories_file.parent / "saved" / "config.json").read_text())["note"] == "x"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--steps", "0"], "--steps must be from 1"),
+        (["--batch-tokens", "1000000000000"], "--batch-tokens must be from 1"),
+        (["--d-model", "100000"], "--d-model makes a network of"),
+        (["--window", "5000"], "--window must be at most 1024"),
+        (["--heads", "3"], "--heads must divide --d-model (32)"),
+        (["--out", "{}"], "is not empty (--resume"),
+        (["--data", "{}/none.txt"], "cannot be read as text"),
+        (["--resume", "--out", "{}/empty"], "none of the files"),
+        (["--evaluate-draws", "3", "--steps", "1"], "even number of draws"),
+    ],
+)
+def test_what_cannot_be_trained_is_told_in_a_sentence(
+    more: list[str], said: str, stories_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (stories_file.parent / "empty").mkdir()
+    more = [each.format(stories_file.parent) for each in more]
+    if "--resume" in more:
+        said = "model"
+    assert main(["train", *flags(stories_file, "out", *more)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("surelock: ") and said in error
+
+
+def test_a_state_of_another_run_is_refused(stories_file: Path) -> None:
+    Trainer(options(stories_file, "out", "--steps", "2")).run()
+    state = stories_file.parent / "out" / "state.pt"
+    whole = state.read_bytes()
+    torch.save({"step": 2}, other := stories_file.parent / "other.pt")
+    for content in (whole[:500], b"", other.read_bytes()):
+        state.write_bytes(content)
+        with pytest.raises(ValueError, match="is no state of this run"):
+            Trainer(options(stories_file, "out", "--resume"))
+
+
+def test_schedule_rises_and_falls_to_zero(stories_file: Path) -> None:
     rates = [learning_rate(p, 0.1) for p in (0.0, 0.05, 0.1, 0.55, 1.0, 1.1)]
     assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0, 0.0])
-
-
-def test_records_that_are_no_stories_are_dropped() -> None:
-    assert all(is_whole(story) for story in STORIES)
-    assert not is_whole(STORIES[0][:-1])
-    assert not is_whole(STORIES[0][1:])
-    assert not is_whole("THE GOLDEN BIRD HANS IN LUCK THE STRAW, THE COAL, AND THE BEAN BRIAR ROSE RAPUNZEL.")
-    assert not is_whole("The end.")
-
-
-def test_a_story_told_again_differs_in_its_names_alone() -> None:
-    told = 'Ida met a boy named Theo. Ida\'s cat liked Theo. "Theo!" said Ida, and Idaho was far.'
-    girls = [f"There was a girl named {name}. She was glad and her mother, too." for name in ("Ida", "Ruth", "Maud")]
-    boys = [f"There was a boy named {name}. He and his dog ran." for name in ("Theo", "Karl", "Sunny")]
-    names = Names([*girls, *boys, *girls, *boys, "It was a sunny day."])
-    assert names.kinds == dict.fromkeys(("Ida", "Maud", "Ruth"), "she") | dict.fromkeys(("Karl", "Theo"), "he")
-    rng, seen = np.random.default_rng(0), set()
-    for _ in range(50):
-        again = names.rename(told, rng)
-        girl, boy = again.split()[0], again.split()[5].rstrip(".")
-        assert again.replace(girl, "Ida").replace(boy, "Theo") == told
-        assert girl not in ("Ida", "Theo", boy) and boy not in ("Ida", "Theo")
-        seen.add(girl)
-    assert seen > {"Maud", "Ruth"}, "some of the names are invented"
-    assert names.rename(STORIES[3], rng) == STORIES[3]
-    alone = Names([girls[0], girls[0]])
-    assert alone.rename(girls[0], rng) == girls[0], "nobody to be called after"
+    trainer = Trainer(options(stories_file, "out"))
+    for step in range(3):
+        own = [optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers]
+        assert own == pytest.approx([rate * learning_rate(step / 20, 0.1) for rate in (0.02, 3e-3)])
+        trainer._train_step()
+    trained = [p for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]]
+    assert sorted(map(id, trained)) == sorted(map(id, trainer.network.parameters())), "each of them, once"
 
 
 def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:
     stories = [[i] * (5 + i) for i in range(2, 30)]
-    make = lambda: Corpus(stories, eos_id=0, seed=3, lengths=(8, 12), batch_tokens=96)  # noqa: E731
-    a, b = make(), make()
-    assert [a.batch(step).shape for step in (0, 1)] == [(12, 8), (8, 12)]
+    a, b = (Corpus(stories, seed=3, length=8, rows=12) for _ in range(2))
     for step in (500, 3, 0):
         np.testing.assert_array_equal(a.batch(step), b.batch(step))
-    first = a.batch(0)[:6]
     lengths = {story[0]: len(story) for story in stories}
-    for row in first:
+    starts = [row for step in range(5) for row in a.batch(step)[::2]]
+    for row in starts[:28]:
         expected = ([row[0]] * lengths[row[0]] + [0])[:8]
         assert list(row[: len(expected)]) == expected
-    seen = {int(row[0]) for step in (0, 2, 4) for row in (*a.batch(step)[:6], *a.batch(step + 1)[:4])}
-    assert seen == set(lengths), "one epoch of aligned windows starts every story"
+    assert {int(row[0]) for row in starts[:28]} == set(lengths), "one epoch of them starts every story"
+    tiled = np.concatenate([row for step in range(20) for row in a.batch(step)[1::2]])
+    whole = np.concatenate([[*story, 0] for story in stories])
+    assert np.bincount(tiled[: len(whole)]).tolist() == np.bincount(whole).tolist(), "the others read all of an epoch"
 
 
 def test_masking_is_uniform_in_the_number_of_masks() -> None:
@@ -163,7 +199,6 @@ def test_a_prompt_is_never_masked() -> None:
     assert (masks.sum(axis=1) == counts).all() and (counts <= 16 - prompts).all() and counts.min() == 1
     assert not masks[np.arange(16) < prompts[:, None]].any()
     assert (counts / (17 - prompts)).mean() == pytest.approx(0.5, abs=0.02)
-    assert not prompt_lengths(rng, 100, 16, 0.0).any()
 
 
 def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
@@ -183,68 +218,25 @@ def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:
 def test_bound_of_a_uniform_model_is_exact() -> None:
     """A network whose logits are all zero needs log V nats per token, whatever is masked."""
     tokenizer = train_tokenizer(STORIES, 300)
-    trainer_config = surelock.model.config.NetworkConfig(
-        vocab_size=300, d_model=8, n_layers=1, n_heads=1, n_kv_heads=1, head_size=8, d_ff=8, max_length=64,
-        rope_theta=1e4, norm_eps=1e-5, tied=True,
-    )  # fmt: skip
-    network = build_network(trainer_config, seed=0)
+    shape = {"vocab_size": 300, "d_model": 8, "n_layers": 1, "n_heads": 1, "n_kv_heads": 1, "head_size": 8, "d_ff": 8}
+    network = build_network(NetworkConfig(max_length=64, rope_theta=1e4, norm_eps=1e-5, tied=True, **shape), seed=0)
     with torch.no_grad():
         network.norm.weight.zero_()
-    ids = [tokenizer.encode(story).ids for story in STORIES]
-    bound = evaluate(network, ids, sum(map(len, STORIES)), mask_id=MASK_ID, eos_id=0, window=64, draws=4)
-    assert bound.nats_per_token == pytest.approx(np.log(300), rel=1e-6)
-    assert bound.nats_per_token_error == pytest.approx(0.0, abs=1e-6)
-    assert bound.tokens == sum(map(len, ids)) + len(ids)
-    assert bound.bits_per_character == pytest.approx(np.log2(300) * bound.tokens / bound.characters, rel=1e-6)
-
-
-@pytest.mark.long
-def test_two_processes_share_a_batch_and_keep_one_model(stories_file: Path) -> None:
-    """Each computes half of the windows; the loss that is logged is the mean of both."""
-    root = Path(surelock.__file__).parents[1]
-    launch = ["-m", "accelerate.commands.accelerate_cli", "launch", "--multi_gpu", "--num_processes", "2"]
-    launch += ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-    run = ["-m", "surelock", "train", *flags(stories_file, "two"), "--threads", "1"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)}
-    told = subprocess.run(
-        [sys.executable, *launch, *run], cwd=root, env=environment, check=True, capture_output=True, timeout=240
-    )
-    summary = json.loads(told.stdout.splitlines()[-1])
-    alone = Trainer(options(stories_file, "one"))
-    assert summary["tokens"] == alone.run()["tokens"] and summary["steps"] == 20
-    losses = [
-        [line["loss"] for line in map(json.loads, file.read_text().splitlines()) if "loss" in line]
-        for file in (stories_file.parent / name / "log.jsonl" for name in ("one", "two"))
-    ]
-    assert losses[0] == pytest.approx(losses[1], rel=0.02)
-    assert surelock.load(stories_file.parent / "two" / "model", device="cpu").mask_id == MASK_ID
-
-
-def test_fused_matrices_are_orthogonalised_map_by_map(lm: surelock.LanguageModel) -> None:
-    """One step without decay: each map of a fused matrix moves by a nearly orthogonal matrix of its own."""
-    network = build_network(lm.config, seed=0)
-    before = {name: p.detach().clone() for name, p in network.named_parameters()}
-    generator = torch.Generator().manual_seed(0)
-    for parameter in network.parameters():
-        parameter.grad = torch.randn(parameter.shape, generator=generator)
-    optimizer = Optimizer(network, muon_rate=0.5, adam_rate=0.25)
-    optimizer.optimizers["muon"].param_groups[0]["weight_decay"] = 0.0
-    optimizer.step(0.1)
-    after = dict(network.named_parameters())
-    q, k = (heads * lm.config.head_size for heads in (lm.config.n_heads, lm.config.n_kv_heads))
-    for name, heights in (("blocks.0.qkv.weight", [q, k, k]), ("blocks.1.gate_up.weight", [lm.config.d_ff] * 2)):
-        for part in (after[name] - before[name]).detach().split(heights):
-            values = torch.linalg.svdvals(part) / 0.05 / max(1, len(part) / part.shape[1]) ** 0.5
-            assert values.min() > 0.5 and values.max() < 1.4
-    moved = (after["embed.weight"] - before["embed.weight"]).abs()
-    assert float(moved.detach().max()) == pytest.approx(0.025, rel=1e-3)  # AdamW's first step is the rate
+    ids = [tokenizer.encode(story).ids for story in [*STORIES, STORIES[0] * 4]]  # the last one is cut into parts
+    assert len(ids[-1]) > 256
+    characters = sum(map(len, STORIES)) + 4 * len(STORIES[0])
+    bound = evaluate(network, ids, characters, draws=4)
+    assert bound["tokens"] == sum(map(len, ids)) + len(ids)
+    assert bound["nats_per_token"] == pytest.approx(math.log(300), rel=1e-6)
+    assert bound["nats_per_token_error"] == pytest.approx(0.0, abs=1e-6)
+    assert bound["bits_per_character"] == pytest.approx(math.log2(300) * bound["tokens"] / characters, rel=1e-6)
 
 
 def test_shipped_checkpoint_scores_within_its_stated_figure(stories: surelock.LanguageModel) -> None:
     """The stories above are not from any corpus: plainer sentences than the held-out ones, stranger names."""
     ids = [stories.encode(story) for story in STORIES]
-    bound = evaluate(stories.network, ids, sum(map(len, STORIES)), mask_id=stories.mask_id, eos_id=0, draws=16)
-    assert bound.bits_per_character < 1.2  # the card says 1.16
+    bound = evaluate(stories.network, ids, sum(map(len, STORIES)))
+    assert (stories.mask_id, stories.eos_id) == (1, 0) and bound["bits_per_character"] < 1.2  # the card says 1.16
 
 
 @pytest.mark.long
@@ -252,10 +244,8 @@ def test_shipped_checkpoint_scores_its_held_out_figure(stories: surelock.Languag
     file = CORPUS / "tinystories_valid.txt"
     if not file.is_file():
         pytest.skip("the held-out stories are not beside the checkout")
-    directory = Path(surelock.model.loading.STORIES)
-    stated = json.loads((directory / "config.json").read_text())["held_out"]
+    stated = json.loads((Path(surelock.model.loading.STORIES) / "config.json").read_text())["held_out"]
     texts = read_stories(file)
-    ids = [stories.encode(text) for text in texts]
-    bound = evaluate(stories.network, ids, sum(map(len, texts)), mask_id=stories.mask_id, eos_id=0, draws=2, seed=1)
-    error = np.hypot(bound.bits_per_character_error, stated["bits_per_character_error"])
-    assert bound.bits_per_character == pytest.approx(stated["bits_per_character"], abs=4 * error)
+    bound = evaluate(stories.network, list(map(stories.encode, texts)), sum(map(len, texts)), draws=2, seed=1)
+    error = np.hypot(bound["bits_per_character_error"], stated["bits_per_character_error"])
+    assert bound["bits_per_character"] == pytest.approx(stated["bits_per_character"], abs=4 * error)
