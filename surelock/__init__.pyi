@@ -31,8 +31,8 @@ from .model.language_model import LanguageModel as LanguageModel
 from .model.loading import load as load
 from .quality.commit_error import CommitError as CommitError
 from .quality.commit_error import commit_error as commit_error
+from .trace.figure import figure as figure
 from .trace.frames import read_trace as read_trace
-from .trace.picture import picture as picture
 from .trace.show import show as show
 
 __version__: str

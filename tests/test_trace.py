@@ -24,11 +24,9 @@ from surelock import (
     LockByAge,
     LockRule,
     LowConfidence,
-    SelectRule,
     Threshold,
 )
 from surelock.decoding.loop import decode
-from surelock.decoding.totals import TotalsCounter
 from surelock.engines.torch import TorchEngine
 from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
@@ -37,7 +35,6 @@ from surelock.model.network import Network
 from surelock.trace import format as fmt
 from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane, beside_every_position
-from surelock.trace.outcomes import ACTIVE, LOCKED, RESTING, STATES, outcomes_of, states
 from surelock.trace.pieces import Pieces, running_text
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header, tokens_of
@@ -190,49 +187,10 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         assert plain(positions.unmask_step) == [unmasked_at.get(i) for i in range(16)]
 
 
-def test_what_a_lane_comes_to_is_what_its_steps_say(lm: LanguageModel) -> None:
-    some = Lane(id="some", name="Some", decoder=Decoder(settings=SETTINGS, compute=SelectRule(0.5)))
-    document = recorded(lm, [some, *FIELD[1:]]).document()
-    lanes = outcomes_of(document)
-    assert [lane.name for lane in lanes] == ["Some", "Locks", "Dual", "By hand"]
-    for asked, lane in zip([some, *FIELD[1:]], lanes, strict=True):
-        counter = TotalsCounter(lm.config, 12, lm.ends)
-        for step in decode(lm, [PROMPT], **asked.decoder.keywords(), observe=True):
-            counter.add(step)
-            masked, locked, computed = (getattr(step, name)[0].tolist() for name in ("masked", "locked", "computed"))
-            names = [
-                ("masked" if c else "waiting") if m else "locked" if own else "active" if c else "resting"
-                for m, own, c in zip(masked, locked, computed, strict=True)
-            ]
-            assert [STATES[state] for state in lane.states[:, step.index]] == names
-            assert lane.locked[step.index] == sum(locked)
-        totals = counter.totals()
-        assert lane.states.shape == (16, totals.steps) and len(lane.locked) == totals.steps
-        assert (lane.rows, lane.flops) == pytest.approx((totals.active_ratio, totals.flops_ratio))
-        own = [record["seconds"] for record in document["records"] if record["lane"] == asked.id]
-        assert lane.seconds == pytest.approx(sum(own))
-    assert {STATES[state] for lane in lanes for state in np.unique(lane.states)} == set(STATES)
-
-
-def test_an_unlocked_position_is_computed_or_rests() -> None:
-    first = {"unmasked": [[1, 5]], "locked": [0, 1], "computed": [0, 2]}
-    after = {"unmasked": [], "locked": [], "unlocked": [0, 1], "computed": [1, 1]}
-    assert states([first, after], 2, 1).tolist() == [[LOCKED, RESTING], [LOCKED, ACTIVE]]
-
-
-def test_a_lane_reads_as_far_as_it_has_come(document: dict[str, Any]) -> None:
-    """Up to the EOS, masked stretches as gaps, bytes that form a character together."""
+def test_the_text_of_tokens_has_gaps_and_joins_bytes() -> None:
     pieces = {"2": "a ", "3": [0xC3], "4": [0xA9], "5": "▁b"}
     assert running_text(pieces, [2, 3, 4, -1, -1, 5, 4, 99]) == "a é▁▁b\ufffd#99"
     assert running_text({"1": "x" * 999_999}, [1]) == "x" * 100_000
-    document["header"]["eos_id"] = None
-    document["records"] = [record for record in document["records"] if record["lane"] != "block"][:6]
-    field = [(lane.locked, lane.text) for lane in outcomes_of(document)]
-    assert [len(locked) for locked, _ in field] == [2, 2, 0, 2] and field[2][1] == "▁" and "▁" in field[0][1] != "▁"
-    assert math.isnan(outcomes_of(document)[2].rows) and math.isnan(outcomes_of(document)[2].flops)
-    token = document["records"][0]["unmasked"][0][1]
-    document["header"]["eos_id"] = token
-    assert document["pieces"][str(token)] not in outcomes_of(document)[0].text
 
 
 def plain(column: Any) -> list[int | None]:

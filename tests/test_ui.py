@@ -409,9 +409,8 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
 def test_the_endpoint_refuses_a_trace_that_is_too_large(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_CELLS", 40)
     assert list(endpoint("Once", 8))[-1]["steps"] == 8
-    for name in ("trace", "picture"):
-        with pytest.raises(gr.Error, match=f"{name} is of at most 40 positions times steps"):
-            list(endpoint("Once", 8, **{name: True}))
+    with pytest.raises(gr.Error, match="trace is of at most 40 positions times steps"):
+        list(endpoint("Once", 8, trace=True))
 
 
 def server_functions(sessions: Sessions | None = None) -> dict[str, Callable[..., Any]]:
@@ -502,14 +501,6 @@ def test_the_endpoint_gives_the_trace_where_it_is_asked_to(endpoint: Any) -> Non
     assert len(trace.steps) == 6 and '"prompt":"Once upon a time"' in replay_html(document)
     *_, without = endpoint("Once upon a time", gen_length=6)
     assert "trace" not in without and without["tokens"] == last["tokens"]
-
-
-def test_the_endpoint_draws_the_run_where_it_is_asked_to(endpoint: Any) -> None:
-    *_, last = endpoint("Once upon a time", gen_length=6, picture=True, compute="age", commit_error=True)
-    assert "trace" not in last and f"{100 * last['active_ratio']:.0f} % of the rows computed" in last["picture"]
-    assert "Lock by age; most confident first" in last["picture"] and last["texts"][0].split()[0] in last["picture"]
-    *_, both = endpoint("Once upon a time", gen_length=6, picture=True, trace=True)
-    assert surelock.picture(both["trace"]) == both["picture"]
 
 
 def test_the_endpoint_measures_the_commit_error_where_it_is_asked_to(

@@ -1,7 +1,7 @@
 """`python -m surelock.research.notebook`: run the example notebook and keep what its cells put out.
 
-A repository's page shows a notebook without running it. The stage needs scripts, so its place is taken by the picture
-of the same run.
+A notebook's page shows it without running it. The stage is too large to be kept, so its place is taken by the figure of
+the same run.
 """
 
 import ast
@@ -38,7 +38,7 @@ def outputs_of(value: Any, printed: str, count: int) -> list[dict[str, Any]]:
     if value is not None:
         data = {"text/plain": repr(value)}
         if isinstance(value, Shown):
-            data["image/svg+xml"] = surelock.picture(value.document)
+            data["application/vnd.plotly.v1+json"] = json.loads(surelock.figure(value.document).to_json() or "")
         elif hasattr(value, "_repr_html_"):
             data["text/html"] = value._repr_html_()
         found.append({"output_type": "execute_result", "execution_count": count, "metadata": {}, "data": data})

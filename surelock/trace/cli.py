@@ -17,9 +17,6 @@ from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag, add_weights_flag
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.loading import load
-from surelock.places import label_of
-from surelock.trace.lanes import alone
-from surelock.trace.recorder import Recorder, make_header
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,16 +28,12 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
     add_decoder_flags(parser)
-    parser.add_argument(
-        "--picture", type=Path, metavar="FILE.svg", help="draw the run into that file (default: do not)"
-    )
     parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
     parser.set_defaults(run=run_decode)
 
 
 def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     """Decode and print the text. Returns the totals for --json. Raises ValueError for what cannot be decoded."""
-    target = arguments.picture and target_file("--picture", arguments.picture, (".svg",))
     lm = load(
         arguments.model,
         device=arguments.device,
@@ -53,23 +46,15 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
     prompt = lm.encode(arguments.prompt, chat=arguments.chat)
     settings = decoder.settings
     counter = TotalsCounter(lm.config, settings.gen_length, lm.ends, guided=settings.cfg_scale > 0)
-    lane, step, recorder = alone(decoder), None, None
-    if target:
-        header = make_header(lm, arguments.prompt, prompt, [lane], name=label_of(arguments.model))
-        recorder = Recorder(header, lm.tokenizer)
-    steps = decode(lm, [prompt], **decoder.keywords(), observe=recorder is not None)
+    step, steps = None, decode(lm, [prompt], **decoder.keywords())
     with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)
-            if recorder:
-                recorder.record(lane.id, step)
             progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
     assert step is not None
     ids = step.tokens[0, len(prompt) :].tolist()
     text, totals = text_of(lm, ids), counter.totals()
     print(arguments.prompt + text if not arguments.chat else text)
-    if recorder and target:
-        _draw(recorder, target)
     if arguments.json:
         kinds = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
         texts = {"model": lm.name, "prompt": arguments.prompt, "text": text}
@@ -95,10 +80,3 @@ def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
     if not path.parent.is_dir():
         raise ValueError(f"{flag} must lie in a folder that exists, not {str(path)!r}")
     return path
-
-
-def _draw(recorder: Recorder, path: Path) -> None:
-    from surelock.trace.picture import picture  # pandas takes its time
-
-    path.write_text(picture(recorder.document(exact=False)), encoding="utf-8")
-    print(f"{path}: {path.stat().st_size} bytes", file=sys.stderr)

@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from surelock.decoding.step import Flags
 from surelock.trace.format import TraceError, bytes_to_kl, decode_bytes, from_runs, load_document
 from surelock.trace.lanes import Lane
+
+#: As in assets/js/trace/trace.js: a cell is masked or not, computed in this step or not, locked or not.
+STATES = ("masked", "active", "locked", "resting", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +148,25 @@ def _values(length: int, records: list[dict[str, Any]]) -> pd.DataFrame:
             decode_bytes(confidence) / 255 if isinstance(confidence, str) else np.array(confidence)
         )
     return pd.DataFrame({key: np.concatenate(part) if part else [] for key, part in parts.items()})
+
+
+def states_of(records: list[dict[str, Any]], length: int, prompt_length: int) -> NDArray[np.uint8]:
+    """Return the states [length, steps] after each of a lane's records, as indices of STATES."""
+    masked, locked = np.arange(length) >= prompt_length, np.zeros(length, dtype=bool)
+    found = np.empty((length, len(records)), dtype=np.uint8)
+    for step, record in enumerate(records):
+        masked[record.get("masked", [])] = True
+        masked[[position for position, _ in (*record.get("written", ()), *record["unmasked"])]] = False
+        locked[record.get("unlocked", [])] = False
+        locked[record["locked"]] = True
+        computed = np.zeros(length, dtype=bool)
+        computed[from_runs(record["computed"], length)] = True
+        found[:, step] = state_of(masked, locked, computed)
+    return found
+
+
+def state_of(masked: Flags, locked: Flags, computed: Flags) -> NDArray[np.uint8]:
+    """Return the states of positions after a step, as indices of STATES, in the shape of the flags."""
+    masked_, active, locked_, resting, waiting = range(len(STATES))
+    written = np.where(locked, locked_, np.where(computed, active, resting))
+    return np.where(masked, np.where(computed, masked_, waiting), written).astype(np.uint8)

@@ -19,7 +19,6 @@ from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.trace.cli import target_file
 from surelock.trace.lanes import Lane, beside_every_position
-from surelock.trace.picture import picture
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
@@ -55,7 +54,7 @@ def plain_json(document: dict[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
-FORMS = {".json": plain_json, ".html": replay_html, ".svg": picture}
+FORMS = {".json": plain_json, ".html": replay_html}
 
 
 def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -> list[Lane]:
@@ -81,14 +80,14 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, run, write the trace (.json), the replay (.html) or the picture (.svg)."""
+    """Parse the command line, run, write the trace (.json) or the replay (.html)."""
     parser = argparse.ArgumentParser(
-        prog="python -m surelock.trace.record", description="Record a race as a trace, a replay page or a picture."
+        prog="python -m surelock.trace.record", description="Record a race as a trace or a replay page."
     )
     add_model_flags(parser)
     add_engine_flag(parser)
     parser.add_argument("--prompt", required=True)
-    parser.add_argument("--out", type=Path, required=True, help="a .json trace, a .html replay or a .svg picture")
+    parser.add_argument("--out", type=Path, required=True, help="a .json trace or a .html replay")
     add = parser.add_argument
     add(
         "--lane",

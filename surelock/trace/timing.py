@@ -26,6 +26,23 @@ def clocked(header: dict[str, Any]) -> list[str]:
     return most if len(most) > 1 else ids if len(ids) == 1 else []
 
 
+def paces(document: dict[str, Any]) -> dict[str, str]:
+    """Return how the time of each lane compares with the reference's, in words; "" where it cannot be compared."""
+    header, timed = document["header"], clocked(document["header"])
+    names = {lane["id"]: lane["name"] for lane in header["lanes"]}
+    seconds = {own: [each["seconds"] for each in document["records"] if each["lane"] == own] for own in names}
+    reference = header.get("reference", next(iter(names)))
+    compared = [own for own in timed if own != reference and reference in timed and seconds[own]]
+    return {own: _words(seconds[own], seconds[reference], names[reference]) if own in compared else "" for own in names}
+
+
+def _words(own: list[float], other: list[float], name: str) -> str:
+    speed = speed_of(own, other)
+    if speed is None:
+        return f"too close to tell which was faster, it or “{name}”"
+    return f"{speed:.1f} times as fast as “{name}”" if speed > 1 else f"{1 / speed:.1f} times as long as “{name}”"
+
+
 def speed_of(own: Sequence[float], other: Sequence[float]) -> float | None:
     """Return how many times as fast one lane is as another; None if the ratio is too close to 1.
 

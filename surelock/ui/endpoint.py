@@ -51,10 +51,9 @@ def make_endpoint(
             check_flags(given)
             lane, longest = alone(read_decoder(given)), min(most, lm.config.max_length)
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
-            extras = {name: bool(given[name]) for name in ("commit_error", "trace", "picture")}
-            for name in ("trace", "picture"):
-                if extras[name]:
-                    check_size(name, len(job.tokens) + job.gen_length, lane.decoder.settings.total_steps)
+            extras = {name: bool(given[name]) for name in ("commit_error", "trace")}
+            if extras["trace"]:
+                check_size("trace", len(job.tokens) + job.gen_length, lane.decoder.settings.total_steps)
             steps = _steps(lm, job, decoder, **extras)
             request = LocalContext.request.get(None)
             yield from within(steps, seconds, readers.watched(getattr(request, "session_hash", None)))
@@ -108,15 +107,12 @@ def read_decoder(given: Mapping[str, Any]) -> Decoder:
     return replace(from_flat(values), events=tuple(read_event(event) for event in events))
 
 
-def _steps(
-    lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: bool, picture: bool
-) -> Iterator[dict[str, Any]]:
-    from surelock.trace.picture import picture as drawn
+def _steps(lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: bool) -> Iterator[dict[str, Any]]:
     from surelock.trace.race import Errors, LaneStep  # torch: only once somebody decodes
     from surelock.trace.recorder import Recorder, make_header
 
     recorder = None
-    if trace or picture:
+    if trace:
         header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
         recorder = Recorder(header, lm.tokenizer)
     length = len(job.tokens) + job.gen_length
@@ -145,9 +141,7 @@ def _steps(
             **costs,
         }
     if recorder is not None:
-        document = recorder.document()
-        last |= {"trace": document} if trace else {}
-        last |= {"picture": drawn(document)} if picture else {}
+        last["trace"] = recorder.document()
     yield {
         "done": True,
         "texts": [text_of(lm, canvas[len(job.tokens) :])] if lm.tokenizer is not None else [],

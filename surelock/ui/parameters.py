@@ -42,12 +42,6 @@ _OTHERS: dict[str, tuple[Any, Any, str]] = {
         f"Return the trace of the run in the last object, up to {MOST_CELLS:,} positions times steps. Saved as a file, "
         "it opens on the page.",
     ),
-    "picture": (
-        bool,
-        False,
-        "Return a picture of the run in the last object: the text of an SVG file, with the state of every position in "
-        "every step, the totals and the text.",
-    ),
 }
 ENDPOINT = "decode"
 #: Parameters that are no settings, and true or false.
@@ -59,8 +53,8 @@ ABOUT = (
 ANSWER = (
     "One object per step: step, unmasked (position and token of each), newly_locked (positions), locked and computed "
     "(how many), seconds, flops and baseline_flops. The last has done, texts, tokens (prompt included), steps, "
-    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and commit_error, trace and "
-    "picture if asked for."
+    "seconds, flops, flops_ratio (to computing every row), active_ratio (rows computed), and commit_error and trace "
+    "if asked for."
 )
 
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-from base64 import b64encode
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from surelock.trace.outcomes import STATES, outcomes_of
-from surelock.trace.palette import palette
-from surelock.trace.picture import picture
 from tests.browser.actions import exported, recorded, replayed, until
 from tests.browser.server import ROOT
 
@@ -45,37 +41,6 @@ WRITTEN = """async () => {
   pen.fillText = write;
   return [steps, told];
 }"""
-
-PALETTES = """async () => {
-  const { palette } = modules;
-  const { root } = surelock.stage;
-  const light = palette(root);
-  document.body.classList.add("dark");
-  return [light, palette(root)];
-}"""
-
-# What each cell of each raster of an image shows near its lower right corner, as #rrggbb, a position at a time.
-CELLS = """async ([length, steps]) => {
-  const image = document.querySelector("img");
-  await image.decode();
-  const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
-  pen.drawImage(image, 0, 0);
-  const byte = (c) => c.toString(16).padStart(2, "0");
-  const hex = (x, y) => `#${Array.from(pen.getImageData(x, y, 1, 1).data.slice(0, 3), byte).join("")}`;
-  return Array.from(document.querySelectorAll("rect[stroke][width='641']"), (frame) => {
-    const { x, y, width, height } = frame.getBBox();
-    const across = (t) => Math.floor(x + 0.5 + (width - 1) * (t + 0.8) / steps);
-    const down = (p) => Math.floor(y + 0.5 + (height - 1) * (p + 0.8) / length);
-    const row = (p) => Array.from({ length: steps }, (_, t) => hex(across(t), down(p)));
-    return Array.from({ length }, (_, p) => row(p));
-  });
-}"""
-TOO_WIDE = """() => Array.from(document.querySelectorAll("text"))
-  .filter((text) => {
-    const { x, width } = text.getBBox();
-    const place = text.parentElement.tagName === "svg" ? text.parentElement.width.baseVal.value : 1280;
-    return !text.hasAttribute("transform") && (x < 0 || x + width > place);
-  }).map((text) => text.textContent)"""
 
 
 @pytest.fixture
@@ -141,29 +106,3 @@ def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
     )
     assert "masked active resting locked differs from the reference" in told
     assert f"{100 * share:.0f} % of all FLOPs" in told
-
-
-def test_the_drawn_picture_shows_every_state_in_the_pages_colours(replay: Page, tmp_path: Path) -> None:
-    """As an image, which loads nothing and runs nothing; then by itself, in light and dark, with texts that fit."""
-    light, dark = replay.evaluate(PALETTES)
-    for theirs, ours in ((light, palette()), (dark, palette(dark=True))):
-        assert {f"raster{state.title()}": ours[f"raster-{state}"] for state in STATES}.items() <= theirs.items()
-        assert {name: ours[name] for name in ("panel", "ink", "muted", "line", "prompt")}.items() <= theirs.items()
-        assert [ours[f"lane-{i + 1}"] for i in range(4)] == theirs["lanes"]
-
-    document = recorded("rules")
-    document["header"]["lanes"][0]["name"] = "W" * 80
-    made, lanes = picture(document), outcomes_of(document)
-    (tmp_path / "race.svg").write_text(made, encoding="utf-8")
-    replay.set_content(f'<img src="data:image/svg+xml;base64,{b64encode(made.encode()).decode()}">{made}')
-    colours = [palette()[f"raster-{state}"] for state in STATES]
-    seen = replay.evaluate(CELLS, [document["header"]["length"], document["header"]["steps"]])
-    assert seen == [[[colours[state] for state in row] for row in lane.states.tolist()] for lane in lanes]
-
-    replay.goto((tmp_path / "race.svg").as_uri())
-    assert replay.evaluate(TOO_WIDE) == []
-    locked = "getComputedStyle(document.querySelector('g .raster-locked')).color"
-    for scheme, named in (("light", palette()), ("dark", palette(dark=True))):
-        replay.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        rgb = [int(named["raster-locked"][i : i + 2], 16) for i in (1, 3, 5)]
-        assert replay.evaluate(locked) == f"rgb({rgb[0]}, {rgb[1]}, {rgb[2]})"

@@ -1,0 +1,187 @@
+"""A run as a Plotly figure: of a trace and of the steps the same, in the colours of the page. Which times compare."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+import surelock
+from surelock.decoding.choices import COMPUTE, UNMASK, from_flat
+from surelock.places import ASSETS
+from surelock.trace.format import TraceError
+from surelock.trace.frames import STATES
+from surelock.trace.lanes import Lane, alone
+from surelock.trace.record import main as record
+from surelock.trace.record import record_run
+from surelock.trace.timing import paces, speed_of
+
+HOSTILE = ['"><script>alert(1)</script>', "<a href='x'>&amp;{{x}}</a>", "%{y}$x$", "W" * 80]
+PROMPT = "Tom had a <red> ball. He"
+DECODERS = {
+    "locks, probed": {"compute": surelock.LockRule(epsilon=0.05, unlock=surelock.UnlockRule(period=2))},
+    "selection": {"compute": surelock.LockRule(epsilon=0.05) & surelock.SelectRule(0.5)},
+    "several at once": {"compute": surelock.BlockCache(), "unmask": surelock.Threshold(0.3)},
+    "by hand": {
+        "events": (surelock.Event(2, "lock", 1), surelock.Event(4, "write", 12, 9), surelock.Event(5, "mask", 12))
+    },
+}
+
+
+def saved(name: str) -> dict[str, Any]:
+    return json.loads((ASSETS / "runs" / f"{name}.json").read_text("utf-8"))
+
+
+def shown(figure: Any) -> list[dict[str, Any]]:
+    """What it shows of each lane."""
+    rasters, medians, savings = (figure.data[i::3] for i in range(3))
+    texts = figure.layout.annotations[len(rasters) + 2 :]  # after the titles
+    return [
+        {"states": cells.z, "words": cells.y, "kl": cells.customdata, "text": text.text}
+        | {"median": kl.y, "saved": saved.y}
+        for cells, text, kl, saved in zip(rasters, texts, medians, savings, strict=True)
+    ]
+
+
+def test_a_trace_is_drawn_as_the_steps_of_its_run(stories: surelock.LanguageModel) -> None:
+    """Four lanes that differ in everything: what is read from records equals what the steps hold."""
+    settings = surelock.DecodeSettings(gen_length=16, block_length=8, temperature=0.7, seed=3)
+    decoders = {name: surelock.Decoder(settings=settings, **more) for name, more in DECODERS.items()}
+    document = record_run(stories, PROMPT, [Lane(id=name, name=name, decoder=decoders[name]) for name in decoders])
+    drawn, seen = surelock.figure(json.loads(json.dumps(document))), set()
+    assert [each.name for each in drawn.data[1::3]] == list(DECODERS)
+    for decoder, lane in zip(decoders.values(), shown(drawn), strict=True):
+        steps = surelock.decode(stories, [PROMPT], **decoder.keywords(), observe=True)
+        (alike,) = shown(surelock.figure(steps, stories))
+        for name in ("states", "words", "text"):
+            assert np.array_equal(alike[name], lane[name]), name
+        for name in ("kl", "median", "saved"):
+            np.testing.assert_allclose(np.array(alike[name], float), np.array(lane[name], float), rtol=1e-6)
+        seen |= set(np.unique(lane["states"]))
+    assert seen == set(range(len(STATES)))
+
+
+def test_each_sequence_of_a_batch_is_a_lane_without_its_pads(stories: surelock.LanguageModel) -> None:
+    prompts = [PROMPT, "Once"]
+    settings = surelock.DecodeSettings(gen_length=8, seed=[3, 5])
+    drawn = shown(surelock.figure(surelock.decode(stories, prompts, settings, observe=True), stories))
+    for prompt, seed, lane in zip(prompts, (3, 5), drawn, strict=True):
+        own = surelock.decode(stories, [prompt], surelock.DecodeSettings(gen_length=8, seed=seed), observe=True)
+        (alike,) = shown(surelock.figure(list(own), stories))
+        assert np.array_equal(alike["states"], lane["states"]) and alike["text"] == lane["text"]
+    assert unescape(drawn[0]["text"].replace("<br>", " ")) == " ".join(
+        surelock.generate(stories, [PROMPT], surelock.DecodeSettings(gen_length=8, seed=3))[0].split()
+    )
+    alone = surelock.decode(stories, [[5, 6]], surelock.DecodeSettings(gen_length=8))
+    (ids,) = shown(surelock.figure(alone))  # without the model's words, and nothing observed
+    assert re.fullmatch("(#[0-9]+)+", ids["text"]) and ids["median"][0] is None
+
+
+def test_it_has_the_pages_colours() -> None:
+    css, names = (ASSETS / "css" / "base.css").read_text("utf-8"), [f"raster-{state}" for state in STATES]
+    for dark, template in ((False, "plotly_white"), (True, "plotly_dark")):
+        drawn, page = surelock.figure(saved("rules"), dark=dark), {}
+        for selector, rule in re.findall(r"^([^{}@\n]+) \{([^{}]*)\}", css, re.MULTILINE):
+            page |= dict(re.findall(r"--sl-([\w-]+): (#\w+);", rule)) if selector.startswith(".dark") == dark else {}
+        used = [*drawn.layout.coloraxis.colorscale[::2], *((None, each.line.color) for each in drawn.data[1::3])]
+        assert [colour for _, colour in used] == [page[name] for name in (*names, *(f"lane-{i}" for i in range(1, 5)))]
+        assert drawn.layout.template == go.Figure(layout={"template": template}).layout.template
+
+
+def test_nothing_in_a_trace_is_markup() -> None:
+    document = saved("rules")
+    for lane, name in zip(document["header"]["lanes"], HOSTILE, strict=True):
+        lane["name"] = name
+    document["pieces"] = {token: HOSTILE[i % 4] for i, token in enumerate(document["pieces"])}
+    drawn = surelock.figure(document)
+    texts = [each.text for each in drawn.layout.annotations] + [each.name for each in drawn.data[1::3]]
+    texts += [word for cells in drawn.data[::3] for word in cells.y]
+    assert {tag for text in texts for tag in re.findall("<[^>]*>", text)} == {"<b>", "</b>", "<br>"}
+    assert f"<b>{'W' * 80}</b>" in drawn.layout.annotations[3].text
+
+
+def test_a_lane_that_ends_early_is_drawn_as_far_as_it_came() -> None:
+    document = saved("stories")
+    document["records"] = [each for each in document["records"] if each["lane"] == "everything"][:100]
+    one, none = shown(surelock.figure(document))
+    assert one["states"].shape == (142, 100) and none["states"].shape == (142, 0)
+    for empty in (document | {"records": []}, []):
+        with pytest.raises(ValueError, match="a figure needs a run of at least one step"):
+            surelock.figure(empty)
+
+
+def test_only_what_was_timed_together_has_a_ratio_and_it_is_told_beyond_its_spread() -> None:
+    def told(seconds: Any = None, **header: Any) -> str:
+        document = saved("stories")
+        document["header"] |= header
+        for each in document["records"] if seconds else ():
+            each["seconds"] = seconds(each["lane"] == "surelock", each["step"])
+        found = paces(document)
+        assert found["everything"] == ""
+        return found["surelock"]
+
+    assert told() == "1.3 times as fast as “Every word”" and told(timed_together=[]) == ""
+    assert "1.3 times as fast" in surelock.figure(saved("stories")).layout.annotations[1].text
+    assert told(lambda own, _: 1 + own) == "2.0 times as long as “Every word”"
+    assert (
+        told(lambda own, step: 1 + 0.5 * ((step + 3 * own) % 4))
+        == "too close to tell which was faster, it or “Every word”"
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    json.loads(Path(__file__).with_name("traces").joinpath("speeds.json").read_text("utf-8")),
+    ids=lambda case: case["name"],
+)
+def test_a_ratio_of_times_is_further_from_1_than_its_spread(case: dict[str, Any]) -> None:
+    """The same table holds the page's rule: see tests/js/timing.test.js."""
+    assert speed_of(case["own"], case["other"]) == (case["speed"] and pytest.approx(case["speed"]))
+
+
+def test_a_header_times_each_lane_once_and_knows_it() -> None:
+    for groups, problem in (
+        ([["nobody"]], "'nobody' that is not there"),
+        ([["surelock"], ["surelock"]], "two of its timing groups"),
+    ):
+        document = saved("stories")
+        document["header"]["timed_together"] = [{"lanes": lanes} for lanes in groups]
+        with pytest.raises(TraceError, match=problem):
+            surelock.figure(document)
+
+
+def test_a_run_by_itself_is_named_after_its_choices() -> None:
+    for compute in (*COMPUTE, "lock+block_cache"):
+        for unmask in UNMASK:
+            own = alone(from_flat({"compute": compute, "unmask": unmask}))
+            assert Lane.from_plain(own.to_plain()) == own
+    assert alone(surelock.Decoder(compute=surelock.Everything())).name == "Every position; most confident first"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--out", "none/run.json"], "--out must lie in a folder that exists"),
+        (["--out", "run.txt"], "--out must be a file that ends in .json or .html"),
+        (["--out", "run.json", "--lane", "best"], "--lane must be one of"),
+        (["--out", "run.json", "--gen-length", "8", "--block-length", "3"], "block_length"),
+    ],
+)
+def test_a_recording_that_cannot_be_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, flags: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        record(["--prompt", "Once", "--device", "cpu", *flags])
+    assert said in capsys.readouterr().err.splitlines()[-1] and not list(tmp_path.iterdir())
+
+
+def test_half_a_character_is_refused_by_every_caller(stories: surelock.LanguageModel) -> None:
+    with pytest.raises(ValueError, match="prompt is no UTF-8 text"):
+        surelock.generate(stories, ["a \ud800"])
