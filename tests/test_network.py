@@ -96,9 +96,12 @@ class Packed:
             torch.tensor([start + p for start, chosen in zip(starts, positions, strict=True) for p in chosen]),
             [len(chosen) for chosen in positions],
             self.lengths,
-            None if written is None else torch.tensor(written, dtype=torch.int64),
+            None,
             *self._read(positions, read),
         )
+        if written is not None:
+            own = torch.isin(torch.arange(len(rows.slots)), torch.tensor(written))
+            rows.written = torch.where(own, rows.slots, sum(self.lengths))
         tokens = torch.tensor([ids[p] for ids, chosen in zip(sequences, positions, strict=True) for p in chosen])
         logits = self.network.logits(self.forward(tokens, rows))
         return list(logits.split(rows.read_counts or rows.counts))

@@ -20,6 +20,7 @@ from surelock.engines import posterior
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
+from surelock.engines.upload import upload
 
 VOCAB = 4096
 CPU = torch.device("cpu")
@@ -61,7 +62,9 @@ class Reads:
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
         reading = Reading(slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top)
         own = logits[torch.from_numpy(rows)]
-        self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), rows, plan, reading)
+        look = self.reader.look(plan)
+        tensors = upload(look.arrays, CPU)
+        self.reader.read(lambda start, stop, out: out.copy_(own[start:stop]), look, tensors, plan, reading)
         return reading
 
 

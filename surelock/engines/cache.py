@@ -1,16 +1,17 @@
 """The key/value cache of the torch engine, and the rows of a step.
 
-The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding.
+The sequences of a batch lie one behind the other on a flat axis of `sum(lengths)` slots, without padding. Behind them
+lies a spare slot, to which no row attends: rows that write nothing write there.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from surelock.engines.attention import Segments, attend_segments, attend_sequences
 from surelock.model.config import NetworkConfig
 from surelock.model.network import sight
 
@@ -23,9 +24,12 @@ class Rows:
     slots: [R] int64, its place on the flat axis.
     counts: the number of rows of each sequence.
     lengths: the number of slots of each sequence.
-    written: [W] int64, the row numbers that write keys and values; None for all. A probed row does not write.
+    written: [R] int64, the slot to which each row writes: its own, or if it is probed the spare one, `sum(lengths)`;
+    None if all write to their own.
     read: [K] int64, ascending, the row numbers whose posteriors are read; None for all.
     read_counts: the number of read rows of each sequence, if `read` is given.
+    segments: of all rows; None where sequences are attended to one after the other.
+    read_segments: of the read rows, if both are given.
     """
 
     positions: Tensor
@@ -35,18 +39,23 @@ class Rows:
     written: Tensor | None = None
     read: Tensor | None = None
     read_counts: list[int] = field(default_factory=list)
+    segments: Segments | None = None
+    read_segments: Segments | None = None
+
+    def to(self, device: torch.device) -> "Rows":
+        if device == self.positions.device:
+            return self
+        names = ("positions", "slots", "written", "read", "segments", "read_segments")
+        parts = {name: part.to(device) for name in names if (part := getattr(self, name)) is not None}
+        return replace(self, **parts)
 
     def write(self, values: Tensor, table: Tensor) -> None:
-        """Write those of the values [R, ...] whose rows write into a table [slots, ...], on its device."""
-        slots = self.slots.to(table.device)
-        if self.written is not None:
-            written = self.written.to(table.device)
-            slots, values = slots[written], values[written]
-        table.index_copy_(0, slots, values)
+        """Write values [R, ...] into a table [slots + 1, ...] of the same device."""
+        table.index_copy_(0, self.slots if self.written is None else self.written, values)
 
 
 class KVCache:
-    """Preallocated keys and values of every layer: [slots, n_kv_heads, head_size], on the device of the layer.
+    """Preallocated keys and values of every layer: [slots + 1, n_kv_heads, head_size], on the device of the layer.
 
     A locked position keeps the keys and values of its last computation. In a shifted network it also keeps its hidden
     state, from which the next position is predicted.
@@ -57,7 +66,7 @@ class KVCache:
     def __init__(
         self, config: NetworkConfig, slots: int, dtype: torch.dtype, devices: Sequence[torch.device], once: bool
     ) -> None:
-        shape = (slots, config.n_kv_heads, config.head_size)
+        shape = (slots + 1, config.n_kv_heads, config.head_size)
 
         def pair(device: torch.device) -> list[Tensor]:
             """Not empty: what a block-causal row does not see has weight 0, and must be finite."""
@@ -70,6 +79,7 @@ class KVCache:
     def attend(self, layer: int, rows: Rows, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Write the rows' keys and values into the cache, then attend. Returns the shape of q.
 
+        rows: on the device of the layer.
         q: [Q, n_heads, head_size], the queries of all rows or of the read ones.
         k, v: [R, n_kv_heads, head_size], of all rows.
 
@@ -79,33 +89,26 @@ class KVCache:
         rows.write(k, keys)
         rows.write(v, values)
         read = None if len(q) == len(rows.slots) else rows.read
+        segments = rows.segments if read is None else rows.read_segments
+        if segments is not None:
+            return attend_segments(q, keys, values, segments)
+        keys, values = keys[:-1], values[:-1]
         counts, positions = (rows.counts, rows.positions) if read is None else (rows.read_counts, rows.positions[read])
-        mask = sight(self._config, positions.to(keys.device), max(rows.lengths))
+        mask = sight(self._config, positions, max(rows.lengths))
         if len(set(counts)) == len(set(rows.lengths)) == 1:
-            return _attention(q, keys, values, len(counts), self._gqa, mask)
+            return attend_sequences(q, keys, values, len(counts), self._gqa, mask)
         masks = [None] * len(counts) if mask is None else mask.split(counts)
         parts = zip(q.split(counts), keys.split(rows.lengths), values.split(rows.lengths), masks, strict=True)
-        return torch.cat([_attention(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)])
+        return torch.cat([attend_sequences(q, k, v, 1, self._gqa, seen) for q, k, v, seen in parts if len(q)])
 
     def before(self, rows: Rows, hidden: Tensor) -> Tensor:
         """Keep the hidden states [R, d_model] of the rows, and return those of the positions before them.
+
+        rows: on the device of the hidden states.
 
         The first position of a sequence has its own.
         """
         if self._hidden is None:
             self._hidden = hidden.new_zeros(len(self.keys[0]), hidden.shape[1])
         rows.write(hidden, self._hidden)
-        own, positions = rows.slots.to(hidden.device), rows.positions.to(hidden.device)
-        return self._hidden[own - (positions > 0).long()]
-
-
-def _attention(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:
-    """Attend within each of `batch` sequences of one length, which lie behind one another. Returns the shape of q.
-
-    q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
-    gqa: whether n_kv_heads is less than n_heads.
-    mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
-    """
-    seen = None if mask is None else mask[:, : len(keys) // batch].view(batch, 1, -1, len(keys) // batch)
-    q, keys, values = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
-    return F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=gqa).transpose(1, 2).flatten(0, 1)
+        return self._hidden[rows.slots - (rows.positions > 0).long()]

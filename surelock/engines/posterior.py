@@ -5,7 +5,9 @@ log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
-from surelock.engines.chunks import chunk_rows, even
+from surelock.engines.chunks import chunk_rows
+from surelock.engines.look import Look, look_at
 from surelock.engines.stopwatch import Stopwatch
 
 # Of one table [rows, V] in the wide dtype.
@@ -46,7 +49,7 @@ def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform
     if uniform is not None:
         logits = uniform.log_().neg_().log_().mul_(-temperature).add_(logits)
     for token in banned:
-        logits[:, token] = -torch.inf
+        logits[:, token].fill_(-torch.inf)
     return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
 
 
@@ -63,7 +66,7 @@ def choose_by_span(logits: Tensor, banned: list[int], temperature: float, unifor
     """
     number, size = spans(logits.shape[1])
     for token in banned:
-        logits[:, token] = -torch.inf
+        logits[:, token].fill_(-torch.inf)
     temperature = min(max(temperature, 1e-30), 1e30)  # what float32 divides by
     logits.sub_(logits.amax(dim=-1, keepdim=True)).div_(temperature)
     table = F.pad(logits, (0, number * size - logits.shape[1]), value=-torch.inf).view(-1, number, size)
@@ -93,6 +96,28 @@ def _margin(p: Tensor) -> Tensor:
 _SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin}
 
 
+@dataclass(slots=True)
+class _Found:
+    """What is read in a step, on the device.
+
+    look: what is read. tensors: its arrays.
+    table: what goes to the host, in one copy. values: parts of it, by name, in the order of `sizes`.
+    lse: [K], the log-sum-exp of each row. before: for each group, those of the posteriors that it is compared with.
+    """
+
+    look: Look
+    tensors: Mapping[str, Tensor]
+    table: Tensor
+    sizes: dict[str, int]
+    values: dict[str, Tensor]
+    lse: Tensor
+    before: dict[str, Tensor]
+
+    def to_host(self) -> dict[str, NDArray]:
+        table, stops = self.table.cpu().numpy(), np.cumsum([*self.sizes.values()])
+        return dict(zip(self.sizes, np.split(table, stops[:-1]), strict=True))
+
+
 class Reader:
     """Reads the posteriors of a run step by step, and keeps those of watched rows.
 
@@ -104,7 +129,7 @@ class Reader:
 
     def __init__(self, slots: int, vocab_size: int, dtype: torch.dtype, device: torch.device, watch: Stopwatch) -> None:
         wide = torch.promote_types(dtype, torch.float32)
-        chunk_bytes = _CHUNK_BYTES.get(device.type, _CHUNK_BYTES["cpu"])
+        chunk_bytes = _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"]
         self._rows, self._few = chunk_rows(chunk_bytes, vocab_size * wide.itemsize)
         self._raw = torch.empty(min(slots, self._rows), vocab_size, dtype=dtype, device=device)
         self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
@@ -112,116 +137,116 @@ class Reader:
         self._has = np.zeros(slots, dtype=bool)
         self._watch = watch
 
-    def read(
-        self, logits: Callable[[int, int, Tensor], Tensor], rows: NDArray[np.int64], plan: Plan, reading: Reading
-    ) -> None:
-        """Fill `reading` with confidences, candidates, KLs and likely tokens.
-
-        logits: (start, stop, out) -> the logits of `rows[start:stop]`, written to `out` [stop - start, V].
-        rows: [K] int64, ascending, the rows to read; all candidates are among them.
-        """
+    def look(self, plan: Plan) -> Look:
+        """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
         self._has[plan.outdated] = False
-        uniform = _uniform(plan, self._raw)
-        for part in even(len(rows), self._rows):
-            raw, own = logits(part.start, part.stop, self._raw[: part.stop - part.start]), rows[part]
-            for few in even(len(own), self._few):
-                self._read(raw[few], own[few], uniform, plan, reading)
+        look = look_at(plan, self._has, self._rows, self._few)
+        if plan.temperature > 0 and plan.draws is not None and len(look.places["chosen"]):
+            if self._raw.device.type not in _BY_TOKEN:
+                width = sum(spans(self._raw.shape[1]))
+                look.arrays["uniform"] = plan.draws.gumbel(np.arange(len(plan.draws.row)), width)
+        return look
 
-    def _read(self, raw: Tensor, own: NDArray[np.int64], uniform: Tensor | None, plan: Plan, reading: Reading) -> None:
-        """Read the posteriors of a few rows.
-
-        raw: [K, V], their logits.
-        own: [K] int64, ascending, their numbers.
-        uniform: the random numbers of all candidates of the step, see `_uniform`.
-        """
-        z = raw.to(self._kept_lse.dtype)
-        p = z.softmax(dim=-1)
-        confidence = p.amax(dim=-1)
-        lse = z.amax(dim=-1) - confidence.log()
-        total, reading.confidence[own] = _to_host(torch.stack((z.sum(dim=-1), confidence)))
-        reading.finite &= bool(np.isfinite(total).all())
-        choosers = np.flatnonzero(plan.chooses[own])
-        if len(choosers) and plan.scores is not None:
-            first = int(plan.chooses[: own[choosers[0]]].sum())  # of the candidates
-            which = np.arange(first, first + len(choosers))
-            reading.tokens[which], reading.score[which] = _to_host(_choose(z, p, choosers, which, uniform, plan))
-        if plan.top_k:
-            with self._watch.excluded():
-                probs, ids = p.topk(plan.top_k, dim=-1)
-                reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
-        if plan.observe:  # before what is kept becomes another
-            with self._watch.excluded():
-                self._follow(raw, lse, own, ~plan.compares[own], ~plan.watches[own], plan, reading)
-        self._follow(raw, lse, own, plan.compares[own], plan.watches[own], plan, reading)
-
-    def _follow(
+    def read(
         self,
-        raw: Tensor,
-        lse: Tensor,
-        own: NDArray[np.int64],
-        compared: NDArray[np.bool_],
-        watched: NDArray[np.bool_],
+        logits: Callable[[int, int, Tensor], Tensor],
+        look: Look,
+        tensors: Mapping[str, Tensor],
         plan: Plan,
         reading: Reading,
     ) -> None:
-        """Compute the KLs of the `compared` rows of a chunk, then keep the posteriors of the `watched` ones, unless
-        probed.
+        """Fill `reading` with confidences, candidates, KLs and likely tokens.
+
+        logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out` [stop - start, V].
+        look: what is read of the plan.
+        tensors: its arrays, on the device.
         """
-        slots, where = plan.slots[own], np.flatnonzero(compared)
-        reading.kl[own[where]] = np.inf
-        before = where[self._has[slots[where]]]
-        if len(before) and self._kept is not None:
-            index, target = as_index(before, raw.device), as_index(slots[before], raw.device)
-            z = raw[index].to(lse.dtype)
-            kl = kl_divergence(z.softmax(dim=-1), z, lse[index], self._kept[target], self._kept_lse[target])
-            (reading.kl[own[before]],) = _to_host(kl[None])
-        after = np.flatnonzero(watched & ~plan.probed[own])
-        if len(after):
-            if self._kept is None:
-                self._kept = raw.new_empty(len(self._has), raw.shape[1])
-            index, target = as_index(after, raw.device), as_index(slots[after], raw.device)
-            self._kept[target] = raw[index]
-            self._kept_lse[target] = lse[index]
-            self._has[slots[after]] = True
+        found = self._begin(look, tensors)
+        for part, chunks in look.parts:
+            raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
+            for chunk in chunks:
+                self._read(raw[chunk.start - part.start : chunk.stop - part.start], chunk, found, plan, reading)
+        for group in look.groups:
+            self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
+            self._has[look.arrays[f"{group}kept_slots"]] = True
+        values = found.to_host()
+        reading.finite = bool(np.isfinite(values["total"]).all())
+        reading.confidence[plan.read] = values["confidence"]
+        if len(values["tokens"]):
+            reading.tokens[:], reading.score[:] = values["tokens"], values["score"]
+        reading.kl[plan.read[look.infinite]] = np.inf
+        for group in look.groups:
+            reading.kl[plan.read[look.places[f"{group}compared"]]] = values[f"{group}compared"]
+
+    def _begin(self, look: Look, tensors: Mapping[str, Tensor]) -> _Found:
+        count, candidates = sum(part.stop - part.start for part, _ in look.parts), len(look.places["chosen"])
+        sizes = {"total": count, "confidence": count, "tokens": candidates, "score": candidates}
+        sizes |= {name: len(look.places[name]) for group in look.groups for name in [f"{group}compared"]}
+        table = self._kept_lse.new_empty(sum(sizes.values()))  # tokens are below 2 ** 24: exact in float32
+        values = dict(zip(sizes, table.split(list(sizes.values())), strict=True))
+        if self._kept is None and any(len(look.places[f"{group}kept"]) for group in look.groups):
+            self._kept = self._raw.new_empty(len(self._has), self._raw.shape[1])
+        before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in look.groups}
+        return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
+
+    def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> None:
+        """Read the posteriors of a chunk of the read rows. raw: [K, V], their logits."""
+        values, lse = found.values, found.lse[chunk]
+        z = raw.to(lse.dtype)
+        p = z.softmax(dim=-1)
+        confidence = torch.amax(p, dim=-1, out=values["confidence"][chunk])
+        torch.sub(z.amax(dim=-1), confidence.log(), out=lse)
+        torch.sum(z, dim=-1, out=values["total"][chunk])
+        which = found.look.of("chosen", chunk)
+        if which.start < which.stop:
+            chosen, score = _choose(z, p, which, found.look.of("banned", chunk), found.tensors, plan)
+            values["tokens"][which], values["score"][which] = chosen, score
+        if plan.top_k:
+            with self._watch.excluded():
+                own, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
+                reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
+        for group in found.look.groups:  # what is observed first, before what is kept becomes another
+            with self._watch.excluded() if group else nullcontext():
+                self._follow(group, chunk, raw, z, p, found)
+
+    def _follow(self, group: str, chunk: slice, raw: Tensor, z: Tensor, p: Tensor, found: _Found) -> None:
+        """Compute the KLs of the compared rows of a chunk, then keep the posteriors of those that are kept."""
+        tensors, compared, kept = (
+            found.tensors,
+            *(found.look.of(f"{group}{name}", chunk) for name in ("compared", "kept")),
+        )
+        if self._kept is None:
+            return
+        if compared.start < compared.stop:
+            rows, slots = (tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots"))
+            other, other_lse = self._kept[slots], found.before[group][compared]
+            kl = kl_divergence(p[rows], z[rows], found.lse[chunk][rows], other, other_lse)
+            found.values[f"{group}compared"][compared] = kl
+        if kept.start < kept.stop:
+            rows, slots = (tensors[f"{group}{name}"][kept] for name in ("kept", "kept_slots"))
+            self._kept[slots] = raw[rows]
 
 
 def _choose(
-    z: Tensor, p: Tensor, choosers: NDArray[np.int64], which: NDArray[np.int64], uniform: Tensor | None, plan: Plan
-) -> Tensor:
-    """Candidate tokens and scores [2, c] float64 of a chunk's candidates. which: [c], their numbers among the C."""
-    index = as_index(choosers, z.device)
-    first, last = np.searchsorted(plan.repeats[0], (which[0], which[-1] + 1))
-    at, forbidden = plan.repeats[:, first:last]
+    z: Tensor, p: Tensor, which: slice, banned: slice, tensors: Mapping[str, Tensor], plan: Plan
+) -> tuple[Tensor, Tensor]:
+    """Candidate tokens and scores [c] of a chunk's candidates. which: their numbers among the C. banned: of pairs."""
+    index = tensors["chosen"][which]
     logits = z[index]
-    if len(at):
-        places, tokens = torch.from_numpy(np.stack((at - which[0], forbidden))).to(z.device)
-        logits[places, tokens] = -torch.inf
-    if uniform is not None:
-        chosen = choose_by_span(logits, plan.banned, plan.temperature, uniform[which[0] : which[-1] + 1])
+    if banned.start < banned.stop:
+        logits[tensors["banned_at"][banned], tensors["banned"][banned]] = -torch.inf
+    if "uniform" in tensors:
+        chosen = choose_by_span(logits, plan.banned, plan.temperature, tensors["uniform"][which])
     else:
         draws = plan.draws if plan.temperature > 0 else None
-        numbers = None if draws is None else torch.from_numpy(draws.gumbel(which, z.shape[1]))
-        chosen = choose_tokens(logits, plan.banned, plan.temperature, numbers)
+        numbers = None if draws is None else draws.gumbel(np.arange(which.start, which.stop), z.shape[1])
+        chosen = choose_tokens(
+            logits, plan.banned, plan.temperature, None if numbers is None else torch.from_numpy(numbers)
+        )
         del numbers  # before the scores' own copy of the posteriors is made
     own = p[index]
-    score = _SCORES[plan.scores](own) if plan.scores in _SCORES else own.gather(1, chosen[:, None])[:, 0]
-    return torch.stack((chosen.to(torch.float64), score.to(torch.float64)))
-
-
-def _uniform(plan: Plan, like: Tensor) -> Tensor | None:
-    """The random numbers of all candidates of a step for `choose_by_span`, on the device of `like` [..., V].
-
-    None if nothing is drawn, and on a CPU, where each chunk draws one number for each token.
-    """
-    if plan.temperature == 0 or plan.draws is None or plan.scores is None or like.device.type in _BY_TOKEN:
-        return None
-    drawn = torch.from_numpy(plan.draws.gumbel(np.arange(len(plan.draws.row)), sum(spans(like.shape[1]))))
-    return drawn.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else drawn.to(like.device)
+    return chosen, _SCORES[plan.scores](own) if plan.scores in _SCORES else own.gather(1, chosen[:, None])[:, 0]
 
 
 def as_index(places: NDArray[np.int64], device: torch.device) -> Tensor:
     return torch.from_numpy(places).to(device)
-
-
-def _to_host(stacked: Tensor) -> tuple[NDArray, ...]:
-    return tuple(stacked.to(torch.float64).numpy(force=True))

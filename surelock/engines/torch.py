@@ -10,18 +10,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.decoding.step import Layout, Plan, Reading
+from surelock.engines.attention import has_varlen
 from surelock.engines.cache import KVCache, Rows
+from surelock.engines.inputs import inputs_of
 from surelock.engines.posterior import Reader, as_index
 from surelock.engines.stopwatch import Stopwatch
-from surelock.model.network import Block, Network, Rotary, rotary_table
+from surelock.engines.upload import upload
+from surelock.model.network import Attend, Block, Network, Rotary, rotary_table
 
 
 class PackedForward:
     """The packed forward pass of a run, with its cache."""
 
     def __init__(self, network: Network, slots: int, once: bool = False) -> None:
-        devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
-        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, devices, once)
+        self._devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
+        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, self._devices, once)
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
         """Compute the rows of tokens [R] int64. Returns the hidden states [K, d_model] of the read rows.
@@ -31,20 +34,23 @@ class PackedForward:
         those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
         last layer computes keys and values alone.
         """
-        network, cache = self._network, self.cache
+        network, cache, devices = self._network, self.cache, self._devices
+        there = {device: rows.to(device) for device in dict.fromkeys(devices)}
 
         def rotary(device: torch.device) -> Rotary:
             cos, sin = rotary_table(network.config, max(rows.lengths), network.dtype, device)
-            positions = rows.positions.to(device)
-            return cos[positions], sin[positions]
+            return cos[there[device].positions], sin[there[device].positions]
 
-        read = rows.read
-        only = None if read is None else lambda x: x[read.to(x.device)]
-        through = partial(network.run, tokens, rotary, lambda layer: partial(cache.attend, layer, rows))
-        if not network.config.shifted:
-            return through(only)
-        hidden = cache.before(rows, through())
-        return hidden if only is None else only(hidden)
+        def attend(layer: int) -> Attend:
+            return partial(cache.attend, layer, there[devices[layer]])
+
+        if network.config.shifted:
+            hidden = network.run(tokens, rotary, attend)
+            rows = rows.to(hidden.device)
+            hidden = cache.before(rows, hidden)
+            return hidden if rows.read is None else hidden[rows.read]
+        read = there[devices[-1]].read
+        return network.run(tokens, rotary, attend, None if read is None else lambda x: x[read])
 
 
 class Memory:
@@ -89,19 +95,22 @@ class TorchEngine:
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
-        reading, rows = Reading.empty(plan), plan.read
-        self._forward(memory, plan, rows)
+        reading, device = Reading.empty(plan), self.device
+        inputs = inputs_of(self.config, memory.layout, plan, has_varlen(self.config, self.dtype, device))
+        look = memory.reader.look(plan)
+        tensors = upload({**inputs.arrays, **look.arrays}, device)
+        self._forward(memory, plan, inputs.rows(tensors), tensors["tokens"])
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
             found = self.network.logits(memory.hidden[start:stop], out)
             if memory.told is not None:
-                own = rows[start:stop]
+                own = plan.read[start:stop]
                 candidates = np.flatnonzero(plan.chooses[own])
                 slots = as_index(plan.slots[own[candidates]], found.device)
                 memory.told[slots] = found[as_index(candidates, found.device)]
             return found
 
-        memory.reader.read(logits, rows, plan, reading)
+        memory.reader.read(logits, look, tensors, plan, reading)
         reading.seconds = memory.watch.seconds()
         return reading
 
@@ -119,33 +128,13 @@ class TorchEngine:
             found[torch.from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
-    def _forward(self, memory: Memory, plan: Plan, read: NDArray[np.int64]) -> None:
-        """Run the packed forward of all passes, and keep the hidden states of the rows `read` [K]."""
-        passes, total = memory.layout.passes, sum(memory.layout.lengths)
-        memory.rows = read if len(read) else np.arange(len(plan.slots))
+    def _forward(self, memory: Memory, plan: Plan, rows: Rows, tokens: Tensor) -> None:
+        """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
+        memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))
         if not len(plan.slots):
             return
-        tokens = plan.tokens if plan.blind is None else np.concatenate((plan.tokens, plan.blind))
-        offsets, count = np.arange(passes)[:, None], len(plan.slots)
-        written = np.flatnonzero(np.tile(~plan.probed, passes)) if plan.probed.any() else None
-        asked, read_counts = None, []
-        if len(memory.rows) < count:
-            asked = (read + count * offsets).ravel()
-            read_counts = np.diff(np.searchsorted(read, np.cumsum([0, *plan.counts]))).tolist() * passes
-        device = self.network.head_weight.device
-        upload = np.tile(plan.positions, passes), (plan.slots + total * offsets).ravel(), tokens
-        positions, slots, tokens = (torch.from_numpy(each).to(device) for each in upload)
-        rows = Rows(
-            positions,
-            slots,
-            counts=plan.counts * passes,
-            lengths=[*memory.layout.lengths] * passes,
-            written=None if written is None else torch.from_numpy(written).to(device),
-            read=None if asked is None else torch.from_numpy(asked).to(device),
-            read_counts=read_counts,
-        )
-        both = memory.packed(tokens, rows).unflatten(0, (passes, -1))
+        both = memory.packed(tokens, rows).unflatten(0, (memory.layout.passes, -1))
         memory.hidden = both[0]
-        if passes == 2:  # the head is linear, so guided states make guided logits
+        if memory.layout.passes == 2:  # the head is linear, so guided states make guided logits
             wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
             memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)

@@ -21,7 +21,7 @@ Pick = Callable[[Tensor], Tensor]
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square norm, computed in float32 (float64 in a float64 network), cast down, then times its weight."""
+    """Root-mean-square norm times its weight, computed in float32 (float64 in a float64 network)."""
 
     def __init__(self, size: int, eps: float) -> None:
         super().__init__()
@@ -29,8 +29,7 @@ class RMSNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        wide = x if x.dtype.itemsize >= 4 else x.float()
-        return F.rms_norm(wide, self.weight.shape, None, self.eps).to(x.dtype) * self.weight
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
 class Block(nn.Module):
@@ -57,16 +56,29 @@ class Block(nn.Module):
         q, k, v = self._project(self.attn_norm(x), rotary)
         if only is not None:
             x, q = only(x), only(q)
-        x = x + self.attn_out(attend(q, k, v).flatten(-2))
+        x = add_product(x, self.attn_out, attend(q, k, v).flatten(-2))
         gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
-        return x + self.ff_out(F.silu(gate) * up)
+        gate = F.silu(gate)
+        return add_product(x, self.ff_out, gate * up if gate.requires_grad else gate.mul_(up))
 
     def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
-        q, k, v = self.qkv(h).unflatten(-1, (sum(self.heads), -1)).split_with_sizes(self.heads, dim=-2)
+        n_heads, n_kv_heads, _ = self.heads
+        both, v = self.qkv(h).unflatten(-1, (sum(self.heads), -1)).split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        return rotate(q, *rotary), rotate(k, *rotary), v
+            q, k = both.split((n_heads, n_kv_heads), dim=-2)
+            both = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
+        q, k = rotate(both, *rotary).split((n_heads, n_kv_heads), dim=-2)
+        return q, k, v
+
+
+def add_product(x: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
+    """Return x + linear(h). Packed rows [R, d] on a GPU are added to in place, by the matrix product itself."""
+    if (
+        x.dim() == 2 and not x.is_cpu and type(linear.weight) is nn.Parameter
+    ):  # weights in int8 have a class of their own
+        return x.addmm_(h, linear.weight.T)
+    return x + linear(h)
 
 
 class Network(nn.Module):

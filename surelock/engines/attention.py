@@ -1,0 +1,97 @@
+"""Attention of the rows of a step, whose sequences have different numbers of rows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from surelock.model.config import NetworkConfig
+
+_PARAMETERS = frozenset(inspect.signature(varlen_attn).parameters)
+_LEAST_CAPABILITY = (8, 0)  # of a GPU that has flash attention
+_LARGEST_HEAD = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Runs of rows that attend to the same positions: one a sequence, in a block-causal network one a block.
+
+    rows: [S + 1] int32, where the rows of each segment begin, and their number.
+    starts: [S + 1] int32, the slot at which the sequence of each segment begins, and the number of slots.
+    seen: [S] int32, how many slots the rows of a segment attend to; None for all of their sequence.
+    most_rows, most_seen: at least the largest numbers of rows and of slots of a segment.
+    """
+
+    rows: Tensor
+    starts: Tensor
+    seen: Tensor | None
+    most_rows: int
+    most_seen: int
+
+    def to(self, device: torch.device) -> Segments:
+        seen = None if self.seen is None else self.seen.to(device)
+        return replace(self, rows=self.rows.to(device), starts=self.starts.to(device), seen=seen)
+
+
+@lru_cache(maxsize=16)
+def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) -> bool:
+    """Return whether torch has a kernel on the device for sequences with different numbers of rows."""
+    if device.type == "cpu" or dtype.itemsize > 2 or config.head_size > _LARGEST_HEAD:
+        return False
+    if config.block_size is not None and "seqused_k" not in _PARAMETERS:
+        return False
+    return device.type == "meta" or torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
+
+
+def segment_arrays(
+    config: NetworkConfig, positions: NDArray[np.int64], counts: Sequence[int], lengths: Sequence[int]
+) -> dict[str, NDArray[np.int32]]:
+    """Return the arrays of `Segments`, by their names.
+
+    positions: [R] int64, the position of each row in its sequence.
+    counts, lengths: the number of rows and of slots of each sequence.
+    """
+    rows, starts = (np.cumsum([0, *each]) for each in (counts, lengths))
+    if config.block_size is None:
+        return {"rows": rows.astype(np.int32), "starts": starts.astype(np.int32)}
+    sequence = np.repeat(np.arange(len(counts)), counts)
+    seen = np.minimum((positions // config.block_size + 1) * config.block_size, np.array(lengths)[sequence])
+    new = np.flatnonzero((np.diff(sequence, prepend=-1) != 0) | (np.diff(seen, prepend=0) != 0))
+    found = {
+        "rows": np.append(new, len(positions)),
+        "starts": np.append(starts[sequence[new]], starts[-1]),
+        "seen": seen[new],
+    }
+    return {name: array.astype(np.int32) for name, array in found.items()}
+
+
+def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments) -> Tensor:
+    """Attend from rows q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel. Returns the
+    shape of q.
+    """
+    more = {} if segments.seen is None else {"seqused_k": segments.seen}
+    if "enable_gqa" in _PARAMETERS:  # torch without it takes any number of key/value heads
+        more["enable_gqa"] = q.shape[1] != keys.shape[1]
+    most = segments.most_rows, segments.most_seen
+    return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)
+
+
+def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:
+    """Attend within each of `batch` sequences of one length, which lie behind one another. Returns the shape of q.
+
+    q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
+    gqa: whether n_kv_heads is less than n_heads.
+    mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
+    """
+    seen = None if mask is None else mask[:, : len(keys) // batch].view(batch, 1, -1, len(keys) // batch)
+    q, keys, values = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (q, keys, values))
+    return F.scaled_dot_product_attention(q, keys, values, seen, enable_gqa=gqa).transpose(1, 2).flatten(0, 1)

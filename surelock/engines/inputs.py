@@ -1,0 +1,83 @@
+"""What the layers of the torch engine get of a plan: arrays for the device, and numbers that stay on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surelock.decoding.step import Layout, Plan
+from surelock.engines.attention import Segments, segment_arrays
+from surelock.engines.cache import Rows
+from surelock.model.config import NetworkConfig
+
+
+@dataclass(slots=True)
+class Inputs:
+    """Inputs of the packed forward of a step, for all passes.
+
+    arrays: `tokens` [R] int64, and the arrays of `Rows` and `Segments` by their names; those of the segments of read
+    rows have "read_" before theirs.
+    counts, lengths, read_counts: as in `Rows`.
+    """
+
+    arrays: dict[str, NDArray]
+    counts: list[int]
+    lengths: list[int]
+    read_counts: list[int]
+
+    def rows(self, tensors: Mapping[str, Tensor]) -> Rows:
+        """Return the rows, of tensors of the arrays' names."""
+        segments = []
+        for prefix, counts in (("", self.counts), ("read_", self.read_counts)):
+            edges, starts, seen = (tensors.get(f"{prefix}{name}") for name in ("rows", "starts", "seen"))
+            known = edges is not None and starts is not None
+            segments.append(Segments(edges, starts, seen, max(counts), max(self.lengths)) if known else None)
+        names = ("positions", "slots", "written", "read")
+        given = {name: tensors.get(name) for name in names}
+        return Rows(
+            **given,
+            counts=self.counts,
+            lengths=self.lengths,
+            read_counts=self.read_counts,
+            segments=segments[0],
+            read_segments=segments[1],
+        )
+
+
+def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, bucket: int = 0) -> Inputs:
+    """Return the inputs of a plan that has rows.
+
+    varlen: whether segments are attended to. Otherwise sequences are, one after the other where they differ.
+    bucket: with segments, the number of rows to fill up with rows of no effect, which write to the spare slot; all rows
+    then pass all layers. 0 fills up none, and the last layer computes the read rows alone.
+    """
+    passes, total, count = layout.passes, sum(layout.lengths), len(plan.slots)
+    offsets = np.arange(passes)[:, None]
+    tokens = plan.tokens if plan.blind is None else np.concatenate((plan.tokens, plan.blind))
+    arrays = {
+        "tokens": tokens,
+        "positions": np.tile(plan.positions, passes),
+        "slots": (plan.slots + total * offsets).ravel(),
+    }
+    spare, counts, lengths = passes * total, plan.counts * passes, [*layout.lengths] * passes
+    if bucket or plan.probed.any():
+        arrays["written"] = np.where(np.tile(plan.probed, passes), spare, arrays["slots"])
+    read_counts = []
+    if bucket:
+        more = bucket - passes * count
+        fill = {"tokens": 0, "positions": 0, "slots": spare, "written": spare}
+        arrays = {name: np.append(array, np.full(more, fill[name])) for name, array in arrays.items()}
+        counts = [*counts[:-1], counts[-1] + more]
+    elif 0 < len(plan.read) < count:
+        arrays["read"] = (plan.read + count * offsets).ravel()
+        read_counts = np.diff(np.searchsorted(plan.read, np.cumsum([0, *plan.counts]))).tolist() * passes
+    if varlen:
+        arrays |= segment_arrays(config, arrays["positions"], counts, lengths)
+    if varlen and read_counts:
+        own = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
+        arrays |= {f"read_{name}": array for name, array in own.items()}
+    return Inputs(arrays, counts, lengths, read_counts)

@@ -1,0 +1,252 @@
+"""`bench counts`: what one step asks of a GPU, counted on tensors without data at LLaDA-8B's shape.
+
+Kernels, copies to the device and copies from it, of the engine as it runs on a GPU, for a step that computes every row
+and for one in which a rule has locked half of them. CUDA graphs and fused reading, which need a GPU, are left out:
+they can only make it less. To ask for a value of a tensor without data is an error, so nothing waits but the download.
+"""
+
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from surelock.bench import Figures
+from surelock.decoding.step import Layout, Plan
+from surelock.engines.torch import TorchEngine
+from surelock.model.config import LLADA_8B, NetworkConfig
+from surelock.model.network import empty_network
+
+#: (generated, batch), each after a prompt of PROMPT tokens.
+SIZES = ((64, 1), (256, 4), (1024, 8))
+PROMPT = 64
+#: Operators that make views or allocate, and launch no kernel.
+_FREE = frozenset(
+    "_reshape_alias _unsafe_view alias as_strided detach empty empty_like empty_strided expand lift_fresh new_empty"
+    " permute reshape select slice split split_with_sizes squeeze t transpose unbind unflatten unsqueeze view".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: its operator, the bytes that it reads and writes, and its floating-point operations."""
+
+    name: str
+    nbytes: int = 0
+    flops: int = 0
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a step asks of a GPU.
+
+    layers: the kernels of each layer. rest: all others.
+    uploads, downloads: copies to the device, and from it. inside: those of them that a layer asks for.
+    """
+
+    layers: list[list[Kernel]] = field(default_factory=list)
+    rest: list[Kernel] = field(default_factory=list)
+    uploads: int = 0
+    downloads: int = 0
+    inside: int = 0
+
+    @property
+    def a_layer(self) -> int:
+        """The number of kernels of each layer but the last, which picks the rows that are read."""
+        (found,) = {len(layer) for layer in self.layers[:-1]}
+        return found
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        return [kernel for layer in self.layers for kernel in layer] + self.rest
+
+
+class _Fused(TorchFunctionMode):
+    """Holds a norm closed: it is one kernel on a GPU, and several operators on tensors without data."""
+
+    def __init__(self, counter: "_Counter") -> None:
+        super().__init__()
+        self._counter = counter
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func not in (F.rms_norm, torch.rms_norm):
+            return func(*args, **(kwargs or {}))
+        self._counter.add(Kernel("rms_norm", 2 * _bytes(args[0])))
+        return torch.empty_like(args[0])
+
+
+class _Counter(TorchDispatchMode):
+    """Counts the operators on tensors without data. A download returns ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts, self._inside = Counts(), False
+
+    def add(self, kernel: Kernel) -> None:
+        (self.counts.layers[-1] if self._inside else self.counts.rest).append(kernel)
+
+    def begin_layer(self, *_: Any) -> None:
+        self.counts.layers.append([])
+        self._inside = True
+
+    def end_layer(self, *_: Any) -> None:
+        self._inside = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs, name = kwargs or {}, func.overloadpacket.__name__
+        with self:
+            found = func.decompose(*args, **kwargs)
+        if found is not NotImplemented:
+            return found
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        if name == "_to_copy" and given[0].is_meta and kwargs.get("device") == torch.device("cpu"):
+            self._copied("downloads")
+            return torch.ones(given[0].shape, dtype=kwargs.get("dtype") or given[0].dtype)
+        out = func(*args, **kwargs)
+        made = [leaf for leaf in tree_leaves(out) if isinstance(leaf, Tensor)]
+        places = {tensor.device.type for tensor in (*given, *made)}
+        if places == {"meta", "cpu"} and name in ("_to_copy", "copy_"):
+            self._copied("uploads")
+        elif "meta" in places and name not in _FREE:
+            for kernel in _kernels(name, func._overloadname, given, made):
+                self.add(kernel)
+        return out
+
+    def _copied(self, way: str) -> None:
+        setattr(self.counts, way, getattr(self.counts, way) + 1)
+        self.counts.inside += self._inside
+
+
+def _kernels(name: str, overload: str, given: Sequence[Tensor], made: Sequence[Tensor]) -> list[Kernel]:
+    """Return the kernels of an operator on a GPU."""
+    written = sum(map(_bytes, made))
+    if name == "_varlen_attn":  # and a fill of 16 bytes
+        q, k, _, edges = given[:4]
+        seen = len(k) // (len(edges) - 1)  # the mean over sequences
+        attention = Kernel(name, 2 * _bytes(q) + 2 * _bytes(k), 4 * q.numel() * seen)
+        return [attention, Kernel("zeros", 16)]
+    if name in ("mm", "addmm", "addmm_"):
+        a, b = given[-2:] if name != "mm" else given[:2]
+        return [Kernel(name, sum(map(_bytes, given)) + written, 2 * a.shape[0] * a.shape[1] * b.shape[1])]
+    if name in ("index", "embedding"):
+        return [Kernel(name, 2 * written)]
+    if name in ("index_put_", "index_copy_"):
+        return [Kernel(name, 2 * _bytes(given[-1]))]
+    if name in ("fill_", "zeros", "full"):
+        return [Kernel(name, written)]
+    again = 2 * written if name == "_softmax" else 0  # three passes over a row that exceeds shared memory
+    in_place = "out" in overload
+    return [Kernel(name, sum(map(_bytes, given)) + (0 if in_place else written) + again)]
+
+
+def _bytes(tensor: Tensor) -> int:
+    """The bytes of a tensor without what is only repeated."""
+    return prod(n for n, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride) * tensor.element_size()
+
+
+@cache
+def meta_engine(config: NetworkConfig = LLADA_8B) -> TorchEngine:
+    """Return an engine in bfloat16 whose tensors have no data."""
+    return TorchEngine(empty_network(config).to(torch.bfloat16).eval().requires_grad_(False))
+
+
+def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> tuple[Layout, Plan]:
+    """Return the plan of a step in the middle of a run: half of the generated positions are masked.
+
+    locked: a rule has locked half of all positions, about as many in each sequence, and watches all others. Otherwise
+    every row is computed.
+    """
+    length, rng = PROMPT + gen_length, np.random.default_rng(0)
+    masked, slots, chooses = gen_length // 2, [], []
+    for b in range(batch):
+        active = length
+        if locked:
+            active = length // 2 + (int(rng.integers(-length // 20, length // 20 + 1)) if batch > 1 else 0)
+        shown = min(masked, int(0.8 * active))
+        own = np.sort(rng.choice(length - shown, active - shown, replace=False))
+        own = np.concatenate((own, np.arange(length - shown, length)))
+        slots.append(own + b * length)
+        chooses.append(own >= length - shown)
+    flat, candidates = np.concatenate(slots), np.concatenate(chooses)
+    none, watches = np.zeros(len(flat), dtype=bool), np.full(len(flat), locked)
+    plan = Plan(
+        step=gen_length // 2,
+        slots=flat,
+        counts=[len(own) for own in slots],
+        tokens=np.zeros(len(flat), dtype=np.int64),
+        blind=None,
+        positions=flat % length,
+        probed=none,
+        watches=watches,
+        compares=watches & ~candidates,
+        chooses=candidates,
+        observe=False,
+        read=np.flatnonzero(watches | candidates),
+        outdated=flat[:0],
+        scores="confidence",
+        quotas=None,
+        banned=[1],
+        repeats=np.empty((2, 0), dtype=np.int64),
+        temperature=0.0,
+        draws=None,
+        cfg_scale=0.0,
+        top_k=0,
+    )
+    return Layout((length,) * batch, 1), plan
+
+
+@contextmanager
+def counted(engine: TorchEngine) -> Iterator[Counts]:
+    """A context whose counts are those of what the engine does in it."""
+    counter = _Counter()
+    with ExitStack() as stack:
+        for block in cast("Sequence[nn.Module]", engine.network.blocks):
+            stack.callback(block.register_forward_pre_hook(counter.begin_layer).remove)
+            stack.callback(block.register_forward_hook(counter.end_layer).remove)
+        stack.enter_context(_Fused(counter))
+        stack.enter_context(counter)
+        yield counter.counts
+
+
+def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
+    """Count a step whose plan has been computed once before, so that posteriors are kept."""
+    memory = engine.memory(layout)
+    for _ in range(2):
+        with counted(engine) as counts:
+            engine.read(memory, plan)
+    return counts
+
+
+def table() -> list[Figures]:
+    """Return the counts of all SIZES, unlocked and half locked."""
+    engine, lines = meta_engine(), []
+    for gen_length, batch in SIZES:
+        for locked in (False, True):
+            counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
+            lines.append(
+                {
+                    "gen": gen_length,
+                    "batch": batch,
+                    "locked": locked,
+                    "kernels_a_layer": counts.a_layer,
+                    "kernels": len(counts.kernels),
+                    "uploads": counts.uploads,
+                    "downloads": counts.downloads,
+                }
+            )
+    return lines
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Set the parser's `run`; `bench counts` has no flags."""
+    parser.set_defaults(run=lambda _: table())
