@@ -7,14 +7,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from checkpoints import write_llada
 
 import surelock
-from tests.browser.server import App, serve, wait_for_model
+
+if TYPE_CHECKING:
+    from tests.browser.server import App
 
 TINY = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 2, "d_ff": 48, "vocab": 41, "tied": False, "seed": 7}
 
@@ -89,8 +91,10 @@ def small_judge(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[App]":
     """The page as it is served, for all that only ask it."""
+    from tests.browser.server import serve, wait_for_model  # the tests of a GPU run where Playwright is not installed
+
     with serve(log=tmp_path_factory.mktemp("log") / "server.log") as served:
         wait_for_model(served)
         yield served

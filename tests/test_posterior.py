@@ -1,7 +1,7 @@
 """KL, the reading of posteriors in chunks, and the sampler's noise."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import surelock
 from surelock.decoding import noise
@@ -21,6 +20,7 @@ from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.posterior import Reader
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload
+from surelock.research.bench import counts
 
 VOCAB = 4096
 CPU = torch.device("cpu")
@@ -259,29 +259,16 @@ def test_a_span_is_drawn_at_any_temperature(temperature: float) -> None:
     assert len(set(found.tolist())) > 30 and 0 not in found if temperature > 1 else bool((found == best).all())
 
 
-def test_a_step_on_a_gpu_draws_its_noise_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One draw and one upload of at most 50 MB of 8 sequences of 1,024 tokens, whatever is read at once."""
-    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
-    rows, streams = np.tile(np.arange(1024), 8), np.repeat(np.arange(8), 1024)
-    plan = SimpleNamespace(temperature=0.8, scores="confidence")
-    plan.draws = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
-    like = torch.empty(1, 126_464, device="meta")
-    with Dispatched() as dispatched:
-        drawn = posterior._uniform(plan, like)  # type: ignore[arg-type]
-    assert drawn is not None and drawn.shape == (8192, 494 + 256) and drawn.nbytes < 50e6
-    assert [name for name in dispatched.names if name not in ("detach", "lift_fresh")] == ["_to_copy"]
-
-
-class Dispatched(TorchDispatchMode):
-    """The names of the operators that are called inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(func.overloadpacket.__name__)
-        return func(*args, **(kwargs or {}))
+def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:
+    """At most 50 MB for 8 sequences of 1,024 tokens, in the step's one upload, whatever is read at once."""
+    engine = counts.meta_engine()
+    layout, plan = counts.plan_of(engine, 1024, 8, locked=False)
+    rows, streams = np.tile(np.arange(512), 8), np.repeat(np.arange(8), 512)
+    drawn = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
+    plan = replace(plan, temperature=0.8, draws=drawn)
+    numbers = engine.memory(layout).reader.look(plan).arrays["uniform"]
+    assert numbers.shape == (4096, 494 + 256) and 2 * numbers.nbytes < 50e6
+    assert counts.count_step(engine, layout, plan).uploads == 1
 
 
 def test_what_is_masked_again_before_the_block_has_a_stream_of_its_own() -> None:

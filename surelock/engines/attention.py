@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -78,11 +79,11 @@ def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments)
     """Attend from rows q [R, n_heads, head_size] to slots [slots, n_kv_heads, head_size], in one kernel. Returns the
     shape of q.
     """
-    more = {} if segments.seen is None else {"seqused_k": segments.seen}
+    more: dict[str, Any] = {} if segments.seen is None else {"seqused_k": segments.seen}
     if "enable_gqa" in _PARAMETERS:  # torch without it takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen
-    return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)
+    return cast("Tensor", varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more))
 
 
 def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:

@@ -22,29 +22,34 @@ class Inputs:
     arrays: `tokens` [R] int64, and the arrays of `Rows` and `Segments` by their names; those of the segments of read
     rows have "read_" before theirs.
     counts, lengths, read_counts: as in `Rows`.
+    bucket: the number of rows that they are filled up to; 0 if they are not.
     """
 
     arrays: dict[str, NDArray]
     counts: list[int]
     lengths: list[int]
     read_counts: list[int]
+    bucket: int = 0
 
     def rows(self, tensors: Mapping[str, Tensor]) -> Rows:
         """Return the rows, of tensors of the arrays' names."""
-        segments = []
-        for prefix, counts in (("", self.counts), ("read_", self.read_counts)):
-            edges, starts, seen = (tensors.get(f"{prefix}{name}") for name in ("rows", "starts", "seen"))
-            known = edges is not None and starts is not None
-            segments.append(Segments(edges, starts, seen, max(counts), max(self.lengths)) if known else None)
-        names = ("positions", "slots", "written", "read")
-        given = {name: tensors.get(name) for name in names}
+
+        def segments(prefix: str, counts: list[int]) -> Segments | None:
+            if f"{prefix}rows" not in tensors:
+                return None
+            edges, starts, seen = tensors[f"{prefix}rows"], tensors[f"{prefix}starts"], tensors.get(f"{prefix}seen")
+            return Segments(edges, starts, seen, self.bucket or max(counts), max(self.lengths))
+
         return Rows(
-            **given,
-            counts=self.counts,
-            lengths=self.lengths,
-            read_counts=self.read_counts,
-            segments=segments[0],
-            read_segments=segments[1],
+            tensors["positions"],
+            tensors["slots"],
+            self.counts,
+            self.lengths,
+            tensors.get("written"),
+            tensors.get("read"),
+            self.read_counts,
+            segments("", self.counts),
+            segments("read_", self.read_counts),
         )
 
 
@@ -80,4 +85,4 @@ def inputs_of(config: NetworkConfig, layout: Layout, plan: Plan, varlen: bool, b
     if varlen and read_counts:
         own = segment_arrays(config, arrays["positions"][arrays["read"]], read_counts, lengths)
         arrays |= {f"read_{name}": array for name, array in own.items()}
-    return Inputs(arrays, counts, lengths, read_counts)
+    return Inputs(arrays, counts, lengths, read_counts, bucket)

@@ -141,10 +141,10 @@ class Reader:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
         self._has[plan.outdated] = False
         look = look_at(plan, self._has, self._rows, self._few)
-        if plan.temperature > 0 and plan.draws is not None and len(look.places["chosen"]):
-            if self._raw.device.type not in _BY_TOKEN:
-                width = sum(spans(self._raw.shape[1]))
-                look.arrays["uniform"] = plan.draws.gumbel(np.arange(len(plan.draws.row)), width)
+        draws = plan.draws if plan.temperature > 0 and len(look.places["chosen"]) else None
+        if draws is not None and self._raw.device.type not in _BY_TOKEN:
+            width = sum(spans(self._raw.shape[1]))
+            look.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
         return look
 
     def read(

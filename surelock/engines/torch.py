@@ -1,6 +1,6 @@
 """The engine for GPUs, several devices, bfloat16 and float64: the packed forward (Algorithm 1, lines 9-15) in torch."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import cast
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
 from surelock.engines.cache import KVCache, Rows
-from surelock.engines.inputs import inputs_of
+from surelock.engines.captured import CapturedForward, bucket_of, captures
+from surelock.engines.inputs import Inputs, inputs_of
 from surelock.engines.posterior import Reader, as_index
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload
@@ -23,8 +24,9 @@ class PackedForward:
     """The packed forward pass of a run, with its cache."""
 
     def __init__(self, network: Network, slots: int, once: bool = False) -> None:
-        self._devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
-        self._network, self.cache = network, KVCache(network.config, slots, network.dtype, self._devices, once)
+        self.network = network
+        self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
+        self.cache = KVCache(network.config, slots, network.dtype, self.devices, once)
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
         """Compute the rows of tokens [R] int64. Returns the hidden states [K, d_model] of the read rows.
@@ -34,7 +36,7 @@ class PackedForward:
         those of probed rows), and each row attends to all positions of its sequence. For rows that are not read the
         last layer computes keys and values alone.
         """
-        network, cache, devices = self._network, self.cache, self._devices
+        network, cache, devices = self.network, self.cache, self.devices
         there = {device: rows.to(device) for device in dict.fromkeys(devices)}
 
         def rotary(device: torch.device) -> Rotary:
@@ -62,9 +64,21 @@ class Memory:
         self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
         self.packed = PackedForward(network, slots * layout.passes, layout.once)
+        self._varlen = has_varlen(network.config, network.dtype, device)
+        graphs = (
+            self._varlen
+            and network.config.block_size is None
+            and captures({*self.packed.devices, network.embed.weight.device, device})
+        )
+        self.captured = CapturedForward(self.packed) if graphs else None
         self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
+
+    def inputs(self, plan: Plan) -> Inputs:
+        """Return what the layers are given of a plan."""
+        bucket = 0 if self.captured is None else bucket_of(self.layout.passes * len(plan.slots))
+        return inputs_of(self.packed.network.config, self.layout, plan, self._varlen, bucket)
 
 
 class TorchEngine:
@@ -95,11 +109,10 @@ class TorchEngine:
     def read(self, memory: Memory, plan: Plan) -> Reading:
         """Compute the rows of a plan, see `Engine.read`."""
         memory.watch.start()
-        reading, device = Reading.empty(plan), self.device
-        inputs = inputs_of(self.config, memory.layout, plan, has_varlen(self.config, self.dtype, device))
-        look = memory.reader.look(plan)
-        tensors = upload({**inputs.arrays, **look.arrays}, device)
-        self._forward(memory, plan, inputs.rows(tensors), tensors["tokens"])
+        reading, inputs, look = Reading.empty(plan), memory.inputs(plan), memory.reader.look(plan)
+        memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))
+        tensors = upload({**inputs.arrays, **look.arrays, "rows read": memory.rows}, self.device)
+        self._forward(memory, plan, inputs, tensors)
 
         def logits(start: int, stop: int, out: Tensor) -> Tensor:
             found = self.network.logits(memory.hidden[start:stop], out)
@@ -128,13 +141,17 @@ class TorchEngine:
             found[torch.from_numpy(known)] = self.network.logits(hidden).to("cpu", wide)
         return found.numpy()
 
-    def _forward(self, memory: Memory, plan: Plan, rows: Rows, tokens: Tensor) -> None:
+    def _forward(self, memory: Memory, plan: Plan, inputs: Inputs, tensors: Mapping[str, Tensor]) -> None:
         """Run the packed forward of all passes, and keep the hidden states of the rows that are read."""
-        memory.rows = plan.read if len(plan.read) else np.arange(len(plan.slots))
         if not len(plan.slots):
             return
-        both = memory.packed(tokens, rows).unflatten(0, (memory.layout.passes, -1))
+        passes = memory.layout.passes
+        if memory.captured is not None and inputs.bucket:
+            found = memory.captured(inputs, tensors)[: passes * len(plan.slots)]
+            both = found.unflatten(0, (passes, -1))[:, tensors["rows read"]]
+        else:
+            both = memory.packed(tensors["tokens"], inputs.rows(tensors)).unflatten(0, (passes, -1))
         memory.hidden = both[0]
-        if memory.layout.passes == 2:  # the head is linear, so guided states make guided logits
+        if passes == 2:  # the head is linear, so guided states make guided logits
             wide, blind = both.to(torch.promote_types(both.dtype, torch.float32))
             memory.hidden = torch.add(blind, wide - blind, alpha=plan.cfg_scale + 1).to(both.dtype)

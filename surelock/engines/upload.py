@@ -17,15 +17,28 @@ def upload(arrays: Mapping[str, NDArray], device: torch.device) -> dict[str, Ten
     """
     if device.type == "cpu":
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+    host, places = pack(arrays, pinned=device.type == "cuda")
+    return unpack(host.to(device, non_blocking=True), arrays, places)
+
+
+def pack(arrays: Mapping[str, NDArray], pinned: bool) -> tuple[Tensor, dict[str, slice]]:
+    """Return the bytes of arrays behind one another, [bytes] uint8, and the place of each.
+
+    pinned: whether the memory is page-locked, which a GPU reads while the host goes on.
+    """
     places, stop = {}, 0
     for name, array in arrays.items():
         start = -(-stop // _ALIGNED) * _ALIGNED
         stop = start + array.nbytes
         places[name] = slice(start, stop)
-    host = torch.empty(stop, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    host = torch.empty(stop, dtype=torch.uint8, pin_memory=pinned)
     packed = host.numpy()
     for name, array in arrays.items():
         packed[places[name]] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    there = host.to(device, non_blocking=True)
+    return host, places
+
+
+def unpack(packed: Tensor, arrays: Mapping[str, NDArray], places: Mapping[str, slice]) -> dict[str, Tensor]:
+    """Return packed arrays as tensors of their dtypes and shapes, in the memory of `packed`."""
     dtypes = {name: torch.from_numpy(array[:0]).dtype for name, array in arrays.items()}
-    return {name: there[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}
+    return {name: packed[place].view(dtypes[name]).view(arrays[name].shape) for name, place in places.items()}

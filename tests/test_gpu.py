@@ -1,0 +1,122 @@
+"""The engine on a GPU, without one: what a step asks for, and the numbers of the paths that only a GPU takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from checkpoints import write_hf, write_llada, write_qwen3
+from test_decode import GEN, RUNS
+from torch import Tensor
+
+import surelock
+from surelock import DecodeSettings
+from surelock.engines import attention, captured, posterior
+from surelock.engines import torch as engine
+from surelock.engines.upload import pack, unpack
+from surelock.research.bench import counts
+
+PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
+SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
+WRITERS = {
+    "llada": write_llada,
+    "qwen3": partial(write_qwen3, head_dim=24),
+    "dream": partial(write_hf, family="coda", head_dim=16),
+    "sdar": partial(write_hf, family="sdar", block_size=4, head_dim=16),
+}
+
+# --- what a step asks for ---------------------------------------------------------------------------------------------
+
+
+def test_a_step_asks_for_few_kernels_one_upload_and_one_download() -> None:
+    """At LLaDA-8B's shape; the same in each layer, whatever the batch is and what is locked."""
+    lines = counts.table()
+    assert [(line["gen"], line["batch"], line["locked"]) for line in lines] == [
+        (gen, batch, locked) for gen, batch in ((64, 1), (256, 4), (1024, 8)) for locked in (False, True)
+    ]
+    assert len({line["kernels_a_layer"] for line in lines}) == 1 and lines[0]["kernels_a_layer"] <= 16
+    assert {(line["uploads"], line["downloads"]) for line in lines} == {(1, 1)}
+    assert max(line["kernels"] for line in lines[:4]) <= 620 and max(line["kernels"] for line in lines[4:]) <= 1050
+
+
+@pytest.mark.parametrize("locked", [False, True])
+def test_no_layer_copies_anything_to_or_from_the_host(locked: bool) -> None:
+    meta = counts.meta_engine()
+    assert counts.count_step(meta, *counts.plan_of(meta, 256, 4, locked)).inside == 0
+
+
+# --- the same numbers -------------------------------------------------------------------------------------------------
+
+
+def looped(
+    q: Tensor, k: Tensor, v: Tensor, rows: Tensor, starts: Tensor, most_q: int, most_k: int, **more: Any
+) -> Tensor:
+    """What torch's varlen_attn computes, one segment after the other."""
+    out, seen = torch.full_like(q, torch.nan), more.get("seqused_k")
+    assert rows.dtype == starts.dtype == torch.int32 and int(rows[-1]) == len(q)
+    for s in range(len(rows) - 1):
+        own = slice(int(rows[s]), int(rows[s + 1]))
+        stop = int(starts[s + 1]) if seen is None else int(starts[s] + seen[s])
+        keys, values = (each[int(starts[s]) : stop].transpose(0, 1)[None] for each in (k, v))
+        assert own.stop - own.start <= most_q and keys.shape[2] <= most_k
+        found = F.scaled_dot_product_attention(q[own].transpose(0, 1)[None], keys, values, enable_gqa=True)
+        out[own] = found[0].transpose(0, 1)
+    return out
+
+
+class Replayed:
+    """Stands for a captured graph: its function runs on copies of fixed shape, with what it was captured with."""
+
+    def __init__(self, function: captured.Function, given: Mapping[str, Tensor], sibling: Replayed | None) -> None:
+        self._function, self._given = function, {name: tensor.clone() for name, tensor in given.items()}
+
+    def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
+        for name, tensor in given.items():
+            self._given[name].copy_(tensor)
+        return self._function(self._given)
+
+
+def packed_upload(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[str, Tensor]:
+    host, places = pack(arrays, pinned=False)
+    return unpack(host.clone(), arrays, places)
+
+
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch, graphs: bool) -> None:
+    """The CPU takes the paths of a GPU: its uploads and attention, and rows that are filled up for graphs."""
+    monkeypatch.setattr(engine, "has_varlen", lambda *_: True)
+    monkeypatch.setattr(engine, "upload", packed_upload)
+    monkeypatch.setattr(attention, "varlen_attn", looped)
+    monkeypatch.setattr(captured, "_STEP", 8)
+    monkeypatch.setattr(engine, "captures", lambda _: graphs)
+    monkeypatch.setattr(captured, "Graph", Replayed)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("graphs", [False, True], ids=["varlen", "graphs"])
+@pytest.mark.parametrize("write", WRITERS.values(), ids=list(WRITERS))
+def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
+    tmp_path: Path, write: Any, name: str, graphs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
+    write(tmp_path, tied=False, **SHAPE)
+    lm = surelock.load(tmp_path, device="cpu", dtype=torch.float64)
+    changes, choices = RUNS[name]
+    if lm.config.block_size is not None:
+        changes = {key: value for key, value in changes.items() if key not in ("block_length", "steps", "cfg_scale")}
+
+    def decoded() -> list[surelock.Step]:
+        return list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=GEN, **changes), **choices))
+
+    plain = decoded()
+    like_a_gpu(monkeypatch, graphs)
+    for mine, theirs in zip(plain, decoded(), strict=True):
+        for field in ("tokens", "masked", "locked", "computed", "probed"):
+            assert np.array_equal(getattr(mine, field), getattr(theirs, field)), (field, mine.index)
+        np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
+        np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
