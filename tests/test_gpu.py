@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,11 @@ from torch import Tensor
 
 import surelock
 from surelock import DecodeSettings
+from surelock.__main__ import main
 from surelock.engines import attention, captured, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
-from surelock.research.bench import counts
+from surelock.research.bench import counts, gpu
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
@@ -120,3 +122,33 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
             assert np.array_equal(getattr(mine, field), getattr(theirs, field)), (field, mine.index)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
+
+
+# --- bench gpu --------------------------------------------------------------------------------------------------------
+
+
+def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each is written as soon as it is measured, with the prediction beside it."""
+    flags = ["--shape", "tiny", "--device", "cpu", "--size", "16x2", "--repeats", "2", "--run-steps", "16"]
+    assert main(["bench", "gpu", *flags, "--out", str(tmp_path)]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "gpu.jsonl").read_text().splitlines()]
+    assert json.loads(capsys.readouterr().out)["parts"] == len(lines)
+    names = ["rates", *(f"{kind} 16x2 {rows}" for rows in ("unlocked", "half locked") for kind in ("kernels", "step"))]
+    assert [line["part"].removesuffix(" plain") for line in lines] == [*names, "run 16x2", "rounding"]
+    assert not any("failed" in line for line in lines)
+    for line in lines:
+        if line["part"].startswith("step"):
+            assert line["predicted_ms"] > 0 and line["measured_ms"] > 0 and line["rows"] <= 160
+    assert 0 < lines[-2]["rows"] < 1 and lines[-2]["predicted_speedup"] > 0
+
+
+def test_a_part_that_fails_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise torch.OutOfMemoryError("too large")
+
+    monkeypatch.setattr(gpu, "run_of", fails)
+    flags = ["--shape", "tiny", "--device", "cpu", "--size", "16x1", "--repeats", "1", "--out", str(tmp_path)]
+    assert main(["bench", "gpu", *flags]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "gpu.jsonl").read_text().splitlines()]
+    assert [line["failed"] for line in lines if "failed" in line] == ["OutOfMemoryError: too large"]
+    assert lines[-1]["part"] == "rounding"

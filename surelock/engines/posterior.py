@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from surelock.decoding.step import Plan, Reading
 from surelock.engines.chunks import chunk_rows
+from surelock.engines.fused import can_fuse, compiled, worth_fusing
 from surelock.engines.look import Look, look_at
 from surelock.engines.stopwatch import Stopwatch
 
@@ -91,6 +93,9 @@ def _margin(p: Tensor) -> Tensor:
     return first - second
 
 
+#: See `Reader._follow`.
+Diverge = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
 #: Scores [C] of posteriors p [C, V] at temperature 1, by `UnmaskPolicy.scores`. Any other name is the probability of
 #: the candidate token.
 _SCORES: dict[str, Callable[[Tensor], Tensor]] = {"entropy": _entropy, "margin": _margin}
@@ -125,9 +130,18 @@ class Reader:
     vocab_size: V.
     dtype, device: those of the logits.
     watch: the stopwatch from which observation is excluded.
+    fused: use compiled functions where they are worth it.
     """
 
-    def __init__(self, slots: int, vocab_size: int, dtype: torch.dtype, device: torch.device, watch: Stopwatch) -> None:
+    def __init__(
+        self,
+        slots: int,
+        vocab_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        watch: Stopwatch,
+        fused: bool = True,
+    ) -> None:
         wide = torch.promote_types(dtype, torch.float32)
         chunk_bytes = _CHUNK_BYTES["cpu" if device.type == "cpu" else "cuda"]
         self._rows, self._few = chunk_rows(chunk_bytes, vocab_size * wide.itemsize)
@@ -135,7 +149,8 @@ class Reader:
         self._kept: Tensor | None = None  # [slots, V], made when a posterior is watched
         self._kept_lse = torch.empty(slots, dtype=wide, device=device)
         self._has = np.zeros(slots, dtype=bool)
-        self._watch = watch
+        self._banned: Tensor | None = None  # [V], of `read_posteriors`
+        self._watch, self._fused = watch, fused
 
     def look(self, plan: Plan) -> Look:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
@@ -162,10 +177,15 @@ class Reader:
         tensors: its arrays, on the device.
         """
         found = self._begin(look, tensors)
+        fuses = self._fuses(found, plan)
         for part, chunks in look.parts:
             raw = logits(part.start, part.stop, self._raw[: part.stop - part.start])
             for chunk in chunks:
-                self._read(raw[chunk.start - part.start : chunk.stop - part.start], chunk, found, plan, reading)
+                few = raw[chunk.start - part.start : chunk.stop - part.start]
+                if fuses:
+                    self._read_fused(few, chunk, found, plan)
+                else:
+                    self._read(few, chunk, found, plan, reading)
         for group in look.groups:
             self._kept_lse[tensors[f"{group}kept_slots"]] = found.lse[tensors[f"{group}kept_rows"]]
             self._has[look.arrays[f"{group}kept_slots"]] = True
@@ -189,6 +209,30 @@ class Reader:
         before = {group: self._kept_lse[tensors[f"{group}compared_slots"]] for group in look.groups}
         return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
 
+    def _fuses(self, found: _Found, plan: Plan) -> bool:
+        """Whether the step is read by compiled functions: greedy choices by confidence, of many rows."""
+        plain = plan.scores == "confidence" and "uniform" not in found.tensors and not plan.top_k
+        rows = len(found.lse)
+        return self._fused and plain and not plan.repeats.size and worth_fusing(rows) and can_fuse(self._raw.device)
+
+    def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> None:
+        """Read a chunk by compiled functions, see `_read`."""
+        values, tensors = found.values, found.tensors
+        read, diverge = compiled()
+        if self._banned is None:
+            self._banned = found.lse.new_zeros(raw.shape[1])
+            for token in plan.banned:
+                self._banned[token].fill_(-torch.inf)
+        total, confidence, lse, tokens, scores = read(raw, self._banned)
+        values["total"][chunk], values["confidence"][chunk], found.lse[chunk] = total, confidence, lse
+        which = found.look.of("chosen", chunk)
+        if which.start < which.stop:
+            chosen = tensors["chosen"][which]
+            values["tokens"][which], values["score"][which] = tokens[chosen], scores[chosen]
+        for group in found.look.groups:
+            with self._watch.excluded() if group else nullcontext():
+                self._follow(group, chunk, raw, found, partial(diverge, raw, lse))
+
     def _read(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan, reading: Reading) -> None:
         """Read the posteriors of a chunk of the read rows. raw: [K, V], their logits."""
         values, lse = found.values, found.lse[chunk]
@@ -205,22 +249,30 @@ class Reader:
             with self._watch.excluded():
                 own, (probs, ids) = plan.read[chunk], p.topk(plan.top_k, dim=-1)
                 reading.top_ids[own], reading.top_probs[own] = ids.numpy(force=True), probs.numpy(force=True)
+
+        def diverge(rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
+            return kl_divergence(p[rows], z[rows], lse[rows], kept[slots], kept_lse)
+
         for group in found.look.groups:  # what is observed first, before what is kept becomes another
             with self._watch.excluded() if group else nullcontext():
-                self._follow(group, chunk, raw, z, p, found)
+                self._follow(group, chunk, raw, found, diverge)
 
-    def _follow(self, group: str, chunk: slice, raw: Tensor, z: Tensor, p: Tensor, found: _Found) -> None:
-        """Compute the KLs of the compared rows of a chunk, then keep the posteriors of those that are kept."""
-        tensors, compared, kept = (
-            found.tensors,
-            *(found.look.of(f"{group}{name}", chunk) for name in ("compared", "kept")),
-        )
+    def _follow(self, group: str, chunk: slice, raw: Tensor, found: _Found, diverge: Diverge) -> None:
+        """Compute the KLs of the compared rows of a chunk, then keep the posteriors of those that are kept.
+
+        diverge: rows of the chunk, the kept posteriors [slots, V], the slots that the rows are compared with and their
+        log-sum-exp -> KLs.
+        """
         if self._kept is None:
             return
+        tensors, compared, kept = (
+            found.tensors,
+            found.look.of(f"{group}compared", chunk),
+            found.look.of(f"{group}kept", chunk),
+        )
         if compared.start < compared.stop:
             rows, slots = (tensors[f"{group}{name}"][compared] for name in ("compared", "compared_slots"))
-            other, other_lse = self._kept[slots], found.before[group][compared]
-            kl = kl_divergence(p[rows], z[rows], found.lse[chunk][rows], other, other_lse)
+            kl = diverge(rows, self._kept, slots, found.before[group][compared])
             found.values[f"{group}compared"][compared] = kl
         if kept.start < kept.stop:
             rows, slots = (tensors[f"{group}{name}"][kept] for name in ("kept", "kept_slots"))

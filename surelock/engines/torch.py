@@ -58,7 +58,7 @@ class PackedForward:
 class Memory:
     """The memory of one run: keys and values, watched posteriors, and the hidden states of the last step."""
 
-    def __init__(self, network: Network, layout: Layout, tell: bool) -> None:
+    def __init__(self, network: Network, layout: Layout, tell: bool, graphs: bool, fused: bool) -> None:
         device = network.head_weight.device
         slots = sum(layout.lengths)
         self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
@@ -71,7 +71,7 @@ class Memory:
             and captures({*self.packed.devices, network.embed.weight.device, device})
         )
         self.captured = CapturedForward(self.packed) if graphs else None
-        self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch)
+        self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch, fused)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
         self.hidden = torch.empty(0)  # [K, d_model], guidance applied
 
@@ -85,12 +85,15 @@ class TorchEngine:
     """Computes rows in torch, on the devices and in the dtype of the network.
 
     network: the network with its weights; its blocks may lie on several devices.
+
+    graphs, fused: whether a GPU that can do so captures graphs, and reads many posteriors by compiled functions.
     """
 
     name = f"torch {torch.__version__}"
 
     def __init__(self, network: Network) -> None:
         self.network, self.config = network, network.config
+        self.graphs = self.fused = True
 
     @property
     def device(self) -> torch.device:
@@ -103,7 +106,7 @@ class TorchEngine:
 
     def memory(self, layout: Layout, tell: bool = False) -> Memory:
         """Allocate the memory of a run, see `Engine.memory`."""
-        return Memory(self.network, layout, tell)
+        return Memory(self.network, layout, tell, self.graphs, self.fused)
 
     @torch.inference_mode()
     def read(self, memory: Memory, plan: Plan) -> Reading:

@@ -1,0 +1,67 @@
+"""Reading of many posteriors on a GPU: what takes a pass over the logits for each operator takes three passes in all.
+
+`torch.compile` makes kernels of these functions. That takes seconds, once in a process, so it is done only where a step
+reads many rows.
+"""
+
+import os
+import shutil
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Tensor
+
+_FROM = 1024  # read rows of a step
+
+
+@cache
+def can_fuse(device: torch.device) -> bool:
+    """Return whether torch can compile for the device: not without Triton or a C compiler, and not on ZeroGPU."""
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    found = find_spec("triton") is not None and compiler is not None
+    return device.type == "cuda" and found and not os.environ.get("SPACES_ZERO_GPU")
+
+
+def worth_fusing(rows: int) -> bool:
+    """Return whether a step that reads so many rows is read by compiled functions."""
+    return rows >= _FROM
+
+
+def read_posteriors(logits: Tensor, banned: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return of logits [R, V]: their sums, the largest probability, the log-sum-exp, the likeliest token that is not
+    banned and its probability, [R] each.
+
+    banned: [V], -inf at tokens that are never chosen, else 0.
+    """
+    z = logits.to(banned.dtype)
+    highest = z.amax(dim=-1)
+    lse = (z - highest[:, None]).exp().sum(dim=-1).log() + highest
+    chosen, tokens = (z + banned).max(dim=-1)
+    return z.sum(dim=-1), (highest - lse).exp(), lse, tokens, (chosen - lse).exp()
+
+
+def divergences(logits: Tensor, lse: Tensor, rows: Tensor, kept: Tensor, slots: Tensor, kept_lse: Tensor) -> Tensor:
+    """Return the KL divergences [K] of the posteriors of rows of logits [R, V] from kept ones, see `kl_divergence`.
+
+    lse: [R], of the logits.
+    rows, slots: [K] int64, of `logits` and of `kept` [slots, V].
+    kept_lse: [K].
+    """
+    z, lse = logits[rows].to(lse.dtype), lse[rows]
+    minus_delta = (kept[slots].to(lse.dtype) - z) + (lse - kept_lse)[:, None]
+    return (exp_without_two_terms(minus_delta) * (z - lse[:, None]).exp()).sum(dim=-1)
+
+
+def exp_without_two_terms(x: Tensor) -> Tensor:
+    """Return exp(x) - 1 - x, to a relative 1e-5 in float32: compiled, expm1 may be exp(x) - 1, which loses digits."""
+    series = torch.full_like(x, 1 / 5040)
+    for factorial in (720, 120, 24, 6, 2):
+        series = series * x + 1 / factorial
+    return torch.where(x.abs() < 0.25, series * x * x, x.exp() - 1 - x)
+
+
+@cache
+def compiled() -> tuple:
+    """Return `read_posteriors` and `divergences`, compiled at their first call."""
+    return torch.compile(read_posteriors), torch.compile(divergences)

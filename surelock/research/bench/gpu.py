@@ -1,0 +1,301 @@
+"""`bench gpu`: a step at LLaDA-8B's shape on a GPU, predicted and measured.
+
+The weights are random and made on the device. Each part is printed and written to OUT/gpu.jsonl as soon as it is
+measured, in the order of its worth, so that little is lost when time is up:
+
+- rates of the device, and which kernels a step launches; nothing in a layer waits for the device;
+- a step with every row computed, and one with half of the rows locked, for each size and each way to launch it;
+- whole runs that commit and lock as recorded of the embedded model, stretched to the size.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+from surelock.bench import SHAPES, Figures, prompts_for, random_model, setup_of, timed
+from surelock.decoding.choices import Decoder
+from surelock.decoding.compute import Everything
+from surelock.decoding.locking import LockRule
+from surelock.decoding.run import Run
+from surelock.decoding.settings import DecodeSettings
+from surelock.decoding.step import Layout, Plan
+from surelock.engines.attention import has_varlen
+from surelock.engines.captured import bucket_of
+from surelock.engines.fused import can_fuse, worth_fusing
+from surelock.engines.posterior import kl_divergence
+from surelock.engines.torch import TorchEngine
+from surelock.model.language_model import LanguageModel
+from surelock.model.loading import find_device
+from surelock.places import ASSETS
+from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
+from surelock.research.bench.prediction import predicted
+from surelock.research.bench.schedule import RECORDED, stretch
+
+#: Ways to launch a step: attributes of the engine.
+MODES = {
+    "plain": {"graphs": False, "fused": False},
+    "graphs": {"graphs": True, "fused": False},
+    "fused": {"graphs": False, "fused": True},
+}
+RUN_SIZES = ((256, 1), *SIZES[1:])
+RUN_STEPS = 64
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of `bench gpu`; sets the parser's `run`."""
+    add = parser.add_argument
+    out = ASSETS / "results" / "gpu"
+    add("--shape", choices=SHAPES, default="llada-8b", help="shape of the network (default: %(default)s)")
+    add("--device", help="cuda, cuda:1, cpu ... (default: CUDA if there is one)")
+    what = "GENERATEDxBATCH, repeatable (default: 64x1, 256x4, 1024x8, and 256x1 as a run)"
+    add("--size", action="append", type=size_of, metavar="SIZE", help=what)
+    add("--mode", action="append", choices=MODES, help="how a step is launched, repeatable (default: all)")
+    add("--repeats", type=int, default=20, help="steps that are timed of each kind (default: %(default)s)")
+    add(
+        "--run-steps",
+        type=int,
+        default=RUN_STEPS,
+        help="steps of a whole run; 0 leaves runs out (default: %(default)s)",
+    )
+    add("--seconds", type=float, default=300, help="begin nothing after so many seconds (default: %(default)s)")
+    add("--out", type=Path, default=out, help="folder of gpu.jsonl, to which is added (default: %(default)s)")
+    parser.set_defaults(run=run)
+
+
+def size_of(text: str) -> tuple[int, int]:
+    """Read "256x4". Raises ValueError."""
+    gen_length, batch = map(int, text.split("x"))
+    if not (0 < gen_length <= 2**14 and 0 < batch <= 2**10):
+        raise ValueError
+    return gen_length, batch
+
+
+def run(arguments: argparse.Namespace) -> Figures:
+    """Measure the parts, and return how many there were. Raises OSError."""
+    begun, device = time.monotonic(), find_device(arguments.device)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file, written = arguments.out / "gpu.jsonl", 0
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    lm = random_model(arguments.shape, device, dtype)
+    setup = {name: value for name, value in setup_of(lm).items() if name not in ("cores", "threads")}
+    setup |= {"dtype": str(lm.dtype).removeprefix("torch."), "measured": time.strftime("%Y-%m-%d", time.gmtime())}
+    for name, part in parts(lm, arguments):
+        if time.monotonic() - begun > arguments.seconds:
+            print(f"left out, {arguments.seconds:.0f} s are over: {name}", file=sys.stderr, flush=True)
+            continue
+        try:
+            found = part()
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+        ) as error:  # what one part cannot do is written down, and the next one is measured
+            found = {"failed": f"{type(error).__name__}: {error}"[:2000]}
+        line = {"part": name, **found, **setup, "at": round(time.monotonic() - begun, 1)}
+        with file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")
+        print(f"{line['at']:6.1f} s  {name}: {shown(found)}", file=sys.stderr, flush=True)
+        written += 1
+    return {"benchmark": "gpu", **setup, "parts": written, "kept": str(file)}
+
+
+def shown(found: Figures) -> str:
+    """A line for a reader; the whole is in the file."""
+    if "predicted_ms" in found:
+        return "predicted {predicted_ms:.2f} ms, measured {measured_ms:.2f} ms ({kernels} kernels)".format(**found)
+    return json.dumps(found)[:400]
+
+
+def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Figures]]]:
+    """Yield the name of each part and what measures it, in the order of their worth."""
+    engine, sizes, modes = cast("TorchEngine", lm.engine), arguments.size or SIZES, arguments.mode or MODES
+    yield "rates", lambda: device_rates(lm)
+    for gen_length, batch in sizes:
+        for locked in (False, True):
+            plan = plan_of(engine, gen_length, batch, locked)
+            where = f"{gen_length}x{batch} {'half locked' if locked else 'unlocked'}"
+            yield f"kernels {where}", lambda plan=plan: kernels_of(engine, plan)
+            for mode in modes:
+                if usable(engine, mode, plan[1]):
+                    yield f"step {where} {mode}", lambda p=plan, m=mode: step_of(engine, p, m, arguments.repeats)
+    for gen_length, batch in arguments.size or RUN_SIZES:
+        if arguments.run_steps:
+            name = f"run {gen_length}x{batch}"
+            yield name, lambda g=gen_length, b=batch: run_of(lm, engine, g, b, arguments.run_steps)
+    yield "rounding", lambda: rounding(lm)
+
+
+def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
+    """Whether a mode changes anything for a plan on this device."""
+    if mode == "graphs":
+        varlen = has_varlen(engine.config, engine.dtype, engine.device)
+        return engine.device.type == "cuda" and varlen and bucket_of(len(plan.slots)) > 0
+    return mode == "plain" or (worth_fusing(len(plan.read)) and can_fuse(engine.device))
+
+
+# --- parts ------------------------------------------------------------------------------------------------------------
+
+_SIZES = {"cuda": (2**32, 8192), "cpu": (2**24, 256)}  # bytes to copy, side of the square product
+
+
+def device_rates(lm: LanguageModel) -> Figures:
+    """Measure the copy bandwidth (read and written), the rate of matrix products, and the time to launch a kernel."""
+    device, weight = lm.device, lm.network.head_weight
+    size, side = _SIZES.get(device.type, _SIZES["cpu"])
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target, small = torch.empty_like(source), torch.zeros(1, device=device)
+    a, b = torch.randn(2, side, side, dtype=weight.dtype, device=device)
+
+    def launches() -> None:
+        for _ in range(1000):
+            small.add_(1)
+
+    calls = {"copy": lambda: target.copy_(source), "product": lambda: a @ b, "launch": launches}
+    took = {name: float(np.median([timed(device, call)[0] for _ in range(10)])) for name, call in calls.items()}
+    return {
+        "copy_tb_s": 2 * size / took["copy"] / 1e12,
+        "matmul_tflop_s": 2 * side**3 / took["product"] / 1e12,
+        "launch_us": took["launch"] * 1e3,
+    }
+
+
+@contextmanager
+def no_waiting(engine: TorchEngine) -> Iterator[None]:
+    """A context in which a layer that waits for the device raises RuntimeError."""
+    blocks = list(engine.network.blocks)
+    on_cuda = engine.device.type == "cuda"
+
+    def set_to(mode: str) -> Callable[..., None]:
+        return lambda *_: torch.cuda.set_sync_debug_mode(mode) if on_cuda else None
+
+    with ExitStack() as stack:
+        stack.callback(set_to("default"))
+        stack.callback(blocks[0].register_forward_pre_hook(set_to("error")).remove)
+        stack.callback(blocks[-1].register_forward_hook(set_to("default")).remove)
+        yield
+
+
+def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan]) -> Figures:
+    """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
+    layout, own = plan
+    set_mode(engine, "plain")
+    memory = engine.memory(layout)
+    for _ in range(2):
+        engine.read(memory, own)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    with (
+        no_waiting(engine),
+        torch.profiler.profile(activities=activities[: 1 + (engine.device.type == "cuda")]) as profile,
+    ):
+        engine.read(memory, own)
+    names = [event.name for event in profile.events() or () if str(event.device_type).endswith("CUDA")]
+    flash = sum("flash" in name and "combine" not in name for name in names)
+    copies = Counter(name for name in names if name.startswith(("Memcpy", "Memset")))
+    counted = count_step(meta_engine(engine.config), layout, own)
+    found = {
+        "kernels_counted": len(counted.kernels),
+        "kernels_launched": len(names) - copies.total(),
+        "flash": flash,
+        "copies": dict(copies),
+        "largest": [[name[:80], count] for name, count in Counter(names).most_common(12)],
+    }
+    if engine.device.type == "cuda" and flash < engine.config.n_layers:
+        raise RuntimeError(f"{flash} of {engine.config.n_layers} layers took flash attention: {json.dumps(found)}")
+    return found
+
+
+def set_mode(engine: TorchEngine, mode: str) -> None:
+    for name, value in MODES[mode].items():
+        setattr(engine, name, value)
+
+
+def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: int) -> Figures:
+    """The median time of a step, computed again and again, beside the prediction."""
+    layout, own = plan
+    set_mode(engine, mode)
+    memory = engine.memory(layout)
+    begun = time.perf_counter()
+    warm = [engine.read(memory, own).seconds for _ in range(4)]  # compiles, captures
+    first = time.perf_counter() - begun
+    seconds = warm[3:] + [engine.read(memory, own).seconds for _ in range(repeats - 1)]
+    low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75])
+    counted = count_step(meta_engine(engine.config), layout, own)
+    return {
+        "mode": mode,
+        "gen": layout.lengths[0] - PROMPT,
+        "batch": len(layout.lengths),
+        "locked": bool(own.watches.any()),
+        "rows": len(own.slots),
+        "kernels": len(counted.kernels),
+        "predicted_ms": 1e3 * predicted(counted, mode, engine.config),
+        "measured_ms": 1e3 * float(median),
+        "quartiles_ms": [1e3 * float(low), 1e3 * float(high)],
+        "first_seconds": first,
+    }
+
+
+def run_of(lm: LanguageModel, engine: TorchEngine, gen_length: int, batch: int, steps: int) -> Figures:
+    """Whole runs, every row and locked as recorded, in turn step by step; with all that the engine does by itself.
+
+    Predicted from every eighth step. The first four steps, which compile and capture, count in neither ratio.
+    """
+    engine.graphs = engine.fused = True
+    settings = DecodeSettings(gen_length=gen_length, steps=min(steps, gen_length))
+    prompts = prompts_for(lm, batch, PROMPT)
+    locked = stretch(RECORDED, Decoder(settings=settings, compute=LockRule()), prompts, lm.config.vocab_size)
+    decoders = {"unlocked": replace(locked, compute=Everything()), "locked": locked}
+    runs = {name: Run(lm.shape, prompts, decoder) for name, decoder in decoders.items()}
+    memories = {name: engine.memory(each.layout) for name, each in runs.items()}
+    seconds, guesses, rows = {name: [] for name in runs}, {name: [] for name in runs}, dict.fromkeys(runs, 0)
+    for t in range(settings.total_steps):
+        for name in sorted(runs, reverse=t % 2 == 0):
+            plan = runs[name].plan()
+            assert plan is not None
+            reading = engine.read(memories[name], plan)
+            runs[name].take(reading)
+            seconds[name].append(reading.seconds)
+            rows[name] += len(plan.slots)
+            if t % _EVERY == _EVERY // 2:
+                counts = count_step(meta_engine(engine.config), runs[name].layout, plan)
+                guesses[name].append(predicted(counts, best_mode(engine, plan), engine.config))
+    whole = {name: sum(own[_WARM:]) for name, own in seconds.items()}
+    return {
+        "gen": gen_length,
+        "batch": batch,
+        "steps": settings.total_steps,
+        "rows": rows["locked"] / rows["unlocked"],
+        **{f"{name}_step_ms": 1e3 * float(np.median(own)) for name, own in seconds.items()},
+        **{f"{name}_predicted_ms": 1e3 * float(np.median(own)) for name, own in guesses.items()},
+        "speedup": whole["unlocked"] / whole["locked"],
+        "predicted_speedup": sum(guesses["unlocked"]) / sum(guesses["locked"]),
+    }
+
+
+_EVERY, _WARM = 8, 4  # steps
+
+
+def best_mode(engine: TorchEngine, plan: Plan) -> str:
+    """How the engine launches a plan by itself."""
+    return next((mode for mode in ("graphs", "fused") if usable(engine, mode, plan)), "plain")
+
+
+@torch.inference_mode()
+def rounding(lm: LanguageModel) -> Figures:
+    """The KL, in nats, that rounding the logits to the network's dtype makes by itself."""
+    network = lm.network
+    tokens = torch.randint(network.config.vocab_size, (1, 64), device=lm.device)
+    exact = F.linear(network.hidden(tokens)[0].float(), network.head_weight.float())
+    rounded = exact.to(network.dtype).float()
+    kl = kl_divergence(exact.softmax(-1), exact, exact.logsumexp(-1), rounded.clone(), rounded.logsumexp(-1))
+    return {"rounding_kl_median": float(kl.median()), "rounding_kl_max": float(kl.max())}

@@ -1,0 +1,72 @@
+"""A recorded schedule of commits and locks, stretched to a size whose weights are not there.
+
+When each position was unmasked and locked decides which rows lock when. All of the rule's arithmetic still runs.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surelock.decoding.choices import Decoder
+from surelock.decoding.locking import LockRule
+from surelock.decoding.state import Slots, State
+from surelock.decoding.step import Reading
+from surelock.decoding.unmasking import Replay
+from surelock.places import ASSETS
+
+#: Of the embedded model, one text of 256 tokens under SureLock.
+RECORDED = ASSETS / "results" / "locks_stories_256.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLocks(LockRule):
+    """The paper's rule with all of its arithmetic, which is what a benchmark times, but for its verdict.
+
+    at: for each sequence the step in which each position locks at the earliest.
+    """
+
+    at: tuple[tuple[int, ...], ...]
+
+    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
+        LockRule.converged(self, state, reading, z)
+        at = state.kept("recorded_locks", -1)
+        if state.step == 0:
+            if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
+                raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
+            at[:] = np.concatenate(self.at)
+        return at[reading.slots[z]] <= state.step
+
+
+def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
+    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size; its rule is a LockRule.
+
+    Raises ValueError when the file is not a recorded schedule.
+    """
+    settings, rule = decoder.settings, decoder.compute
+    assert isinstance(rule, LockRule)
+    try:
+        recorded = json.loads(file.read_text(encoding="utf-8"))
+        unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
+        prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
+        if len(lock) != prompt_length + len(unmask) or not len(unmask):
+            raise ValueError("'lock' must cover the prompt and all of 'unmask'")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{file} is not a recorded lock schedule: {error}") from error
+    generated = np.arange(settings.gen_length)
+    source = generated * len(unmask) // settings.gen_length
+    order = np.lexsort((generated, unmask[source]))
+    unmask_at = np.empty_like(generated)
+    unmask_at[order] = generated * settings.total_steps // settings.gen_length
+    lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
+    lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
+    tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
+    replay = [list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)) for row in tokens]
+    schedule = []
+    for prompt in prompts:
+        lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
+        schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
+    return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))
