@@ -367,22 +367,6 @@ def test_rows_are_measured_once(
     assert main(flags) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="says what it would do where there is no CUDA device")
-def test_without_a_gpu_it_says_what_it_would_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "gpu", "--out", str(tmp_path / "gpu")]) == 0
-    assert json.loads(capsys.readouterr().out) == {"benchmark": "gpu", "device": None, "would_run": rows.PARTS}
-    assert not (tmp_path / "gpu").exists()
-
-
-def test_the_parts_for_a_gpu_on_a_cpu() -> None:
-    """The recorded schedule on a tiny network: three samplers, of which the budget computes its share."""
-    part = rows._part("tiny", 64, 2)
-    found = rows.measure_part(part, CPU)
-    assert {"baseline_step_ms", "locked_step_ms", "budget_step_ms", "budget_speedup", "spread"} <= found.keys()
-    assert found["tokens"] == 128 and 0.2 < found["flops_ratio"] < 0.9
-    assert all(found[f"{name}_roofline_step_ms"] > 0 for name in ("baseline", "locked", "budget"))
-
-
 def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = {
         "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,

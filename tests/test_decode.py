@@ -36,7 +36,7 @@ from surelock import (
     UnlockRule,
 )
 from surelock.engines.torch import TorchEngine
-from surelock.research.bench.steps import RecordedLocks
+from surelock.research.bench.schedule import RecordedLocks
 
 MASK, EOS = 1, 0
 PROMPTS = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]

@@ -33,12 +33,9 @@ class RecordedLocks(LockRule):
 
     def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
         LockRule.converged(self, state, reading, z)
-        at = state.kept("recorded_locks", -1)
-        if state.step == 0:
-            if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
-                raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
-            at[:] = np.concatenate(self.at)
-        return at[reading.slots[z]] <= state.step
+        if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
+            raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
+        return np.concatenate(self.at)[reading.slots[z]] <= state.step
 
 
 def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:

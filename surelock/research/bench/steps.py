@@ -7,14 +7,13 @@ And in each repeat what the commit error of the locked run costs, beside the unl
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from surelock.bench import (
@@ -33,9 +32,7 @@ from surelock.decoding.locking import LockRule
 from surelock.decoding.loop import decode
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.state import Slots, State
-from surelock.decoding.step import Plan, Reading, Step
-from surelock.decoding.unmasking import Replay
+from surelock.decoding.step import Plan, Step
 from surelock.engines.cache import Rows
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.posterior import kl_divergence
@@ -43,6 +40,7 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
+from surelock.research.bench.schedule import stretch
 from surelock.research.lab import weights_of
 from surelock.trace.cli import target_file
 
@@ -166,53 +164,6 @@ def record(steps: Sequence[Step], prompt_length: int, model: str) -> dict[str, A
         "unmask": unmask[first + prompt_length :].tolist(),
         "lock": lock[first:].tolist(),
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedLocks(LockRule):
-    """The paper's rule with all of its arithmetic, which is what a benchmark times, but for its verdict.
-
-    at: for each sequence the step in which each position locks at the earliest.
-    """
-
-    at: tuple[tuple[int, ...], ...]
-
-    def converged(self, state: State, reading: Reading, z: Slots) -> NDArray[np.bool_]:
-        LockRule.converged(self, state, reading, z)
-        if [len(steps) for steps in self.at] != state.canvas.lengths.tolist():
-            raise ValueError(f"at must give a step for each of the {state.canvas.lengths.tolist()} positions")
-        return np.concatenate(self.at)[reading.slots[z]] <= state.step
-
-
-def stretch(file: Path, decoder: Decoder, prompts: Sequence[Sequence[int]], vocab_size: int) -> Decoder:
-    """A decoder that replays the schedule in `file` on prompts and a gen_length of any size; its rule is a LockRule.
-
-    Raises ValueError when the file is not a recorded schedule.
-    """
-    settings, rule = decoder.settings, decoder.compute
-    assert isinstance(rule, LockRule)
-    try:
-        recorded = json.loads(file.read_text(encoding="utf-8"))
-        unmask, lock = np.array(recorded["unmask"]), np.array(recorded["lock"])
-        prompt_length, scale = recorded["prompt_length"], settings.total_steps / recorded["steps"]
-        if len(lock) != prompt_length + len(unmask) or not len(unmask):
-            raise ValueError("'lock' must cover the prompt and all of 'unmask'")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not a recorded lock schedule: {error}") from error
-    generated = np.arange(settings.gen_length)
-    source = generated * len(unmask) // settings.gen_length
-    order = np.lexsort((generated, unmask[source]))
-    unmask_at = np.empty_like(generated)
-    unmask_at[order] = generated * settings.total_steps // settings.gen_length
-    lock_scaled = np.where(lock < 0, settings.total_steps, np.round(lock * scale)).astype(int)
-    lock_generated = np.maximum(lock_scaled[prompt_length:][source], unmask_at)
-    tokens = np.random.default_rng(0).integers(2, vocab_size, (len(prompts), settings.gen_length))
-    replay = [list(zip(unmask_at.tolist(), generated.tolist(), row.tolist(), strict=True)) for row in tokens]
-    schedule = []
-    for prompt in prompts:
-        lock_prompt = lock_scaled[np.arange(len(prompt)) * prompt_length // len(prompt)]
-        schedule.append(tuple(np.concatenate((lock_prompt, lock_generated)).tolist()))
-    return replace(decoder, unmask=Replay(replay), compute=RecordedLocks(epsilon=rule.epsilon, at=tuple(schedule)))
 
 
 # --- beside it: rounding and the roofline ----------------------------------------------------------------------------
