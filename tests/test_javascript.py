@@ -38,7 +38,7 @@ def node(*words: str | Path, given: str | None = None) -> str:
 @needs_node
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_node_tests(file: Path) -> None:
-    done = subprocess.run([str(NODE), "--test", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([str(NODE), "--test", str(file)], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -80,7 +80,7 @@ def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, 
 
 
 def check_records(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
-    """Equal but for the time; a byte in a hundred may be the next one."""
+    """Equal but for the time, which races.js checks; a byte in a hundred may be the next one."""
     assert len(ours) == len(theirs)
     for mine, other in zip(ours, theirs, strict=True):
         assert mine.keys() == other.keys()

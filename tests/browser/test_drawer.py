@@ -22,7 +22,11 @@ CELLS = """([lane, cells]) => {
 }"""
 MORE = """(count) => {
   const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes;
-  const more = ["c", "d"].slice(0, count - 2).map((id) => lane.as(id, `SureLock ${id}`));
+  const as = (id, name) => {
+    const decoder = { ...lane.decoder, id, name };
+    return Object.assign(Object.create(Object.getPrototypeOf(lane)), lane, { id, name, decoder });
+  };
+  const more = ["c", "d"].slice(0, count - 2).map((id) => as(id, `SureLock ${id}`));
   stage.show(trace.withLanes([...trace.lanes, ...more]), { step: 60 });
 }"""
 

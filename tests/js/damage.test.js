@@ -11,7 +11,7 @@ import { TraceError } from "../../assets/js/trace/damage.js";
 import { prose } from "../../assets/js/trace/prose.js";
 import { parseTrace, readTrace } from "../../assets/js/trace/reading.js";
 import { everything } from "../../assets/js/trace/results.js";
-import { base64, byHand, decoder, record, small } from "./small.js";
+import { base64, byHand, decoder, RANDOM, record, small } from "./small.js";
 
 const event = (kind, more) => ({ step: 1, kind, position: 2, ...more });
 
@@ -103,7 +103,7 @@ test("a document with one or two odd values is read by every part of the page, o
       }
       readAll(trace);
     }),
-    { numRuns: 3000 },
+    { ...RANDOM, numRuns: 3000 },
   );
   for (const document of DOCUMENTS) readAll(readTrace(document()));
 });

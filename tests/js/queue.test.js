@@ -2,9 +2,11 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
+import fc from "fast-check";
 
 import { newSession, Queue } from "../../assets/js/run/queue.js";
 import { ServerSource } from "../../assets/js/run/server_source.js";
+import { numbers, RANDOM } from "./small.js";
 
 const flush = () => new Promise((then) => setImmediate(then));
 const ROOT = new URL("http://here/gradio_api/");
@@ -60,27 +62,70 @@ const part = (id, ...messages) => ({
 });
 const completed = (id) => ({ msg: "process_completed", event_id: id, success: true, output: { data: [] } });
 
-test("what is asked for tells its place, its parts and that it is over, by one stream", async () => {
-  const server = serve(numbered());
-  const heard = [];
-  server.queue.ask("start", [{ prompt: "x" }], (message) => heard.push(message));
-  await flush();
-  assert.deepEqual(server.posts, [["queue/join", { fn_index: 7, data: [{ prompt: "x" }], session_hash: "me" }]]);
-  assert.equal(server.streams[0][0], "/gradio_api/queue/data?session_hash=me");
-  server.send(
-    { msg: "estimation", event_id: "e1", rank: 2, rank_eta: 9 },
-    { msg: "process_starts", event_id: "e1" },
-    part("e1", 1),
-    { ...part("e1"), output: { data: [[["replace", [], "[2]"]]] } },
-    { msg: "heartbeat" },
-    completed("e1"),
-  );
-  assert.deepEqual(heard, [{ place: 3 }, { place: 0 }, { text: "[1]" }, { text: "[2]" }, { over: true }]);
-  server.queue.ask("follow", [], () => {});
-  await flush();
-  server.send({ msg: "close_stream" });
-  assert.equal(server.streams.length, 2, "opened anew for what was asked for meanwhile");
-  assert.ok(server.streams[0][1].closed);
+/** What a run's function tells, and what of that is heard. */
+const STORY = [
+  [(id) => ({ msg: "estimation", event_id: id, rank: 2, rank_eta: 9 }), { place: 3 }],
+  [(id) => ({ msg: "process_starts", event_id: id }), { place: 0 }],
+  [(id) => part(id, 1), { text: "[1]" }],
+  [(id) => ({ ...part(id), output: { data: [[["replace", [], "[2]"]]] } }), { text: "[2]" }],
+  [completed, { over: true }],
+];
+
+/** Joins, their answers, messages and leaves in any order, as many at once as there are. */
+async function anyOrder(list) {
+  const answers = [];
+  const server = serve((route) => (route === "queue/join" ? new Promise((then) => answers.push(then)) : {}));
+  const asks = []; // {heard, told: how many messages of it were sent, joined: the answer has come, left, expected}
+  const isOpen = () => server.streams.some(([, stream]) => !stream.closed);
+  const able = {
+    ask: () => asks.length < 5,
+    join: () => asks.some(({ joined }) => !joined),
+    tell: () => isOpen() && asks.some(({ told }) => told < STORY.length),
+    leave: () => asks.some(({ left }) => !left),
+    close: () => isOpen(),
+  };
+  const moves = {
+    ask() {
+      const one = { id: `e${asks.length}`, heard: [], told: 0, joined: false, left: false, expected: [] };
+      one.handle = server.queue.ask("start", [], (message) => one.heard.push(message));
+      asks.push(one);
+    },
+    join(n) {
+      const open = asks.filter(({ joined }) => !joined);
+      const one = open[n % open.length];
+      one.joined = true;
+      answers[asks.indexOf(one)]({ event_id: one.id });
+    },
+    tell(n) {
+      const left = asks.filter(({ told }) => told < STORY.length);
+      const one = left[n % left.length];
+      const [message, heard] = STORY[one.told++];
+      server.send(message(one.id));
+      if (!one.left) one.expected.push(heard);
+    },
+    leave(n) {
+      const there = asks.filter(({ left }) => !left);
+      const one = there[n % there.length];
+      one.left = true;
+      if (!one.joined) one.expected = []; // what came early is not heard later
+      one.handle.leave();
+    },
+    close: () => server.send({ msg: "close_stream" }),
+  };
+  for (const n of list) {
+    const names = Object.keys(moves).filter((name) => able[name]());
+    if (!names.length) break;
+    moves[names[n % names.length]](Math.floor(n / names.length));
+    await flush();
+    for (const { heard, expected, joined } of asks) if (joined) assert.deepEqual(heard, expected);
+  }
+  const left = server.posts.filter(([route]) => route === "cancel").map(([, { event_id }]) => event_id);
+  assert.deepEqual(left.sort(), asks.flatMap((one) => (one.left && one.joined ? [one.id] : [])).sort());
+  assert.ok(server.streams.filter(([, stream]) => !stream.closed).length <= 1, "one stream");
+}
+
+test("whatever comes when, each hears all of its own messages in their order, until it leaves", async () => {
+  await fc.assert(fc.asyncProperty(numbers(60), anyOrder), { ...RANDOM, numRuns: 300 });
 });
 
 test("a message without its fields is none, and a stream that was closed says no more", async () => {
@@ -99,42 +144,6 @@ test("a message without its fields is none, and a stream that was closed says no
   assert.ok(first.closed && !second.closed);
   second.onmessage({ data: JSON.stringify({ msg: "process_completed", event_id: "e1" }) });
   assert.deepEqual(heard, [{ place: 1 }, { refused: "The connection to the server was lost." }]);
-});
-
-test("what comes before its own answer is not lost", async () => {
-  let answer;
-  const held = new Promise((then) => {
-    answer = then;
-  });
-  const server = serve((_, { fn_index }) => (fn_index === 7 ? { event_id: "e1" } : held));
-  server.queue.ask("start", [], () => {});
-  await flush();
-  const heard = [];
-  server.queue.ask("follow", [], (message) => heard.push(message));
-  await flush();
-  server.send(part("e2", 1), part("other", 1));
-  answer({ event_id: "e2" });
-  await flush();
-  assert.deepEqual(heard, [{ text: "[1]" }]);
-});
-
-test("what is not wanted leaves the queue, at once or as soon as it is in, and is not heard of again", async () => {
-  const server = serve(numbered());
-  const heard = [];
-  const hear = (message) => heard.push(message);
-  const first = server.queue.ask("start", [], hear);
-  first.leave();
-  await flush();
-  const second = server.queue.ask("follow", [], hear);
-  await flush();
-  second.leave();
-  server.send(part("e2", 1), completed("e2"));
-  const left = server.posts.filter(([route]) => route === "cancel").map(([, body]) => body);
-  assert.deepEqual(
-    left,
-    ["e1", "e2"].map((event_id) => ({ event_id, session_hash: "me", fn_index: -1 })),
-  );
-  assert.deepEqual(heard, []);
 });
 
 test("the server’s own sentence is told, and a lost connection", async () => {

@@ -9,22 +9,33 @@ import { unpacked } from "./packed.js";
 
 const { shape, header, pieces, readings, asked } = JSON.parse(readFileSync(process.argv[2], "utf8"));
 
-/** Hands out, lane by lane, what was found before. */
+let now = 0;
+globalThis.performance = { now: () => now }; // decisions take no time
+
+/** Hands out, lane by lane, what was found before. Whatever it waits for and observes, a step took what it says. */
 const engine = {
   lanes: 0,
   memory() {
-    return { left: [...readings[this.lanes++]] };
+    return { lane: this.lanes, left: [...readings[this.lanes++]] };
   },
-  read: async ({ left }, plan) => {
+  read: async ({ lane, left }, plan) => {
     const { asked, found } = left.shift();
     for (const [name, told] of Object.entries(unpacked(asked))) assert.deepEqual(plan[name], told, name);
-    return unpacked(found);
+    now += 500;
+    return { ...unpacked(found), seconds: secondsOf(lane, plan.step) };
   },
-  logits: async ({ left }) => unpacked(left.shift()),
+  logits: async ({ left }) => {
+    now += 300;
+    return unpacked(left.shift());
+  },
 };
+const secondsOf = (lane, step) => Number((0.1 + 0.01 * lane + 0.001 * step).toFixed(7));
 const recorder = new Recorder(header, (ids) => Object.fromEntries(ids.map((id) => [id, pieces[id]])));
 const messages = [recorder.start()];
 for await (const told of race(engine, shape, header.prompt_tokens, header.lanes))
   if (told.length) messages.push(recorder.take(told));
+const ids = header.lanes.map(({ id }) => id);
+for (const { lane, step, seconds } of recorder.document().records)
+  assert.equal(seconds, secondsOf(ids.indexOf(lane), step), `seconds of ${lane} in step ${step}`);
 const tops = asked.map((place) => recorder.top(...place));
 console.log(JSON.stringify({ messages, document: recorder.document(), tops }));

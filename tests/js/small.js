@@ -1,4 +1,13 @@
-// Whole trace documents of four positions, two of them prompt, and three steps.
+// Whole trace documents of four positions, two of them prompt, and three steps; and random sequences.
+
+import fc from "fast-check";
+
+/** How random sequences are drawn: SEED=2 npm test draws others, SHRINK=1 makes one that fails as short as can be. */
+export const RANDOM = { seed: Number(process.env.SEED ?? 48), endOnFailure: !process.env.SHRINK };
+
+/** A list of numbers that a test makes its moves of. */
+export const numbers = (maxLength) =>
+  fc.array(fc.nat(9999), { minLength: process.env.SHRINK ? 1 : maxLength / 2, maxLength, size: "max" });
 
 export const base64 = (...bytes) => btoa(String.fromCharCode(...bytes));
 

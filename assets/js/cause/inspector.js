@@ -30,7 +30,7 @@ export function lookedAt(trace, lane, t, list) {
 export class Inspector {
   /** fetchTop(lane, position, step) -> Promise of [[id, piece, p], ...] or null, for lanes that hold no likely tokens themselves. fetchAttended(trace, lane, position, step) -> Promise of what `lookedAt` is told, or null. */
   constructor(stage, { fetchTop, fetchAttended }) {
-    Object.assign(this, { stage, fetchTop, fetchAttended, asked: "", cell: -1, step: -1, columns: [], pinned: [] });
+    Object.assign(this, { stage, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
     this.title = h("h3.sl-inspector-title");
     this.pinButton = h("button.sl-small", { onclick: () => this.stage.pin(this.cell) }, "Pin");
     this.note = h("p.sl-note", { role: "status" });
@@ -39,7 +39,7 @@ export class Inspector {
   }
 
   load(trace) {
-    Object.assign(this, { trace, asked: "" });
+    Object.assign(this, { trace, wanted: "" });
     this.columns = trace.lanes.map((lane, i) => {
       const facts = h("dl.sl-facts");
       const bars = h("ol.sl-top");
@@ -116,21 +116,21 @@ export class Inspector {
 
   /** Likely tokens: at once where the lanes hold them, else from the server, after a moment. */
   #tops(cell, step) {
-    const { pieces } = this.trace;
+    const { pieces, race } = this.trace;
     const named = (list) => list?.map(([id, p]) => [pieces.name(id), p]);
-    const missing = this.columns.filter(({ lane, bars }) => {
-      const own = lane.top(cell, this.trace.race.reached(lane, step));
-      if (own !== null || !this.fetchTop) this.#bars(bars, named(own));
-      return own === null;
+    const places = this.columns.map((column) => ({ ...column, t: race.reached(column.lane, step) }));
+    const missing = places.filter(({ lane, bars, t }) => {
+      const list = t < 0 ? [] : lane.top(cell, t);
+      if (list !== null || !this.fetchTop) this.#bars(bars, named(list));
+      return list === null;
     });
-    const wanted = `${cell}/${step}/${this.trace.race.byClock}`;
-    if (!missing.length || !this.fetchTop || this.asked === wanted) return;
-    this.asked = wanted;
+    const wanted = [cell, ...places.map(({ t }) => t)].join("/");
+    if (!missing.length || !this.fetchTop || this.wanted === wanted) return;
+    this.wanted = wanted;
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
-      const asked = missing.map(({ lane }) => this.fetchTop(lane, cell, this.trace.race.reached(lane, step)));
-      const found = await Promise.all(asked);
-      if (this.asked !== wanted) return;
+      const found = await Promise.all(missing.map(({ lane, t }) => this.fetchTop(lane, cell, t)));
+      if (this.wanted !== wanted) return;
       missing.forEach(({ bars }, i) => {
         for (const [id, piece] of found[i] ?? []) if (piece !== null) pieces.add({ [id]: piece });
         this.#bars(bars, named(found[i]?.map(([id, , p]) => [id, p])));

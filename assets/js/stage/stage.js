@@ -308,6 +308,7 @@ export class Stage {
     this.drawRasters();
     this.#markChapters();
     this.#makeRoom(this.chapters);
+    this.redraw(); // a moment may have a sentence now
     this.panels?.runs.draw();
     this.#announce();
     this.lessons?.finished(this.trace);

@@ -1,0 +1,80 @@
+// The form's lanes under random edits: each is called what was typed, else after its preset and what differs from it.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import fc from "fast-check";
+import { open } from "./browser.js";
+import { DESCRIBED, PRESETS } from "./described.js";
+import { decoder, numbers, RANDOM, raceOf } from "./small.js";
+
+const RECORDED = raceOf([[decoder("a", "All", { kind: "everything" }), [{}]]]);
+const NAMES = ["Mine", "SureLock", "  ", "x".repeat(90), "Lock by age 12"];
+
+async function edits(list) {
+  const page = await open("", { recorded: RECORDED });
+  const { window, document, surelock } = page;
+  surelock.page.set({ form: true });
+  await page.pass(50);
+  const form = document.querySelector(".sl-lane-list");
+  const change = (control, value) => {
+    control.value = value;
+    control.dispatchEvent(new window.Event("change", { bubbles: true }));
+  };
+  const lane = (i) => form.children[i];
+  /** What the visitor knows of each lane: {preset, typed: a name or null}. */
+  const model = PRESETS.slice(0, 2).map(({ name }) => ({ preset: name, typed: null }));
+  const moves = {
+    choose(n) {
+      const i = n % model.length;
+      const { id, name } = PRESETS[n % PRESETS.length];
+      change(lane(i).querySelector(".sl-lane-preset"), id);
+      model[i] = { preset: name, typed: null };
+    },
+    type(n) {
+      const [i, name] = [n % model.length, NAMES[n % NAMES.length]];
+      change(lane(i).querySelector(".sl-lane-fields input[type=text]"), name);
+      model[i].typed = name.trim().slice(0, 80) || null;
+    },
+    policy(n) {
+      const i = n % model.length;
+      const selects = lane(i).querySelectorAll(".sl-lane-fields select");
+      const kind = Object.keys(DESCRIBED.unmask)[n % 2];
+      change(selects[selects.length - 1], kind);
+    },
+    add() {
+      if (model.length === 4) return;
+      const used = new Set(values().map(({ preset }) => preset));
+      const next = PRESETS.find(({ id }) => !used.has(id)) ?? PRESETS[0];
+      document.querySelector(".sl-lane-list + button").click();
+      model.push({ preset: next.name, typed: null });
+    },
+    remove(n) {
+      if (model.length === 1) return;
+      const i = n % model.length;
+      lane(i).querySelector(".sl-lane-remove").click();
+      model.splice(i, 1);
+    },
+  };
+  let sent = null;
+  const values = () => JSON.parse(sent ?? "{}").lanes ?? PRESETS.slice(0, 2).map(({ id }) => ({ preset: id }));
+  surelock.addressing.edit = ({ lanes }) => {
+    sent = lanes;
+  };
+  for (const n of list) {
+    const all = Object.values(moves);
+    all[n % all.length](Math.floor(n / all.length));
+    const named = values();
+    assert.equal(form.children.length, model.length);
+    if (!sent) continue;
+    assert.equal(new Set(named.map(({ name }) => name)).size, model.length, "no two names are the same");
+    model.forEach(({ preset, typed: name }, i) => {
+      const own = named[i].name.replace(/ \(\d+\)$/, "");
+      if (name) assert.equal(own.slice(0, 70), name.slice(0, 70));
+      else assert.ok(own.startsWith(preset), `${own} of ${preset}`);
+    });
+  }
+}
+
+test("a lane has the name that was typed until another preset is chosen, else its preset's", async () => {
+  await fc.assert(fc.asyncProperty(numbers(25), edits), { ...RANDOM, numRuns: 40 });
+});

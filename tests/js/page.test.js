@@ -1,0 +1,262 @@
+// The page under random sequences of presses, answers and views. A small model says what phase the run on its way is in; and
+// whatever happened, all that can be seen is of the cursor's step.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import fc from "fast-check";
+import { narrate } from "../../assets/js/stage/narrator.js";
+import { cellText } from "../../assets/js/stage/spoken.js";
+import { open } from "./browser.js";
+import { FORM } from "./described.js";
+import { decoder, numbers, RANDOM, raceOf } from "./small.js";
+
+const [N, PROMPT, STEPS] = [24, 4, 10];
+
+/** A run of two lanes of other clocks, which holds no likely words. */
+function liveRun() {
+  const writes = (t, shift) => ({
+    unmasked: [[PROMPT + 2 * t, 10 + ((t + shift) % 4)]].concat([[PROMPT + 2 * t + 1, 12]]),
+  });
+  const side = (id, name, compute, seconds, locks) => [
+    decoder(id, name, compute, { settings: { gen_length: N - PROMPT } }),
+    Array.from({ length: STEPS }, (_, t) => ({ ...writes(t, locks), locked: locks ? [t] : [], seconds: seconds(t) })),
+  ];
+  const sides = [
+    side("a", "All", { kind: "everything" }, (t) => 0.5 + 0.01 * t, 0),
+    side("b", "Locks", { kind: "lock", epsilon: 0.01, percentile: 20 }, (t) => 0.2 + 0.02 * t, 1),
+  ];
+  const made = raceOf(sides, {
+    length: N,
+    prompt: [10, 11, 10, 11],
+    pieces: { 10: " cat", 11: " sat", 12: "s", 13: " on" },
+  });
+  made.header.model.name = "stories";
+  return made;
+}
+
+const RUN = liveRun();
+
+/** What a page's run is at, by what was pressed and answered. */
+class Model {
+  asked = null; // what waits, not open yet
+  run = null; // {handle, sent, over, stepping: one step is asked for, again: Play was pressed while it pauses, waits: for more}
+  phase = "idle";
+  wish = null;
+
+  get going() {
+    return this.run !== null && !this.run.over;
+  }
+
+  end() {
+    Object.assign(this.run, { over: true, waits: false });
+    Object.assign(this, { phase: "idle", wish: null });
+  }
+}
+
+const last = ({ source }) => source.asked.at(-1);
+/** Runs, also those that are over, which have not been told that they pause or stop. */
+const waiting = ({ source }, name) => source.asked.filter(({ answers }) => answers.some((each) => each.name === name));
+/** Tells one of them; which. */
+function answer(page, name, n) {
+  const handles = waiting(page, name);
+  const handle = handles[n % handles.length];
+  const at = handle.answers.findIndex((each) => each.name === name);
+  handle.answers.splice(at, 1)[0].then();
+  return handle;
+}
+
+const hidden = new WeakSet(); // boxes of grids that are scrolled out of sight
+
+/** [name, can(model, page), what it does to both]. n: any number. */
+const MOVES = {
+  press: [
+    (model) => model.asked === null,
+    (page, model) => {
+      if (model.going) model.wish = "stop";
+      if (model.run) model.run.waits = false;
+      page.live.press({ model: "stories", prompt: "x", ...FORM.values, lanes: FORM.lanes });
+      model.asked = last(page);
+    },
+  ],
+  open: [
+    (model) => model.asked !== null,
+    (page, model) => {
+      if (model.going) model.end();
+      const { header, pieces } = structuredClone(RUN);
+      model.asked.send({ run: `r${page.source.asked.length}`, seq: 0, open: { header, pieces }, pausable: true });
+      Object.assign(model, {
+        run: { handle: model.asked, sent: 0, over: false, again: false },
+        asked: null,
+        phase: "running",
+      });
+    },
+  ],
+  records: [
+    (model) => model.going && model.run.sent < STEPS,
+    (_, model, n) => {
+      const { run } = model;
+      const until = run.stepping ? run.sent + 1 : Math.min(STEPS, run.sent + 1 + (n % 4));
+      const records = RUN.records.filter(({ step }) => step >= run.sent && step < until);
+      run.handle.send({ run: "r", seq: 1, pieces: {}, records: structuredClone(records) });
+      if (run.stepping) model.phase = "paused";
+      Object.assign(run, { sent: until, stepping: false, waits: false });
+    },
+  ],
+  finish: [
+    (model) => model.going && model.run.sent === STEPS,
+    (_, model) => {
+      model.run.handle.send({ run: "r", end: "finished", problem: null });
+      model.end();
+    },
+  ],
+  lose: [
+    (model) => model.going,
+    (_, model) => {
+      model.run.handle.send({ lost: "The connection was lost." });
+      model.end();
+    },
+  ],
+  refuse: [
+    (model) => model.asked !== null,
+    (_, model) => {
+      model.asked.send({ refused: "Not so." });
+      model.asked = null;
+    },
+  ],
+  pause: [
+    (model) => model.phase === "running",
+    (page, model) => {
+      page.live.pause();
+      model.phase = "paused";
+      if (!model.run.waits) model.wish = "pause";
+      Object.assign(model.run, { waits: false, stepping: false });
+    },
+  ],
+  paused: [
+    (_, page) => waiting(page, "pause").length > 0,
+    (page, model, n) => {
+      const { run } = model;
+      if (answer(page, "pause", n) !== run?.handle || run.over || model.wish !== "pause") return;
+      model.wish = null;
+      if (run.again) model.phase = "running";
+      Object.assign(run, { waits: run.again, again: false });
+    },
+  ],
+  resume: [
+    (model) => model.phase === "paused",
+    (page, model) => {
+      const { run } = model;
+      page.live.resume();
+      if (model.wish) run.again = !run.again;
+      else if (!run.stepping) model.phase = "running";
+      if (model.phase === "running") run.waits = true;
+    },
+  ],
+  step: [
+    (model) => model.phase === "paused",
+    ({ live }, model) => {
+      const shown = live.step(); // says whether it is that run's to step
+      if (shown && !model.wish) Object.assign(model.run, { stepping: true, waits: true });
+    },
+  ],
+  stop: [
+    (model) => model.going || model.asked !== null,
+    (page, model) => {
+      page.live.stop();
+      if (model.asked) model.asked = null;
+      else if (model.going) model.wish = "stop";
+    },
+  ],
+  stopped: [
+    (_, page) => waiting(page, "stop").length > 0,
+    (page, model, n) => {
+      if (answer(page, "stop", n) === model.run?.handle && model.going) model.end();
+    },
+  ],
+  clock: [() => true, (page) => page.key("s")],
+  seek: [(_, { stage }) => stage.trace.count > 0, ({ stage }, _, n) => stage.timeline.seek(n % 12)],
+  play: [() => true, ({ stage }) => stage.timeline.playing || stage.timeline.play()],
+  look: [() => true, ({ stage }, _, n) => stage.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
+  scroll: [
+    () => true,
+    ({ stage, see }, _, n) => {
+      const { box } = stage.sides[n % stage.sides.length];
+      const gone = n % 3 > 0;
+      see(box, !gone);
+      hidden[gone ? "add" : "delete"](box);
+    },
+  ],
+  close: [(_, { stage }) => stage.drawer.isOpen, ({ stage }) => stage.drawer.close()],
+  rest: [
+    () => true,
+    async (page, model) => {
+      page.stage.timeline.pause();
+      await page.pass(400);
+      agrees(page, model, true);
+    },
+  ],
+  recorded: [() => true, ({ surelock, stage }) => stage.reveal(surelock.page.now.recorded)],
+  own: [
+    (model) => model.run?.sent > 0,
+    ({ stage }) => stage.runs.entries.length > 1 && stage.reveal(stage.runs.entries.at(-1).trace),
+  ],
+};
+
+/** What a page shows beside what it has to. settled: nothing moves, and what was asked for has come. */
+function agrees(page, model, rests) {
+  const { stage, surelock, find } = page;
+  const { phase, wish, step } = surelock.page.now;
+  assert.deepEqual({ phase, wish }, { phase: model.phase, wish: model.wish });
+  const stop = find(".sl-control-stop");
+  if (wish === "stop") assert.equal(stop.textContent, "Stopping …");
+  if (wish === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");
+  const { trace } = stage;
+  const at = (lane) => trace.race.reached(lane, step);
+  for (const side of stage.sides) {
+    if (!side.grid.view || (!rests && hidden.has(side.box))) continue;
+    const { tokens, other, step: drawn } = side.grid.view;
+    assert.deepEqual([drawn, [...tokens]], [at(side.lane), [...side.lane.tokens(at(side.lane))]], side.lane.name);
+    if (side.lane !== trace.reference)
+      assert.deepEqual([...other], [...trace.reference.tokens(at(trace.reference))], `${side.lane.name} beside`);
+  }
+  if (!rests) return;
+  assert.equal(find(".sl-step-label").textContent.startsWith(step < 0 ? "" : `step ${step + 1} `), true);
+  if (step >= 0) assert.equal(find(".sl-narrator").textContent, narrate(trace, step, stage.chapters));
+  const { drawer } = stage;
+  if (!drawer.isOpen) return;
+  const { cell } = drawer;
+  assert.ok(find(".sl-inspector-title").textContent.startsWith(`Position ${cell}`));
+  for (const { lane, facts, bars } of drawer.inspector.columns) {
+    const told = cellText(trace, lane, cell, step);
+    const [token, state] = [1, 3].map((i) => facts.children[i].textContent);
+    assert.ok(told.includes(state) && (token === "masked" || told.includes(token)), `${told}: ${token}, ${state}`);
+    const t = at(lane);
+    if (lane.top(cell, t) === null && t >= 0 && lane.source?.run)
+      assert.equal(bars.textContent, `${lane.id}/${cell}/${t}100 %`, "likely words of the lane's own step");
+  }
+}
+
+/** A sequence of moves, each one of those that can be made then. */
+async function play(page, list) {
+  const model = new Model();
+  const made = [];
+  try {
+    for (const n of list) {
+      const able = Object.entries(MOVES).filter(([, [can]]) => can(model, page));
+      const [name, [, move]] = able[n % able.length];
+      made.push(name);
+      await move(page, model, Math.floor(n / able.length));
+      await page.pass(40);
+      agrees(page, model, false);
+      if (n % 4 === 0) await MOVES.rest[1](page, model);
+    }
+    await MOVES.rest[1](page, model);
+  } catch (error) {
+    throw new Error(`After ${made.join(", ")}: ${error.message}`, { cause: error });
+  }
+}
+
+test("whatever is pressed, answered and looked at, the page shows the cursor's step and the run's phase", async () => {
+  const sequence = async (list) => play(await open("", { recorded: RUN }), list);
+  await fc.assert(fc.asyncProperty(numbers(60), sequence), { ...RANDOM, numRuns: 40 });
+});
