@@ -101,7 +101,7 @@ def _of_trace(source: str | Path | dict[str, Any]) -> Iterator[_Lane]:
         kl = np.full(states.shape, np.nan)
         kl[values["position"].astype(int), values["step"].astype(int)] = values["kl"]
         saved = (1 - steps["flops"].cumsum() / steps["baseline_flops"].cumsum()).to_numpy()
-        tokens, ends = positions["token"].fillna(-1).tolist(), (header.get("eos_id"),)
+        tokens, ends = positions["token"].fillna(-1).tolist(), header.get("ends", [header.get("eos_id")])
         yield _Lane(name, states, kl, saved, tokens, prompt, document["pieces"], ends, pace[lane])
 
 

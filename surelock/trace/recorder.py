@@ -55,6 +55,7 @@ def make_header(
         "prompt_tokens": [int(token) for token in prompt_tokens],
         "mask_id": lm.mask_id,
         "eos_id": lm.eos_id,
+        **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
         "length": len(prompt_tokens) + lengths.pop(),
         "steps": max(lane.decoder.settings.total_steps for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],

@@ -37,6 +37,26 @@ test("words are pieces up to the next white space, with their first position", (
   );
 });
 
+test("each of several ends ends a text, and is no common word of two texts", () => {
+  const header = { ...small().header, prompt_tokens: [9], length: 5, eos_id: 0, ends: [0, 7] };
+  const { ends, pieces } = new Trace({ header, pieces: PIECES });
+  for (const [tokens, said] of [
+    [[1, 7, 2, 0], [" a"]],
+    [
+      [1, 2, 0, 7],
+      [" a", " cat"],
+    ],
+    [[7, 7, 7, 7], []],
+  ]) {
+    const trace = Object.assign(texts(tokens), { ends });
+    assert.deepEqual(
+      words(trace, trace.lanes[0], 0).map(({ text }) => text),
+      said,
+    );
+  }
+  assert.deepEqual(pieces.labels([1, 7, 0], ends).slice(1), ["end", "end"]);
+});
+
 test("a longest common subsequence", () => {
   const list = (text) => [...text].map((letter) => ({ text: letter }));
   const flags = (a, b) => align(list(a), list(b)).map((each) => each.map(Number).join(""));
@@ -90,7 +110,7 @@ test("nothing parts after what is still to be written: it may become any number 
 test("white space inside a piece parts no words, and any token may be one", () => {
   const texted = (trace) => words(trace, trace.lanes[0], 0).map(({ text }) => text);
   assert.deepEqual(texted(texts([1, 8, 2])), [" ax y", " cat"]);
-  const trace = Object.assign(texts([1, 0, 2]), { eosId: null });
+  const trace = Object.assign(texts([1, 0, 2]), { ends: new Set() });
   assert.deepEqual(texted(trace), [" aend", " cat"]);
 });
 

@@ -252,7 +252,7 @@ test("token 0 is a token like others", () => {
   const [lane, other] = whole.lanes;
   const told = [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]);
   assert.deepEqual(joined(told), ["0 0 1", "12 0 1", "-1 NaN 0"]);
-  assert.equal(whole.eosId, 2);
+  assert.deepEqual([...whole.ends], [2]);
   assert.deepEqual(whole.sameText(lane, other, 0), { words: 0, whole: false, open: true });
   assert.deepEqual(
     whole.sameText(lane, other, 1),

@@ -119,6 +119,7 @@ class WorkerRun {
       prompt_tokens: tokens,
       mask_id: shape.mask_id,
       eos_id: shape.ends[0] ?? null,
+      ...(shape.ends.length > 1 ? { ends: shape.ends } : {}),
       length: tokens.length + settings.gen_length,
       steps: Math.max(...lanes.map((lane) => lane.settings.steps || settings.gen_length)),
       lanes: lanes.map(({ engine: _, ...lane }) => lane),

@@ -69,7 +69,7 @@ export class Field {
         tokens: tokens[i],
         other: i === base ? null : tokens[base],
         promptLength: trace.promptLength,
-        labels: trace.pieces.labels(tokens[i], trace.eosId),
+        labels: trace.pieces.labels(tokens[i], trace.ends),
         fresh: true,
       });
       pen.drawImage(grid.canvas, box.x, box.y + HEAD, ...size);

@@ -111,7 +111,7 @@ export class Side {
     const t = trace.race.reached(this.lane, step);
     if (this.labels.count === t) return;
     const tokens = this.lane.tokens(t);
-    const list = this.grid.box?.text ? trace.pieces.labels(tokens, trace.eosId) : [];
+    const list = this.grid.box?.text ? trace.pieces.labels(tokens, trace.ends) : [];
     this.labels = { count: t, list, tokens };
   }
 

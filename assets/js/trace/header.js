@@ -32,6 +32,7 @@ const HEADER = {
   prompt_tokens: [listOf(isCount), "a list of token ids"],
   mask_id: [isCount, "a token id"],
   eos_id: nullable([Number.isInteger, "a token id"]),
+  ends: maybe([listOf(isCount), "token ids"]),
   length: SIZE,
   steps: SIZE,
   engine: maybe(NAME),

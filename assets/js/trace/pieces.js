@@ -41,13 +41,13 @@ export class Pieces {
   }
 
   /** Labels of all positions: tokens[i] < 0 is masked and gives "". */
-  labels(tokens, eosId) {
+  labels(tokens, ends) {
     const labels = new Array(tokens.length).fill("");
     for (let i = 0; i < tokens.length; i++) {
       const id = tokens[i];
       if (id < 0) continue;
       const piece = this.map.get(id);
-      if (id === eosId) labels[i] = "end";
+      if (ends.has(id)) labels[i] = "end";
       else if (piece === undefined) labels[i] = `#${id}`;
       else if (typeof piece === "string") labels[i] = visible(piece, { trim: true });
       else i += this.#bytes(tokens, i, labels) - 1;

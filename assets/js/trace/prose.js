@@ -20,7 +20,7 @@ function split(trace, lane, t) {
   };
   for (let position = trace.promptLength; position < trace.n; position++) {
     const token = lane.token(position, t);
-    if (token === trace.eosId) break;
+    if (trace.ends.has(token)) break;
     if (token < 0) {
       close();
       if (!found.at(-1)?.masked) found.push({ text: " ▁", position, masked: true });

@@ -27,7 +27,12 @@ export class Trace {
   /** From the opening of a stream: a header and pieces. */
   constructor({ header, pieces }) {
     if (header.length * header.steps > MAX_CELLS) throw new TraceError("This trace is too large to be shown.");
-    Object.assign(this, { header, n: header.length, steps: header.steps, eosId: header.eos_id ?? null });
+    Object.assign(this, {
+      header,
+      n: header.length,
+      steps: header.steps,
+      ends: new Set(header.ends ?? [header.eos_id]),
+    });
     this.promptLength = header.prompt_tokens.length;
     this.pieces = new Pieces();
     this.pieces.add(pieces);
@@ -167,7 +172,7 @@ export class Trace {
     let [mine, theirs] = [-1, -1];
     for (let p = this.promptLength; p < this.n; p++) {
       [mine, theirs] = [a.token(p, mineAt), b.token(p, theirsAt)];
-      if (mine < 0 || mine !== theirs || mine === this.eosId) break;
+      if (mine < 0 || mine !== theirs || this.ends.has(mine)) break;
       tokens.push(mine);
     }
     const words = this.pieces.text(tokens).split(/\s+/).filter(Boolean);
