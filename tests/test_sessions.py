@@ -291,6 +291,20 @@ def test_runs_stay_within_a_budget_whoever_asks(monkeypatch: pytest.MonkeyPatch)
     assert runs[-1].computation.bytes == each.kept, "what has ended takes less"
 
 
+@pytest.mark.parametrize("later", [0, 1, 2])
+def test_what_any_of_its_followers_used_last_is_kept(later: int) -> None:
+    """Three follow one computation, another one follows a second that was used in between; a third needs the room."""
+    each = weigh(FakeRecorder().header)
+    sessions = Sessions(FakeDecoder(), limits=Limits(keep_mb=2.5 * (each.live + each.kept) / 1e6))  # type: ignore[arg-type]
+    runs = followed(sessions, "a", "b", "c")
+    _, between = open_run(FakeDecoder(), "d", sessions)
+    for number, run in enumerate(runs):
+        run.touched = 9 if number == later else number
+    between.touched = 5
+    open_run(FakeDecoder(), "e", sessions)
+    assert [sessions.find(run.id) for run in (*runs, between)] == [*runs, None]
+
+
 def test_what_a_run_takes_is_counted() -> None:
     """By hand, of two lanes in a model of 2 layers, 32 wide, with 41 pieces, on 8 positions for 6 steps: keys and
     values, two steps' logits, those of what is committed, 64 bytes for what is recorded of each position; and of all
@@ -338,25 +352,6 @@ def test_failures_are_one_sentence_and_free_the_run(error: BaseException, said: 
     _, run = open_run(decoder)
     last = messages(run.stream(-1))[-1]
     assert last["end"] == "failed" and said in last["problem"] and last["problem"].endswith(".")
-
-
-def test_visitors_are_apart_and_only_the_latest_runs_are_kept() -> None:
-    decoder = FakeDecoder()
-    sessions, other = open_run(decoder, "b")
-    runs = [open_run(decoder, "a", sessions)[1] for _ in range(sessions_module.KEPT_RUNS + 3)]
-    assert len(sessions) == sessions_module.KEPT_RUNS + 1
-    assert [run.state for run in runs[:-1]] == [ENDED] * (len(runs) - 1) and runs[-1].state == PAUSED
-    assert sessions.find(runs[0].id) is None and sessions.find(runs[-1].id) is runs[-1]
-    sessions.leave("a")
-    assert sessions.find(other.id) is other and len(sessions) == 1
-
-
-def test_a_run_that_nobody_resumes_is_dropped() -> None:
-    sessions, _ = open_run(FakeDecoder())
-    sessions.sweep(time.monotonic() + sessions_module.IDLE_SECONDS - 5)
-    assert len(sessions) == 1
-    sessions.sweep(time.monotonic() + sessions_module.IDLE_SECONDS + 5)
-    assert len(sessions) == 0
 
 
 @pytest.mark.parametrize("run_id", [None, 3, "", "x" * 1000, ["a"], {"a": 1}])

@@ -54,17 +54,18 @@ class Agents:
             return self._shares.admit(scope, body)
         request, params = _read(body)
         call = body["method"] == "tools/call" and request is not None
-        try:
-            if call:
-                self._check(_arguments(params))
-            if len(json.dumps({**body, "params": _without_prompt(params)})) > MOST_BESIDE:
-                raise ValueError(f"An agent's request has at most {MOST_BESIDE:,} characters besides its prompt.")
-            if call:
-                return self._shares.admit_agent(scope)
-        except (Refused, ValueError) as error:
-            raise AgentRefused(str(error), request, call) from None
-        scope[BRIEF] = True
-        return ExitStack()
+        with ExitStack() as answered:
+            try:
+                if call:  # its place first: to be refused one takes no more of the server than that
+                    answered.enter_context(self._shares.admit_agent(scope))
+                    self._check(_arguments(params))
+                if len(json.dumps({**body, "params": _without_prompt(params)})) > MOST_BESIDE:
+                    raise ValueError(f"An agent's request has at most {MOST_BESIDE:,} characters besides its prompt.")
+            except (Refused, ValueError) as error:
+                raise AgentRefused(str(error), request, call) from None
+            if not call:
+                scope[BRIEF] = True
+            return answered.pop_all()
 
 
 def _read(body: Any) -> tuple[int | str | None, Mapping[str, Any]]:

@@ -89,9 +89,15 @@ def _text(record: logging.LogRecord) -> str:
     elif record.name == "py.warnings":
         text = record.getMessage().partition("Warning: ")[0] + "Warning"  # which file and line, and what kind
     else:
-        unfilled = record.msg if record.args else linecache.getline(record.pathname, record.lineno)
+        unfilled = record.msg if record.args else _statement(record.pathname, record.lineno)
         text = f"{str(unfilled).strip()} ({Path(record.pathname).name}, line {record.lineno})"
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text.strip())[:LONGEST]
+
+
+def _statement(file: str, number: int) -> str:
+    """The line of code that logs, with the next one if the call begins there."""
+    line = linecache.getline(file, number).strip()
+    return line + linecache.getline(file, number + 1).strip() if line.endswith("(") else line
 
 
 def _origin(error: BaseException | None) -> tuple[str, ...]:

@@ -14,8 +14,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import SHORT, run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
 from tests.browser.visitor import Visitor, held
-from tests.soak.lesson import crowd
-from tests.soak.tally import Tally
 
 
 def one_run(app: App, number: int) -> tuple[str, set[str], str, int]:
@@ -52,14 +50,30 @@ def test_many_visitors_at_once(app: App, many: int) -> None:
 
 
 def test_a_class_behind_one_address_follows_one_run_whoever_stops_or_leaves(app: App) -> None:
-    tally = Tally()
+    """One stops after four messages, one closes the tab; and one comes when it is over."""
     asked = {"Prompt": "The class looked up and", "Generated_length": 32, "Steps": 32, "Block_length": 32}
-    _, visitors = crowd(app, [asked] * 30, tally, leaving=(3, 4))
-    _, late = crowd(app, [asked], tally)
-    for visitor in (*visitors, *late):
+
+    def follow(visitor: Visitor, leave: int = 0) -> tuple[str, str, str | None]:
+        """A run's id, the times of its first step, which no other computation has, and its end."""
+        seen = []
+        for message in visitor.run(**asked):
+            seen.append(message)
+            if leave and len(seen) == 4:
+                if leave == 2:
+                    break
+                visitor.call("stop", message["run"])
+        assert [message["seq"] for message in seen] == list(range(len(seen)))
+        return seen[0]["run"], str([each["seconds"] for each in seen[1]["records"]]), seen[-1].get("end")
+
+    visitors = [Visitor(app.url) for _ in range(31)]
+    with ThreadPoolExecutor(30) as pool:
+        found = list(pool.map(follow, visitors[:30], (1, 2, *[0] * 28)))
+    found.append(follow(visitors[30]))
+    for visitor in visitors:
         visitor.close()
-    assert not tally.problems and len(tally.told) == 1 and len(tally.runs) == 31
-    assert (tally.counts["finished"], tally.counts["stopped"]) == (29, 1)
+    runs, times, ends = zip(*found, strict=True)
+    assert len(set(runs)) == 31 and len(set(times)) == 1
+    assert sorted(map(str, ends)) == ["None", *["finished"] * 29, "stopped"]
 
 
 def test_a_closed_tab_stops_computing_and_frees_its_run(page: Page, app: App) -> None:

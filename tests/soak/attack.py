@@ -1,154 +1,227 @@
-"""What took the server down once, all of it again: bounded, on loopback, beside an honest visitor and somebody who asks
-the page.
+"""What took the server down once, all of it again, bounded and on loopback.
+
+An attack of inputs.json asks over HTTP, or says bytes on connections of its own. In it "$start" is the number of that
+function, "$name" a new name, "$n" the number of the round, and {"$form": changes} what pressing Run sends.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
+import itertools
+import json
+import random
 import secrets
+import socket
+import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import httpx
+from playwright.sync_api import expect, sync_playwright
 
-from tests.browser.server import App, serve, wait_for_model
+from tests.browser.server import FLAGS, ROOT, App, chromium_path, serve, wait_for_model
 from tests.browser.visitor import Visitor
-from tests.soak.attack_doors import DOORS, FILES
-from tests.soak.attack_inputs import INPUTS
-from tests.soak.watched import KEEP_MB, SMALL, Part, most_memory, watched
+from tests.soak.abuse import INPUTS, JSON, grown
+from tests.soak.visits import visit, visits
 
-CALLS, DIRECT, HONEST, SESSIONS = 300, 60, 10, 200
-BIG = b'{"data": "' + b"x" * 20_000_000 + b'"}'
-FREED_SECONDS = 5.0  # what was dropped goes back to the system within so many
-TOLD = "The server has dropped this run, to make room for newer ones; press Run to make it again."
-LIMITED = ("sh", "-c", f'ulimit -n {FILES}; exec "$0" "$@"', sys.executable, "app.py")
-JSON = {"content-type": "application/json"}
-LARGE = {"Generated_length": 224, "Steps": 224, "Block_length": 224}
+KEEP_MB, PAGE_SECONDS = 300, 1.0
+LOG_A_SECOND, LOG_ONCE = 1e6 / 600, 20_000  # bytes: so many a second, and so many for the first of each kind
+LIMITED = ("sh", "-c", 'ulimit -n 1024; exec "$0" "$@"', sys.executable, "app.py")
+ARGUMENTS = ("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB))
+Attack = Callable[[App], dict[str, Any]]
+PARTS = "bytes=" + ",".join(f"{2 * each}-{2 * each}" for each in range(1500))
 
 
-def attack(names: Sequence[str], log: Path) -> dict[str, Any]:
-    """Serve, carry out the parts of these names (none: all), report. ok: each is, and memory stayed in the budget."""
-    with serve("--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app:
+def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
+    """Serve, carry out the attacks, report. ok: each is."""
+    parts: dict[str, Any] = {}
+    with serve(*ARGUMENTS, log=log, command=LIMITED) as app:
         wait_for_model(app)
-        ended = _honest_visit(app, **LARGE | {"Steps": 28})  # fills caches and thread stacks once
-        assert ended == "finished", f"the server does not work before it is attacked: {ended}"
-        time.sleep(FREED_SECONDS)
-        os.nice(10)  # the server and who asks come first: what is measured is the server's time
-        before, begun, parts = app.memory(), time.monotonic(), {}
-        with most_memory(app) as memory:
-            for name in names or PARTS:
-                parts[name] = watched(app, log, PARTS[name])
-                print(name, parts[name], file=sys.stderr, flush=True)
-                time.sleep(FREED_SECONDS)
-        after, alive = app.memory(), app.process.poll() is None
-    told = {"start": before, "most": memory[0], "end": after}
-    return {
-        "ok": alive and all(each["ok"] for each in parts.values()) and memory[0] - before <= KEEP_MB * 1e6,
-        "not_ok": [name for name, each in parts.items() if not each["ok"]],
-        "parts": parts,
-        "log_bytes": log.stat().st_size,
-        "memory_mb": {name: round(each / 1e6) for name, each in told.items()},
-        "budget_mb": KEEP_MB,
-        "seconds": round(time.monotonic() - begun, 1),
-        "server_tracebacks": log.read_text("utf-8", "replace").count("Traceback (most recent call last)"),
+        assert not visit(app, "pause", random.Random(0), []), "it works before it is attacked"
+        for name, act in attacks.items():
+            time.sleep(5)  # what was dropped goes back to the system
+            parts[name] = watched(app, log, INPUTS["attacks"].get(name, {}), act)
+            print(name, parts[name], file=sys.stderr, flush=True)
+    bad = [name for name, each in parts.items() if each["not_ok"]]
+    return {"ok": not bad, "not_ok": bad, "parts": parts, "log_bytes": log.stat().st_size}
+
+
+def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str, Any]:
+    """Carry out an attack beside honest visitors, one of whom asks for the page. not_ok: what it found or did."""
+    process, before, written = Path(f"/proc/{app.process.pid}"), app.memory(), log.stat().st_size
+    (process / "clear_refs").write_text("5")  # the most memory is measured from now on
+    begun, ends = time.monotonic(), []
+
+    def come() -> None:
+        began = time.monotonic()
+        ends.append((visit(app, "pause", random.Random(began), []), round(time.monotonic() - began, 2)))
+
+    timers = [threading.Timer(1.0, come) for _ in range(what.get("visitors", 1))]
+    command = [sys.executable, "-m", "tests.soak.asker", app.url]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asker:
+        for each in timers:
+            each.start()
+        found = act(app)
+        for each in timers:
+            each.join()
+        slowest = float(asker.communicate(timeout=60)[0] or 30)
+    seconds, text = time.monotonic() - begun, log.read_bytes()[written:].decode("utf-8", "replace")
+    most = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
+    runs, took, memory = (
+        {end for end, _ in ends},
+        max(took for _, took in ends),
+        int(most.split()[1]) / 1e3 - before / 1e6,
+    )
+    good = {
+        "found": found.pop("ok"),
+        "runs": runs == {""} and took <= what.get("visit_seconds", 300),
+        "memory": memory <= what.get("most_mb", KEEP_MB),
+        "page": slowest <= PAGE_SECONDS,
+        "log": len(text) <= what.get("log", LOG_ONCE + LOG_A_SECOND * seconds),
+        "silent": not any(part in text for part in what.get("silent", ())),
     }
+    report = {
+        "not_ok": [name for name, each in good.items() if not each],
+        **found,
+        "runs": [*runs],
+        "run_seconds": took,
+    }
+    return report | {"memory_mb": round(memory), "page": slowest, "log": len(text), "seconds": round(seconds)}
 
 
-def _honest_visit(app: App, **changes: Any) -> str:
-    """A run that is paused after some steps and resumed to its end: how it ended."""
+def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
+    """Carry out an attack: which statuses came, and whether they are those that may."""
     visitor = Visitor(app.url)
-    try:
-        messages = []
-        for message in visitor.run(**SMALL | changes):
-            messages.append(message)
-            if len(messages) == 4:
-                visitor.call("pause", message["run"])
-        last = messages[-1]
-        rest = list(visitor.ask("follow", last["run"], last["seq"], None))
-        return str((rest or messages)[-1].get("end"))
-    except (httpx.HTTPError, RuntimeError) as error:
-        return f"{type(error).__name__}: {error}"[:80]
-    finally:
-        visitor.close()
-
-
-def many_hashes(app: App, log: Path) -> dict[str, Any]:
-    """Long runs under names that the caller makes up, each paused after its first steps and never left. Then all of
-    them are asked for: those that went must be the oldest, and each has to be told why.
-    """
-    statuses: Counter[int] = Counter()
-    visitor, runs = Visitor(app.url), []
-    for number in range(SESSIONS):
-        visitor.session = secrets.token_hex(6)
-        body = {"data": ["A fox"], "session_hash": visitor.session}
-        statuses[visitor.http.post(f"{app.url}/gradio_api/run/start", json=body).status_code] += 1
-        for message in visitor.run(**LARGE | {"Seed": number}):  # of equal ones one is computed for all
-            if "open" in message:
-                runs.append(message["run"])
-                visitor.call("pause", message["run"])
-    kept = [visitor.call("state", run) is not None for run in runs]
-    gone = [run for run, here in zip(runs, kept, strict=True) if not here]
-    told = {next(visitor.ask("follow", run, 0, None)).get("refused") for run in gone}
+    facts = {f"${each['api_name']}": each["id"] for each in visitor._events}
+    facts |= {"$stage": visitor.part("sl-stage-host"), "$parts": PARTS, "$event": ""}
+    if "first" in what:
+        facts["$run"] = list(visitor.run(**what["first"]))[-1]["run"]
+    statuses, texts = asked(app, what, lambda: rounds(visitor, what, facts))
+    if "says" in what:
+        facts["$event"] = texts[-1][13:-2] if texts else ""
+        statuses += held(app, what, facts)
     visitor.close()
-    return {
-        "ok": len(runs) > len(gone) and kept == sorted(kept) and told == {TOLD},  # the oldest went first
-        "runs": len(runs),
-        "dropped": len(gone),
-        "told": sorted(map(str, told)),
-        "statuses_of_direct_starts": dict(statuses),
-    }
+    fits = set(statuses) <= set(what.get("statuses", statuses))
+    said = not what.get("said") or any(what["said"] in text for text in texts)
+    return {"ok": fits and said and statuses.total() >= what.get("answers", 0), "statuses": dict(statuses)}
 
 
-def big_bodies(app: App, log: Path) -> dict[str, Any]:
-    """Twenty megabytes each."""
-    statuses: Counter[int] = Counter()
-    for _ in range(10):
-        try:
-            statuses[httpx.post(f"{app.url}/gradio_api/queue/join", content=BIG, headers=JSON).status_code] += 1
-        except httpx.TransportError:  # refused while it was still being sent
-            statuses[0] += 1
-    return {"ok": set(statuses) <= {413, 0}, "statuses": dict(statuses)}
+def rounds(visitor: Visitor, what: dict[str, Any], facts: dict[str, Any]) -> Iterator[list[Any]]:
+    """Everything that an attack asks, filled in."""
+    numbers = [each["id"] for each in visitor._events]
+    over = {name: numbers if each == "functions" else each for name, each in what.get("over", {}).items()}
+    until = time.monotonic() + what.get("seconds", 1e9)
+    for number in range(what.get("times", 1)) if "seconds" not in what else itertools.count():
+        for values in itertools.product(*over.values()):
+            for each in what.get("asks", ()):
+                if time.monotonic() > until:
+                    return
+                yield filled(each, facts | dict(zip(over, values, strict=True)) | {"$n": number}, visitor)
 
 
-def flood(app: App, log: Path) -> dict[str, Any]:
-    """Unread calls of /decode and direct posts, all at once, beside honest visitors, who are all served."""
-    ends: list[str] = []
-    visits = [threading.Thread(target=lambda: ends.append(_honest_visit(app))) for _ in range(HONEST)]
-    for thread in visits:
-        thread.start()
-    statuses = Counter(asyncio.run(_flood(app)))
-    for thread in visits:
-        thread.join()
-    return {"ok": ends == ["finished"] * HONEST, "runs": dict(Counter(ends)), "statuses": dict(statuses)}
+def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) -> Any:
+    """A value with what stands for something in its place."""
+    if isinstance(value, list):
+        return [filled(each, known, visitor) for each in value]
+    if isinstance(value, dict) and "$form" in value and visitor is not None:
+        return visitor.form(**grown(value["$form"]))
+    if isinstance(value, dict):
+        return grown({known.get(name, name): filled(each, known, visitor) for name, each in value.items()})
+    if not isinstance(value, str) or "$" not in value:
+        return value
+    names = known | {"$name": secrets.token_hex(6)}
+    whole = names.get(value, value)
+    for name in ("$name", "$n", "$event") if isinstance(whole, str) else ():
+        whole = whole.replace(name, str(names[name]))
+    return grown(whole)
 
 
-async def _flood(app: App) -> list[int]:
-    call, direct = {"prompt": "A fox", "gen_length": 128}, {"data": ["A fox"]}
-    async with httpx.AsyncClient(timeout=300, limits=httpx.Limits(max_connections=None)) as http:
-        posts = [http.post(f"{app.url}/gradio_api/call/v2/decode", json=call) for _ in range(CALLS)]
-        posts += [http.post(f"{app.url}/gradio_api/run/decode", json=direct) for _ in range(DIRECT)]
-        answers = await asyncio.gather(*posts, return_exceptions=True)
-        return [answer.status_code if isinstance(answer, httpx.Response) else 0 for answer in answers]
+def asked(app: App, what: dict[str, Any], asks: Callable[[], Iterator[list[Any]]]) -> tuple[Counter[int], list[str]]:
+    """Ask everything, so much at once: the statuses, and the ends of what came."""
+    turns, turn, answers = asks(), threading.Lock(), []
+
+    def taken() -> list[Any] | None:
+        with turn:
+            return next(turns, None)
+
+    def ask(_: int) -> None:
+        with httpx.Client(base_url=app.url, timeout=300) as http:
+            while (each := taken()) is not None:
+                method, path, body, *headers = each
+                content = None if body is None else json.dumps(body)
+                try:
+                    answer = http.request(method, f"/{path}", content=content, headers=JSON | dict(*headers))
+                    if what.get("follow") and answer.status_code == 200:
+                        answer = http.get(f"/gradio_api/call/decode/{answer.json()['event_id']}")
+                    answers.append((answer.status_code, answer.text[-500:]))
+                except httpx.TransportError:  # refused while it was still being sent
+                    answers.append((0, ""))
+
+    with ThreadPoolExecutor(what.get("at_once", 1)) as pool:
+        list(pool.map(ask, range(what.get("at_once", 1))))
+    return Counter(status for status, _ in answers), [text for _, text in answers]
 
 
-def unknown_events(app: App, log: Path) -> dict[str, Any]:
-    """A hundred made-up ids write nothing into the log."""
-    before = log.stat().st_size
-    for _ in range(100):
-        httpx.get(f"{app.url}/gradio_api/call/decode/{secrets.token_hex(8)}")
-    written = log.stat().st_size - before
-    return {"ok": not written, "written": written}
+def held(app: App, what: dict[str, Any], facts: dict[str, Any]) -> Counter[int]:
+    """Open so many connections at once, say that, hold them: how the answers begin that came."""
+    place, statuses, read = urlsplit(app.url), Counter[int](), what.get("read", True)
+    with ExitStack() as stack:
+        links = []
+        for number, text in itertools.product(range(what["times"]), grown(what["says"])):
+            links.append(link := stack.enter_context(socket.socket()))
+            if not read:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.connect((str(place.hostname), place.port or 80))
+            with suppress(OSError):  # it was given up by then
+                link.sendall((what.get("head", "") + filled(text, facts | {"$n": number})).encode())
+        time.sleep(what["hold"])
+        for link in links if read else ():
+            link.setblocking(False)
+            with suppress(OSError, IndexError):  # nothing came, or the end
+                statuses[int(link.recv(64).split()[1])] += 1
+    return statuses
 
 
-def _door(attack: Callable[[App], str]) -> Part:
-    return lambda app, log: {"came": attack(app)}
+def many_hashes(app: App) -> dict[str, Any]:
+    """Two hundred long runs of made-up sessions, paused and never left: the oldest go to make room."""
+    visitor, runs = Visitor(app.url), list[str]()
+    for number in range(200):
+        visitor.session = secrets.token_hex(6)
+        for message in visitor.run(Generated_length=224, Steps=224, Block_length=224, Seed=number):
+            if "open" in message:
+                visitor.call("pause", message["run"])
+                runs.append(message["run"])
+    kept = [visitor.call("state", run) is not None for run in runs]
+    visitor.close()
+    return {"ok": len(kept) == 200 and any(kept) and kept == sorted(kept), "dropped": kept.count(False)}
 
 
-PARTS: dict[str, Part] = {each.__name__: each for each in (many_hashes, big_bodies, flood, unknown_events, *INPUTS)}
-PARTS |= {each.__name__: _door(each) for each in DOORS}
+def hostile_rules(app: App) -> dict[str, Any]:
+    """Two hundred rules that break, loop or reach out, in one tab: each is named, and the next run decodes."""
+    rules, lanes = list(INPUTS["rules"].items()) * 20, [{"name": "Mine", "compute": {"kind": "own"}}]
+    with sync_playwright() as playwright:
+        page = playwright.chromium.launch(
+            executable_path=chromium_path("chromium-headless-shell"), args=FLAGS
+        ).new_page()
+        page.goto(f"{app.url}/?{urlencode({'gen_length': 16, 'steps': 16, 'lanes': json.dumps(lanes)})}")
+        page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.arrived")
+        page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
+        page.evaluate("document.querySelector('.sl-code').closest('details').open = true")
+        for code, said in [*rules, ("const rows = ({ active }) => active;", "Done")]:
+            page.fill(".sl-code", code)
+            page.locator(".sl-code").blur()
+            page.click(".sl-action-run")
+            expect(page.locator(".sl-status")).to_contain_text(said, timeout=20_000)
+    return {"ok": True, "rules": len(rules)}
+
+
+ATTACKS: dict[str, Attack] = {each.__name__: each for each in (visits, many_hashes, hostile_rules)}
+ATTACKS |= {name: partial(carried_out, what=what) for name, what in INPUTS["attacks"].items()}
