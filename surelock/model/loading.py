@@ -20,6 +20,7 @@ from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, l
 from surelock.model.config import NetworkConfig
 from surelock.model.errors import shown
 from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, family_of, read_json, shape_of
+from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
 from surelock.model.int8 import check_weights, is_product
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network
@@ -68,12 +69,14 @@ def load(
     target = find_device("cpu" if engine == "onnx" and device is None else device)
     check_weights(weights, dtype)
     engine = _chosen(engine, target, dtype, device_map, weights)
-    directory = find_directory(str(name))
+    check = partial(check_room, str(name), device=target, dtype=dtype, device_map=device_map, weights=weights)
+    directory = find_directory(str(name), check)
     check_kind(directory)
     config = read_json(directory / CONFIG)
     family = family_of(config)
     shape = shape_of(family, config, str(name))
     check_tensors(shape, config, directory)
+    check(file_sizes(directory))
     generation = generation_of(family, shape, directory)
     tokenizer = load_tokenizer(directory)
     ids = special_ids(config, shape.vocab_size, tokenizer, family, directory)
@@ -149,8 +152,11 @@ def find_device(device: str | int | torch.device | None) -> torch.device:
     return chosen
 
 
-def find_directory(name: str) -> Path:
-    """Return the directory of a model: STORIES, the name itself, or a snapshot from the hub. Raises CheckpointError."""
+def find_directory(name: str, check: Callable[[Sizes], None] = lambda sizes: None) -> Path:
+    """Return the directory of a model: STORIES, the name itself, or a snapshot from the hub. Raises CheckpointError.
+
+    check: is called with the sizes of the tensors before a snapshot is fetched.
+    """
     if name == "stories":
         return STORIES
     check_name(name)
@@ -170,6 +176,7 @@ def find_directory(name: str) -> Path:
 
     if not is_hub_id(name):
         raise CheckpointError(f"no directory {name!r}, and it is no hub id of the form 'owner/model' either")
+    check(hub_sizes(name))
     try:
         return Path(snapshot_download(name, allow_patterns=_FILES))
     except HFValidationError as error:

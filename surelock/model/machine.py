@@ -28,6 +28,13 @@ def processor() -> str:
     return f"{names[0] if names else platform.machine()} ({torch.backends.cpu.get_cpu_capability()})"
 
 
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of memory of a GPU, or of the system."""
+    if device.type != "cuda":
+        return psutil.virtual_memory().total
+    return torch.cuda.get_device_properties(device).total_memory
+
+
 def free_memory(device: torch.device) -> int:
     """Return the bytes that can be allocated on a device, those that torch holds and does not use included."""
     if device.type != "cuda":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,11 +139,13 @@ class Models:
 
     def _load(self, label: str) -> None:
         try:
-            from surelock.model.loading import find_directory, load  # torch: not before the page can be served
+            from surelock.model.footprint import check_room  # torch: not before the page can be served
+            from surelock.model.loading import find_device, find_directory, load
 
-            if self._names[label] != EMBEDDED:
-                check_tokenizer(find_directory(self._names[label]))
-            self._loaded[label] = load(self._names[label], **self._how)
+            name, placed = self._names[label], {key: self._how[key] for key in ("device_map", "weights")}
+            if name != EMBEDDED:
+                check_tokenizer(find_directory(name, partial(check_room, name, device=find_device(None), **placed)))
+            self._loaded[label] = load(name, **self._how)
         except (ValueError, OSError, RuntimeError, ImportError, MemoryError) as error:
             self._failed[label] = without_paths(error).replace(self._names[label], label)
             _LOG.error("The model %s could not be loaded: %s", label, error)

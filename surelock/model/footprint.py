@@ -1,0 +1,89 @@
+"""What the weights of a model take in memory, beside what the machine has: before they are fetched or read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from surelock.model.checkpoint import TensorFiles
+from surelock.model.families import SHOW_PROGRESS_FROM, CheckpointError
+from surelock.model.machine import total_memory
+from surelock.places import label_of
+
+#: Of each tensor its dtype, as safetensors spell it, and its shape.
+Sizes = Mapping[str, tuple[str, Sequence[int]]]
+_DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_IN_A_LAYER = re.compile(r"\.\d+\.")
+
+
+def file_sizes(directory: Path) -> Sizes:
+    """Return the sizes of a checkpoint's tensors, from the headers of its files. Raises what `TensorFiles` raises."""
+    with TensorFiles(directory) as files:
+        stored = {name: files.stored(name) for name in files.files}
+    return {name: (each.dtype, each.shape) for name, each in stored.items()}
+
+
+def hub_sizes(name: str) -> Sizes:
+    """Return the sizes of a hub model's tensors, from their headers there.
+
+    There are none if the model is in the local cache, and if the hub does not tell: fetching then says why.
+    """
+    from huggingface_hub import get_safetensors_metadata, try_to_load_from_cache
+    from huggingface_hub.errors import HfHubHTTPError, NotASafetensorsRepoError, SafetensorsParsingError
+
+    failures: Any = (*HfHubHTTPError.__bases__, NotASafetensorsRepoError, SafetensorsParsingError, OSError, ValueError)
+    try:
+        if isinstance(try_to_load_from_cache(name, "config.json"), str):
+            return {}
+        found = get_safetensors_metadata(name).files_metadata.values()
+    except failures:
+        return {}
+    return {name: (each.dtype, each.shape) for file in found for name, each in file.tensors.items()}
+
+
+def check_room(
+    name: str,
+    sizes: Sizes,
+    device: torch.device,
+    dtype: torch.dtype | None = None,
+    device_map: Any = None,
+    weights: str | None = None,
+) -> None:
+    """Write what weights of a large model will take to stderr. Raises CheckpointError if they exceed the device.
+
+    name: of the model. The others: see `surelock.load`.
+    """
+    counts = Counter()
+    for kind, shape in sizes.values():
+        counts[kind] += prod(shape)
+    if counts.total() < SHOW_PROGRESS_FROM:
+        return
+    if dtype is None:
+        on_cpu = device.type != "cuda" and device_map is None
+        dtype = torch.float32 if on_cpu else _DTYPES.get(counts.most_common(1)[0][0], torch.bfloat16)
+    takes, has = weight_bytes(sizes, dtype, weights == "int8"), total_memory(device)
+    sentence = f"{label_of(name)} takes {takes / 1e9:.1f} GB in {weights or str(dtype).removeprefix('torch.')}"
+    if device_map is None:
+        sentence += f", this {'GPU' if device.type == 'cuda' else 'machine'} has {has / 1e9:.1f}"
+    small = weight_bytes(sizes, dtype, int8=True)
+    offer = f": --weights int8 takes {small / 1e9:.1f}" if weights is None and small < has else ""
+    if device_map is None and takes > has:
+        raise CheckpointError(f"{sentence}{offer or ': no setting makes it fit'}")
+    tqdm.write(sentence, file=sys.stderr)
+
+
+def weight_bytes(sizes: Sizes, dtype: torch.dtype, int8: bool) -> int:
+    """Return the bytes of tensors in a dtype. int8: the layers' products in int8, see `surelock.model.int8`."""
+    whole = 0
+    for name, (_, shape) in sizes.items():
+        is_product = int8 and len(shape) == 2 and _IN_A_LAYER.search(name)
+        whole += prod(shape) + 5 * shape[0] if is_product else dtype.itemsize * prod(shape)
+    return whole
