@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
@@ -98,6 +99,8 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         refuse("--decode-in browser is for the embedded model: a browser computes no other, so leave out --model")
     if in_browsers and given.mcp:
         refuse("--decode-in browser leaves no runs to this server, and --mcp needs them: leave it out")
+    if given.weights and on_zero_gpu():
+        refuse("--weights int8 is not for ZeroGPU, which has room for the weights as they are: leave it out")
     if given.mcp and find_spec("mcp") is None:
         refuse("--mcp needs the package mcp (pip install 'gradio[mcp]')")
     try:
@@ -105,6 +108,9 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
         models = Models(given.model, given.device_map, given.engine, given.weights, decodes=not in_browsers)
     except ValueError as error:
         refuse(str(error))
+    if on_zero_gpu():
+        import_module("spaces")  # before CUDA starts
+        models.load_all()  # what lies on the GPU when the page opens is packed for every worker
     page, sessions, shares = build(
         models,
         most=given.max_length,

@@ -90,6 +90,12 @@ class Models:
             self._started[label] = time.monotonic()
         threading.Thread(target=self._load, args=(label,), name=f"load {label}", daemon=True).start()
 
+    def load_all(self) -> None:
+        """Load every model, and return when that is done."""
+        for label in self.labels if self.decodes else ():
+            self._started[label] = time.monotonic()
+            self._load(label)
+
     def get(self, label: str) -> LanguageModel:
         """Return a loaded model.
 

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 MOST_SECONDS = 120  # the daily quota of a visitor without an account
-#: Rough figures of a shared H200, not measured there: seconds to start a worker, of a step and of each layer (launching
-#: kernels); bytes of weights and FLOPs per second.
-START, STEP, LAYER = 10.0, 0.005, 0.0005  # seconds
-BYTES, FLOPS = 2e9, 1e14  # a second
+#: Rough figures of an RTX Pro 6000 Blackwell, not measured there: seconds to start a worker, of a step and of each of
+#: its layers (launching kernels); bytes of weights per second, to the GPU and from its memory; FLOPs per second.
+START, STEP, LAYER = 5.0, 0.005, 0.0002  # seconds
+TO_GPU, IN_GPU, FLOPS = 4e9, 1.2e12, 1.5e14  # a second
 ROOM = 1.5
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<[^>]*>|\s+-\s+https?://\S+")
 _SENTENCES = re.compile(r"(?<!vs)\.\s+")
@@ -38,14 +38,15 @@ def gpu_seconds(network: Network, job: Job, errors: bool) -> int:
 
     errors: whether commit errors are measured, which computes every row once more.
     """
-    config, length, seconds = network.config, len(job.tokens) + job.gen_length, START
-    seconds += sum(each.numel() * each.element_size() for each in network.parameters()) / BYTES
+    config, length = network.config, len(job.tokens) + job.gen_length
+    weights = sum(each.numel() * each.element_size() for each in network.parameters())
+    launching, reading = STEP + LAYER * config.n_layers, weights / IN_GPU
+    step = max(launching, reading, baseline_flops(config, length, 1) / FLOPS)
+    seconds = START + weights / TO_GPU
     for lane in job.lanes:
         settings = lane.decoder.settings
         passes = (1 + errors) * (2 if settings.cfg_scale > 0 else 1)
-        steps = settings.total_steps
-        once = steps * (STEP + LAYER * config.n_layers) + baseline_flops(config, length, steps) / FLOPS
-        seconds += passes * once
+        seconds += passes * settings.total_steps * step
     return min(MOST_SECONDS, math.ceil(ROOM * seconds))
 
 
