@@ -3,6 +3,9 @@
 import signal
 from importlib.util import find_spec
 
+from surelock.streams import open_streams
+
+open_streams()
 signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it quietly while the page is still being built, too
 
 if find_spec("spaces"):  # a ZeroGPU Space: it must come before CUDA starts

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import surelock
+from surelock.streams import open_streams
 
 #: Each command: its help, and the function that adds its arguments and sets `run`. Only the module of the given command
 #: is imported.
@@ -56,6 +57,7 @@ class _Command(argparse.ArgumentParser):
 
 def main(argv: list[str] | None = None) -> int:
     """Run a command and return the exit status. An error that the user can correct is one sentence, with status 2."""
+    open_streams()
     try:
         arguments = _parser().parse_args((sys.argv[1:] if argv is None else argv) or ["page"])
         result = arguments.run(arguments)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surelock.engines.onnx import OnnxEngine
+from surelock.files import write_text
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import STORIES, load
 from surelock.places import ASSETS
@@ -66,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
     directory = STORIES if options.model == "stories" else Path(options.model)
     try:
         parts = browser_parts(load(options.model, device="cpu", engine="onnx"), directory)
-        (directory / FILE).write_text(json.dumps(parts, separators=(",", ":")), encoding="utf-8")
+        write_text(directory / FILE, json.dumps(parts, separators=(",", ":")))
     except (ValueError, OSError) as error:
         parser.error(str(error))
 

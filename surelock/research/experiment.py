@@ -9,8 +9,9 @@ import pandas as pd
 import plotly.express as px
 from plotly.graph_objects import Figure
 
+from surelock.files import write_text
 from surelock.research.lab import Lab
-from surelock.research.runner import Cell, Record, write_text
+from surelock.research.runner import Cell, Record
 
 #: Continuations of a cell's prompts, by the name of the decoder; "" where one wrote all of them.
 Texts = dict[str, list[str]]

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from surelock.files import write_bytes
+
 Cell = dict[str, Any]
 Record = dict[str, Any]
 
@@ -181,21 +183,6 @@ def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]
         if file != target:
             file.unlink()
     return records
-
-
-def write_bytes(file: Path, data: bytes) -> None:
-    """Write a whole file or leave the old one: a full disk must not cost what was there."""
-    part = file.with_name(file.name + ".part")
-    try:
-        part.write_bytes(data)
-        part.replace(file)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def write_text(file: Path, text: str) -> None:
-    """The same of a text."""
-    write_bytes(file, text.encode())
 
 
 def in_batches(items: Sequence[Any], size: int) -> Iterator[tuple[int, Sequence[Any]]]:

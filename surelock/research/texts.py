@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from surelock.decoding.ends import cut_at_end, text_of
+from surelock.files import write_text
 from surelock.model.bound import conditional_bound
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt, data_file, mt_bench_questions
-from surelock.research.runner import Cell, Record, write_text
+from surelock.research.runner import Cell, Record
 
 _DRAWS = 16
 

@@ -13,6 +13,7 @@ from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.engines.flags import add_engine_flag
+from surelock.files import write_text
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
@@ -104,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
         lm = load(options.model, device=options.device, dtype=told_dtype(options), engine=options.engine)
         field = field_of(lm, options.lane, given_settings(options))
         document = record_run(lm, options.prompt, field, name=label_of(options.model), exact=options.exact)
-        out.write_text(FORMS[out.suffix.lower()](document), encoding="utf-8")
+        write_text(out, FORMS[out.suffix.lower()](document))
     except (ValueError, ArithmeticError, OSError) as error:
         parser.error(str(error))
     print(f"{out}: {len(document['records'])} records, {out.stat().st_size} bytes")

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import gradio as gr
 
+from surelock.files import PART, write_files, write_text
 from surelock.places import ASSETS
 from surelock.trace.cli import target_file
 from surelock.trace.replay import data_scripts, embedded_json, filled, plotly_script, replay_shell
@@ -72,7 +73,8 @@ def write_site(directory: Path) -> dict[str, int]:
     index = directory / "index.html"
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"DIR must be a folder, and {str(directory)!r} is a file")
-    if directory.is_dir() and any(directory.iterdir()) and not (index.is_file() and MARK in index.read_text("utf-8")):
+    held = [each.name for each in directory.iterdir() if not each.name.startswith(PART)] if directory.is_dir() else []
+    if held and not (index.is_file() and MARK in index.read_text("utf-8")):
         raise ValueError(
             f"DIR must be new, empty or a site that this command wrote, and {str(directory)!r} holds something else"
         )
@@ -85,10 +87,7 @@ def write_site(directory: Path) -> dict[str, int]:
         "README.md": SPACE.encode(),
         "index.html": _page(POLICY, links, _data(), script).encode(),
     }
-    for name, content in files.items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+    write_files(directory, files)
     return {name: len(content) for name, content in files.items()}
 
 
@@ -144,7 +143,7 @@ def run_site(arguments: argparse.Namespace) -> None:
     """Write the page, and say where and how large it is. Raises what `write_site` raises."""
     if arguments.one_file:
         target = target_file("--one-file", arguments.one_file, (".html", ".htm"))
-        target.write_text(one_file(), "utf-8")
+        write_text(target, one_file())
         size = _megabytes(target.stat().st_size)
         return _say(f"{target}: {size}", "Open it in a browser, or pass it on: it needs no network.")
     directory = arguments.directory

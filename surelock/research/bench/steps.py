@@ -37,6 +37,7 @@ from surelock.engines.cache import Rows
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine
+from surelock.files import write_text
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network
 from surelock.quality.commit_error import commit_error
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> Figures:
     bench = DecodeBench(lm, prompts, locked)
     figures = bench.run(arguments.repeats)
     if locks:
-        locks.write_text(json.dumps(record(bench.steps["locked"], len(prompts[0]), lm.name)) + "\n")
+        write_text(locks, json.dumps(record(bench.steps["locked"], len(prompts[0]), lm.name)) + "\n")
     head = {"load": load_at_start, **setup_of(lm), **weights_of(lm), **asked_of(arguments, settings)}
     rounding = quantisation(lm, bench.positions)
     return {"benchmark": "steps", **head, **figures, **rounding}

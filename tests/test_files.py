@@ -1,0 +1,101 @@
+"""What the command line leaves on a full disk, when it is killed, and where it has no standard streams."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from surelock.__main__ import main
+from surelock.files import write_bytes, write_files
+from surelock.trace import record
+from tests.browser.server import free_port
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def recorded(out: Path) -> int:
+    try:
+        record.main(["--prompt", "Once", "--gen-length", "4", "--out", str(out)])
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+WRITERS: dict[str, Callable[[Path], int]] = {
+    "page.html": lambda out: main(["site", "--one-file", str(out)]),
+    "run.json": recorded,
+    "replay.html": recorded,
+    "site/index.html": lambda out: main(["site", str(out.parent)]),
+}
+
+
+@pytest.mark.parametrize("former", [None, "what was there"])
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_leaves_the_former_file_and_the_sentence_names_it(name, former, tmp_path, capsys) -> None:
+    out = tmp_path / name
+    if former:
+        out.parent.mkdir(exist_ok=True)
+        out.write_text(former + (' <meta name="generator" content="surelock site">' if "site" in name else ""))
+        former = out.read_text()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        assert WRITERS[name](out) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert f"File too large: {out.parent if 'site' in name else out}" in capsys.readouterr().err
+    assert (out.read_text() if out.exists() else None) == former
+    assert [path for path in tmp_path.rglob("*") if path not in (out, out.parent)] == []
+    assert WRITERS[name](out) == 0 and out.stat().st_size > 1000, "the same command goes on"
+
+
+@pytest.mark.parametrize("command", [["site", "--one-file", "{}/a.html"], ["site", "{}/a.site"]])
+def test_a_process_that_is_killed_leaves_no_half_file(command: list[str], tmp_path: Path) -> None:
+    killed = "import os, sys; os.replace = os.rename = lambda *_: os._exit(9)\n"
+    words = [word.format(tmp_path) for word in command]
+    program = f"{killed}from surelock.__main__ import main; main(sys.argv[1:])"
+    assert subprocess.run([sys.executable, "-c", program, *words], cwd=ROOT, capture_output=True).returncode == 9
+    assert not list(tmp_path.glob("a.h*")) and not (tmp_path / "a.site" / "index.html").exists()
+
+
+def test_links_devices_and_folders_are_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    for file in (tmp_path / "link", Path("/dev/null")):
+        write_bytes(file, b"x")
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "file").read_bytes() == b"x"
+    write_files(tmp_path / "new", {"a/b": b"1", "c": b"2"})
+    assert (tmp_path / "new" / "a" / "b").read_bytes() == b"1" and len(list(tmp_path.rglob("*"))) == 6
+    with pytest.raises(OSError, match=r"/file was not written"):
+        write_files(tmp_path / "file", {"a": b""})
+
+
+# --- standard streams -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "closed"), [("app.py", ">&-"), ("-m surelock page", "2>&-"), ("app.py", "<&- >&- 2>&-")]
+)
+def test_the_page_starts_without_standard_streams(command: str, closed: str) -> None:
+    port = free_port()
+    words = f"exec {sys.executable} {command} --port {port} {closed}"
+    with subprocess.Popen(["bash", "-c", words], cwd=ROOT) as process:
+        try:
+            for _ in range(240):
+                assert process.poll() is None, "it ended"
+                try:
+                    with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as page:
+                        assert page.status == 200
+                    break
+                except OSError:
+                    time.sleep(0.5)
+            else:
+                pytest.fail("no page")
+        finally:
+            process.kill()
