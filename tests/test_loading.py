@@ -200,6 +200,8 @@ def stored_as(dtype: torch.dtype, more: str = "") -> Callable[[dict[str, torch.T
         (stored_as(torch.int32, ".qzeros"), {"quant_method": "awq"}, "AWQ"),
         (stored_as(torch.int8, ".SCB"), None, "bitsandbytes"),
         (stored_as(torch.uint8, ".weight.absmax"), {"load_in_4bit": True}, "bitsandbytes"),
+        (stored_as(torch.uint8, ".weight.quant_state.bitsandbytes__nf4"), None, "bitsandbytes"),
+        (stored_as(torch.int32, ".weight_packed"), None, "compressed-tensors"),
         (stored_as(torch.float8_e4m3fn), {"quant_method": "fp8"}, "fp8"),
         (stored_as(torch.float8_e4m3fn, ".weight_scale_inv"), None, "fp8"),
         (stored_as(torch.float8_e5m2), None, "F8_E5M2"),
@@ -474,7 +476,13 @@ SCALES = (
 SCALED = [{name: kind} | each for name in ("type", "rope_type") for kind in ("yarn", "linear") for each in SCALES]
 SCALED += [{"type": "dynamic", "rope_type": "default", "factor": 2.0}, {"factor": 2.0}, {"partial_rotary_factor": 0.5}]
 UNSCALED = [{name: kind, "factor": 1.0} for name in ("type", "rope_type") for kind in ("yarn", "linear", "dynamic")]
-UNSCALED += [{}, {"rope_type": "default"}, {"type": "default", "factor": 4.0}, {"partial_rotary_factor": 1.0}]
+UNSCALED += [
+    {},
+    {"type": None, "factor": None},
+    {"rope_type": "default"},
+    {"type": "default", "factor": 4.0},
+    {"partial_rotary_factor": 1.0},
+]
 
 
 def write_layout(directory: Path, layout: str) -> None:

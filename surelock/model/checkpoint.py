@@ -33,9 +33,10 @@ _BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.c
 _FLOATS = {"F16", "BF16", "F32", "F64"}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
 _MARKS = {
-    "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx"),
-    "bitsandbytes": (".SCB", ".absmax", ".quant_map", ".weight_format"),
-    "fp8": (".weight_scale_inv", ".weight_scale", ".input_scale"),
+    "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
+    "bitsandbytes": (".SCB", "absmax", "quant_map", ".weight_format", "bitsandbytes__nf4", "bitsandbytes__fp4"),
+    "compressed-tensors": (".weight_packed", ".weight_zero_point", ".weight_shape"),
+    "fp8 or int8 with scales": (".weight_scale_inv", ".weight_scale", ".input_scale"),
 }
 
 

@@ -190,7 +190,7 @@ def _rope_theta(config: Mapping[str, Any]) -> float:
 def _refuse_scaling(key: str, rope: Mapping[str, Any]) -> None:
     """Raise CheckpointError if an object of rotary embeddings scales or shortens them: a factor of 1 does not."""
     kinds = [rope[name] for name in ("rope_type", "type") if rope.get(name) is not None]
-    scales = any(kind != "default" for kind in kinds) or (not kinds and "factor" in rope)
+    scales = any(kind != "default" for kind in kinds) or (not kinds and rope.get("factor") is not None)
     factors = [rope.get("factor"), rope.get("attention_factor") or 1]
     factors += [each for name in ("short_factor", "long_factor") for each in rope.get(name) or ()]
     if (scales and any(each != 1 for each in factors)) or rope.get("partial_rotary_factor") not in (None, 1):
