@@ -12,12 +12,15 @@ from checkpoints import write_llada, write_qwen3
 from test_decode import GEN, RUNS
 
 import surelock
-from surelock import DecodeSettings, Everything, LockRule
+from surelock import DecodeSettings, Everything, LockRule, SelectRule
 from surelock.engines import posterior
+from surelock.model import machine
+from surelock.quality import commit_error
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
+GPU = "cuda"
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
 
 
@@ -47,6 +50,53 @@ def test_half_precision_and_noise_are_reproducible(tmp_path: Path, temperature: 
     first, second = (list(surelock.decode(lm, PROMPTS, settings, compute=LockRule(epsilon=0.05))) for _ in range(2))
     assert np.array_equal(first[-1].tokens, second[-1].tokens)
     assert not first[-1].masked.any()
+
+
+def test_noise_and_commit_errors_are_the_cpus_whatever_is_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Tokens are drawn from the same numbers; a shadow of few rows at a time finds what one of many rows does."""
+    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
+    write_llada(tmp_path, tied=False, **SHAPE)
+    settings, found = DecodeSettings(gen_length=24, temperature=0.8, seed=4), []
+    for device, chunk_bytes, free in (("cpu", 2**20, 0), (GPU, 2**27, 2**60), (GPU, 2**12, 2**18)):
+        monkeypatch.setattr(posterior, "_CHUNK_BYTES", dict.fromkeys(("cpu", "cuda"), chunk_bytes))
+        monkeypatch.setattr(commit_error, "free_memory", lambda _, free=free: free)
+        lm = surelock.load(tmp_path, device=device, dtype=torch.float64)
+        steps = list(surelock.decode(lm, PROMPTS, settings, compute=SelectRule(0.4), keep_logits=True))
+        found.append((steps[-1].tokens, commit_error.commit_error(lm, steps, settings)))
+    (tokens, errors), *others = found
+    assert errors.error.max() > 1e-4
+    for other_tokens, other in others:
+        assert np.array_equal(other_tokens, tokens)
+        np.testing.assert_allclose(other.error, errors.error, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(other.regret, errors.regret, rtol=0, atol=1e-9)
+
+
+def test_weights_in_int8_take_half_the_memory_and_decode(tmp_path: Path):
+    pytest.importorskip("torchao")
+    write_llada(tmp_path, tied=False, **(SHAPE | {"d_model": 512, "d_ff": 2048}))
+    taken, logits = [], []
+    tokens = torch.arange(2, 42, device=GPU)[None]
+    for weights in (None, "int8"):
+        before = torch.cuda.memory_allocated()
+        lm = surelock.load(tmp_path, device=GPU, dtype=torch.bfloat16, weights=weights)
+        taken.append(torch.cuda.memory_allocated() - before)
+        with torch.inference_mode():
+            logits.append(lm.network(tokens).double().log_softmax(-1))
+        runs = [list(surelock.decode(lm, PROMPTS, DecodeSettings(gen_length=16))) for _ in range(2)]
+        assert np.array_equal(runs[0][-1].tokens, runs[1][-1].tokens) and not runs[0][-1].masked.any()
+        del lm
+    assert taken[1] < 0.6 * taken[0]
+    assert (logits[0].exp() * (logits[0] - logits[1])).sum(-1).mean() < 0.05
+
+
+def test_free_memory_counts_what_torch_holds_and_does_not_use():
+    device = torch.device("cuda")
+    before, size = machine.free_memory(device), 2**28
+    assert size < before <= machine.total_memory(device)
+    table = torch.empty(size, dtype=torch.uint8, device=device)
+    assert abs(before - machine.free_memory(device) - size) < 2**25
+    del table
+    assert abs(before - machine.free_memory(device)) < 2**25
 
 
 def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
