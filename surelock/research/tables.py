@@ -2,10 +2,10 @@
 
 A table stands between the lines `<!-- table NAME -->` and `<!-- end of table -->`. It is made of what is committed in
 assets/results: the tables that the experiments left there (table.csv), and the cells for what pools several of them.
+Where an experiment has left none yet, the place says so.
 """
 
 import json
-import math
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -43,22 +43,26 @@ class Table:
 
 
 def read(folder: str) -> Any:
-    """An experiment's table; what has no value in a row is empty text, an epsilon reads 5e-4."""
-    frame = pd.read_csv(RESULTS / folder / "table.csv").astype(object)
+    """An experiment's table, with the judge's figures behind `judge_`, as far as there are any.
+
+    What has no value in a row is empty text, an epsilon reads 5e-4.
+    """
+    frame, judge = pd.read_csv(RESULTS / folder / "table.csv"), RESULTS / folder / JUDGE / "table.csv"
+    if judge.is_file():
+        judged = pd.read_csv(judge)
+        keys = judged.columns[: judged.columns.get_loc("prompts")].tolist()  # what the rows are of
+        named = {name: f"judge_{name}" for name in judged.columns.drop(keys)}
+        frame = frame.merge(judged.rename(columns=named), "left", on=keys)
+    frame = frame.astype(object)
     if "epsilon" in frame:
-        frame["epsilon"] = [short(value) for value in frame["epsilon"]]
+        frame["epsilon"] = [f"{value:.0e}".replace("e-0", "e-") for value in frame["epsilon"]]
     return frame.where(frame.notna(), "")
-
-
-def short(epsilon: float) -> str:
-    """5e-4, and "all" where a row is of every epsilon together."""
-    return "all" if math.isnan(epsilon) else f"{epsilon:.0e}".replace("e-0", "e-")
 
 
 def written(form: str, row: dict[str, Any]) -> str:
     """A cell; empty where a figure is missing in its row."""
     names = re.findall(r"\{(\w+)", form)
-    return "" if any(row[name] == "" for name in names) else form.format(**row)
+    return "" if any(row.get(name, "") == "" for name in names) else form.format(**row)
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -112,8 +116,19 @@ def together() -> str:
     return listed(columns, named)
 
 
-SPEEDS = ["gen_length, batch", "step, unlocked and locked", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
+def believed() -> str:
+    """By setting: the decoders whose commit error is less than SureLock's, is not told from it, and is more."""
+    kinds = {"less": "errs less than SureLock", "not shown": "no difference is shown", "more": "errs more"}
+    rows = []
+    for setting, own in read("frontier").groupby("setting", sort=False):
+        rows.append([setting, *(", ".join(own["rule"][own["errs"] == kind]) for kind in kinds)])
+    return markdown(["setting", *kinds.values()], rows)
+
+
 # --- speeds -----------------------------------------------------------------------------------------------------------
+
+
+SPEEDS = ["gen_length, batch", "step, unlocked and locked", "tokens/s", "speed-up", "FLOPs", "efficiency", "load"]
 
 
 def speeds() -> str:
@@ -146,15 +161,6 @@ def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
         "" if ratio is None else f"{told['efficiency']:.2f}",
         "" if told["load"] is None else f"{told['load']:.1f}",
     ]
-
-
-def speed_parts() -> str:
-    """Beside the table of speeds: what the forward alone gains, and the share of a step that is beside it."""
-    every = sorted(cells("bench"), key=lambda r: (r["setup"]["processor"], r["cell"]["batch"]), reverse=True)
-    columns = {"gen_length, batch": "{gen_length}, {batch}", "processor": "{processor}"}
-    columns |= {"the forward's speed-up": "{forward_speedup:.2f}x"}
-    columns |= {"beside it, unlocked and locked": "{baseline_other_share:.0%} and {locked_other_share:.0%}"}
-    return listed(columns, (record["setup"] | record["cell"] | record["result"] for record in every))
 
 
 def printed(name: str) -> list[dict[str, Any]]:
@@ -232,29 +238,39 @@ def plain(name: str, digits: int = 2) -> str:
     return f"{{{name}:.{digits}f}} ({{{name}_se:.{digits}f}})"
 
 
-SETTING = {"new tokens": "{gen_length}", "steps": "{steps}", "policy": "`{remasking}`", "ε": "{epsilon}"}
-OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits per character": change("bits_change"), "tokens kept": "{equal:.0%}"}
-BY_JUDGE = {
-    "bits per character": change("bits_change"),
-    "where repeats stay": change("bits_change_even"),
-    "Gen.-PPL": plain("gen_ppl_ratio") + " times",
-    "bits with repeats": "{bits_repeats:.2f}",
-}
+OWN = {"FLOPs": "{flops_ratio:.3f}x", "bits, own bound": change("bits_change")}
+JUDGED = {"bits, judge": change("judge_bits_change"), "Gen.-PPL": plain("judge_gen_ppl_ratio") + " times"}
+KEPT = {"tokens kept": "{equal:.0%}"}
+COST = {"rows": "{rows:.2f}", "commit error": plain("error", 4), "of SureLock's": plain("over_surelock")}
 TABLES: dict[str, Callable[[], str]] = {
+    "believed": believed,
+    "readme": Table("frontier", {"decoder": "{rule}"} | COST, "setting == 'recorded run'"),
+    "frontier": Table(
+        "frontier",
+        {"setting": "{setting}", "decoder": "{rule}"}
+        | COST
+        | {"top words changed": "{changed:.1%}", "regret": plain("regret", 4), "time": plain("time")}
+        | {"bits, judge": change("judge_bits_change")},
+    ),
     "flops": Table(
         "flops",
         {"new tokens": "{gen_length}", "ε": "{epsilon}", "FLOPs": "{flops_ratio:.3f}x"}
         | {"as the paper counts": "{flops_ratio_padded:.3f}x", "active ratio": "{active_ratio:.3f}"},
+        "gen_length != 128",  # of which the paper tells nothing
     ),
     "dynamics": Table(
         "dynamics",
-        {"m": "{percentile:.0f} %", "ε": "{epsilon}"}
+        {"m": "{percentile:.0f} %"}
         | {f"at {share} %": f"{{at_{share}:.2f}}" for share in (25, 50, 75, 100)}
         | {"in all": "{mean:.2f}x", "rises": "{rises}"},
-        "gen_length == 256",
+        "gen_length == 256 and epsilon == '5e-3'",
     ),
-    "quality": Table("quality", SETTING | OWN),
-    "quality-judge": Table(f"quality/{JUDGE}", SETTING | BY_JUDGE),
+    "quality": Table(
+        "quality",
+        {"new tokens": "{gen_length}", "steps": "{steps}", "policy": "`{remasking}`", "ε": "{epsilon}"}
+        | (OWN | JUDGED | KEPT),
+        "gen_length > 32",
+    ),
     "together": together,
     "runtime": Table(
         "runtime",
@@ -268,8 +284,10 @@ TABLES: dict[str, Callable[[], str]] = {
         {"new tokens": "{gen_length}", "rule": "{method}", "speed-up": "{tps_ratio:.2f}x"}
         | {"FLOPs": "{flops_ratio:.2f}x"},
     ),
-    "epsilon": Table("epsilon", {"ε": "{epsilon}"} | OWN),
-    "epsilon-judge": Table(f"epsilon/{JUDGE}", {"ε": "{epsilon}"} | BY_JUDGE),
+    "epsilon": Table(
+        "epsilon",
+        {"ε": "{epsilon}"} | OWN | JUDGED | {"where repeats stay": change("judge_bits_change_even")} | KEPT,
+    ),
     "contraction": Table(
         "contraction",
         {"new tokens": "{gen_length}", "temperature": "{temperature:g}", "prompts": "{prompts}"}
@@ -278,12 +296,14 @@ TABLES: dict[str, Callable[[], str]] = {
     ),
     "bound": Table(
         "bound",
-        {"new tokens": "{gen_length}", "ε": "{epsilon}", "L": "{smooth}", "steps": "{steps}", "holds": "{holds:.1%}"}
+        {"new tokens": "{gen_length}", "ε": "{epsilon}", "steps": "{steps}", "holds": "{holds:.1%}"}
         | {"too loose": "{loose:.0e} times", "KL and error, rank correlation": "{rank_correlation:.2f}"},
+        "smooth == 'max'",
     ),
-    "unlock": Table("unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN),
+    "unlock": Table(
+        "unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT, "epsilon == '5e-3'"
+    ),
     "speeds": speeds,
-    "speed-parts": speed_parts,
     "laptop": laptop,
     "browser": browser,
     "browser-page": browser_page,
@@ -297,7 +317,11 @@ def filled(text: str) -> str:
     def place(found: re.Match[str]) -> str:
         if found[2] not in TABLES:
             raise ValueError(f"there is no table {found[2]!r}: there are {', '.join(TABLES)}")
-        return f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}"
+        try:
+            table = TABLES[found[2]]()
+        except FileNotFoundError:
+            table = "Not measured yet."
+        return f"{found[1]}\n{table}\n\n{found[3]}"
 
     return PLACE.sub(place, text)
 
