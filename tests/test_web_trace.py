@@ -1,0 +1,112 @@
+"""A trace in pandas and on the page is the same run: lanes differ in everything, precision and times included."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from test_figure import DECODERS, PROMPT
+from test_javascript import needs_node, node
+
+import surelock
+from surelock.trace.frames import read_trace, states_of
+from surelock.trace.lanes import Lane
+from surelock.trace.pieces import running_text
+from surelock.trace.race import race
+from surelock.trace.recorder import Recorder, make_header
+from surelock.trace.timing import clocked, speed_of
+
+MANY = 40
+
+
+@pytest.fixture(scope="module")
+def recorder(stories: surelock.LanguageModel) -> Recorder:
+    settings = surelock.DecodeSettings(gen_length=62, steps=31, temperature=0.7, seed=3)
+    lanes = [
+        Lane(id=name, name=name, decoder=surelock.Decoder(settings=settings, **more)) for name, more in DECODERS.items()
+    ]
+    tokens = stories.encode(PROMPT)
+    made = Recorder(make_header(stories, PROMPT, tokens, lanes), stories.tokenizer)
+    for items in race(stories, tokens, lanes, errors=True):
+        made.take(items)
+    return made
+
+
+def varied(recorder: Recorder, seed: int) -> tuple[dict[str, Any], list[bool]]:
+    """A document of some lanes, cut short, coded, timed, or without errors, and whether each of them is exact."""
+    rng = np.random.default_rng(seed)
+    forms = [json.loads(json.dumps(recorder.document(exact=exact))) for exact in (False, True)]
+    header = forms[0]["header"]
+    lanes = [header["lanes"][i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
+    ids = [lane["id"] for lane in lanes]
+    exact = {own: bool(rng.integers(2)) for own in ids}
+    stops = {own: int(rng.choice([31, 31, 31, 20, 16, 5])) for own in ids}
+    pace = {own: rng.choice([1.0, 1.1, 2.0, 0.4]) for own in ids}
+    slow = {own: rng.choice([1.0, 1.0, 5.0]) for own in ids}  # the last steps of a lane
+    known = {own: bool(rng.integers(2)) for own in ids}
+    records = [
+        each for each in (r for pair in zip(*(form["records"] for form in forms), strict=True) for r in pair)
+        if each["lane"] in ids and exact[each["lane"]] != isinstance(each["kl"], str)
+    ]  # fmt: skip
+    records = [each for each in records if each["step"] < stops[each["lane"]]]
+    for each in records:
+        own = each["lane"]
+        late = slow[own] if each["step"] >= 29 else 1
+        each["seconds"] = float(pace[own] * late * (1 + 0.02 * rng.random()))
+        for name in () if known[own] else ("commit_error", "changed", "regret"):
+            each.pop(name, None)
+    split = int(rng.integers(1, len(ids) + 1))
+    groups = [{"lanes": part, "machine": "m"} for part in (ids[:split], ids[split:]) if part and rng.integers(4)]
+    header |= {"lanes": lanes, "timed_together": groups, "reference": str(rng.choice(ids))}
+    return forms[0] | {"header": header, "records": records}, [exact[own] for own in ids]
+
+
+def listed(values: Any) -> list[Any]:
+    return [None if np.isnan(value) else value for value in values]
+
+
+@needs_node
+def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
+    made = [varied(recorder, seed) for seed in range(MANY)]
+    pages = json.loads(node("tests/js/read.js", given=json.dumps([document for document, _ in made])))
+    kinds, speeds = set(), 0
+    for (document, exact), page in zip(made, pages, strict=True):
+        header, trace = document["header"], read_trace(document)
+        ids = trace.lanes.lane.tolist()
+        assert trace.lanes.exact.tolist() == exact and [lane["id"] for lane in page["lanes"]] == ids
+        assert (page["clocked"], page["reference"]) == (clocked(header), header["reference"])
+        together = {own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]}
+        seconds = {own: trace.steps[trace.steps.lane == own].seconds.tolist() for own in ids}
+        for own, lane in zip(ids, page["lanes"], strict=True):
+            compare(document, trace, own, lane)
+            expected = [
+                speed_of(seconds[own], seconds[other]) if other in together.get(own, [own]) else None for other in ids
+            ]
+            assert lane["speeds"] == pytest.approx(expected)
+            speeds += sum(speed is not None for speed in expected)
+        kinds.add(tuple(sorted(set(exact))))
+    assert kinds == {(False,), (True,), (False, True)} and speeds > MANY / 2
+
+
+def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: str, lane: dict[str, Any]) -> None:
+    header, n = document["header"], document["header"]["length"]
+    steps, values, positions = (each[each.lane == own] for each in (trace.steps, trace.values, trace.positions))
+    states = states_of([r for r in document["records"] if r["lane"] == own], n, len(header["prompt_tokens"]))
+    assert lane["states"] == states.T.tolist()
+    for name in ("kl", "confidence"):
+        cells = np.full((len(steps), n), np.nan)
+        cells[values.step.astype(int), values.position.astype(int)] = values[name]
+        theirs = [[float("nan" if value is None else value) for value in row] for row in lane[name]]
+        np.testing.assert_allclose(theirs, cells, rtol=1e-6)
+    tokens = positions.token.fillna(-1).tolist()
+    assert lane["tokens"] == tokens and lane["text"] == running_text(document["pieces"], tokens)
+    prompt = len(header["prompt_tokens"])
+    assert lane["unmasked"][prompt:] == listed(positions.unmask_step.astype(float))[prompt:]
+    assert [None if s < 0 else s for s in lane["locked"]] == listed(positions.lock_step.astype(float))
+    assert [row[:3] for row in lane["steps"]] == steps[["computed", "locked", "unmasked"]].values.tolist()
+    regret = listed(steps.regret.astype(float).cumsum())
+    assert [row[4] for row in lane["steps"]] == pytest.approx(regret)
+    sums = steps[["seconds", "flops", "baseline_flops"]].cumsum().values.tolist()
+    assert [each for row in lane["totals"] for each in row] == pytest.approx([each for row in sums for each in row])
