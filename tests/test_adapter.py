@@ -269,3 +269,55 @@ def test_a_row_that_a_call_left_out_is_nearly_even(stories: surelock.LanguageMod
     masks = range(len(prompt) + 1, x.shape[1])
     left = [i for i in masks if torch.allclose(then[i], first[i] * 1e-3)]
     assert left and all(float(then[i].max() - then[i].min()) > 1 for i in masks if i not in left)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+def test_a_row_that_is_left_out_again_fades_again(stories: surelock.LanguageModel, share: float) -> None:
+    """Left out, read, left out: each time its logits are those of its last reading, scaled once."""
+    model, prompt = surelock.adapter(stories, surelock.SelectRule(share)), stories.encode("Once upon a time")
+    x = torch.tensor([prompt + [stories.mask_id] * 12])
+    last: dict[int, Tensor] = {}
+    course = dict.fromkeys(range(len(prompt), x.shape[1]), "")
+    for _ in range(10):
+        logits = model(x).logits[0].clone()
+        for i in (x[0] == stories.mask_id).nonzero()[:, 0].tolist():
+            if float(logits[i].max() - logits[i].min()) > 1:  # read, or left as it was
+                assert i not in last or not torch.equal(logits[i], last[i]), (i, course[i])
+                last[i], course[i] = logits[i], course[i].rstrip("r") + "r"
+            else:
+                torch.testing.assert_close(logits[i], last[i] * 1e-3)
+                course[i] = course[i].rstrip("l") + "l"
+        place = int((x[0] == stories.mask_id).nonzero()[0])
+        x[0, place] = logits[place].argmax()
+    assert any("lrl" in each for each in course.values())
+
+
+@pytest.mark.parametrize(
+    "named",
+    [{"use_cache": True}, {"past_key_values": (1,)}, {"attention_mask": "full"}, {"position_ids": [0]}],
+)
+def test_what_a_host_names_is_taken_where_it_asks_for_nothing(stories, named: dict[str, Any]) -> None:
+    model, x = surelock.adapter(stories, surelock.LockRule()), canvas(stories, stories.encode(PROMPT))
+    (name,) = named
+    expected = model(x).logits.clone()
+    for nothing in (None, False):
+        assert torch.equal(surelock.adapter(stories, surelock.LockRule())(x, **{name: nothing}).logits, expected)
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        model(x, **named)
+
+
+@pytest.mark.parametrize(
+    ("named", "length"),
+    [({"max_length": 20}, None), ({"max_new_tokens": 8}, 8), ({"max_length": 30, "max_new_tokens": 4}, 4)],
+)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_custom_generate_heeds_the_arguments_of_generate(stories, named: dict[str, int], length, rows: int) -> None:
+    shape = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+    host = Qwen3ForCausalLM(Qwen3Config(vocab_size=4096, intermediate_size=8, head_dim=8, **shape))
+    prompt, made = stories.encode(PROMPT), surelock.custom_generate(stories, surelock.LockRule())
+    length = length or 20 - len(prompt)
+    how = {"do_sample": True, "temperature": 1.5, "num_return_sequences": rows, "custom_generate": made}
+    found = host.generate(torch.tensor([prompt]), **named, **how)
+    settings = surelock.DecodeSettings(gen_length=length, temperature=1.5)
+    (final,) = list(surelock.decode(stories, [prompt] * rows, settings, compute=surelock.LockRule()))[-1:]
+    assert found.tolist() == final.tokens.tolist() and len({tuple(row) for row in found.tolist()}) == rows

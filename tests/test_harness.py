@@ -129,6 +129,18 @@ def test_a_text_depends_on_its_own_request_only(stories: surelock.LanguageModel)
     assert alone.generate_until(requests("generate_until", *asked[:2]), disable_tqdm=True) == texts[:2]
 
 
+def test_repeats_are_counted_within_their_settings(stories: surelock.LanguageModel) -> None:
+    """The same prompt under other settings is no repeat."""
+    sampled = SureLockLM(stories, temperature=1.0, seed=5)
+    short, long = GREEDY | {"max_gen_toks": 6}, GREEDY | {"max_gen_toks": 8}
+    asked = [(STORY, short), (STORY, long), (STORY, short), (STORY, long)]
+    texts = sampled.generate_until(requests("generate_until", *asked), disable_tqdm=True)
+    for text, (_, wanted), seed in zip(texts, asked, (5, 5, 6, 6), strict=True):
+        decoder = sampled.decoder_for(wanted)
+        decoder = replace(decoder, settings=replace(decoder.settings, seed=seed))
+        assert text == surelock.generate(stories, [STORY], **decoder.keywords())[0].split("\n\n")[0]
+
+
 def test_what_is_asked_for_comes_in_order(stories: surelock.LanguageModel) -> None:
     """The arguments, then the request, then the model; what is greedy is so whatever the model recommends."""
     model = SureLockLM(stories, epsilon=0.25, percentile=50)

@@ -61,15 +61,28 @@ class Adapter:
         return self.lm.device
 
     def __call__(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        **more: Any,
     ) -> Any:
         """Compute the next step of the canvas input_ids [B, N] int64.
 
         Returns an object whose `.logits` [B, N, vocab_size] hold the logits of the masked positions that may be
         written; at a written position they name its token. The next call overwrites them. Raises ValueError for a
         canvas of another shape, for masks of attention that hide what the network sees, and for position_ids that do
-        not count from 0.
+        not count from 0. Of further arguments None and False are taken.
         """
+        for name, value in more.items():
+            if value is not None and value is not False:
+                raise ValueError(
+                    f"{name} must be None or False, not {shown(value)}: the whole canvas is given each time"
+                )
+        for name, value in (("attention_mask", attention_mask), ("position_ids", position_ids)):
+            if value is not None and value is not False and not hasattr(value, "ndim"):
+                raise ValueError(f"{name} must be a tensor or None, not {shown(value)}")
+        attention_mask, position_ids = (None if each is False else each for each in (attention_mask, position_ids))
         if input_ids.ndim != 2:
             raise ValueError(f"x must be of shape [batch, length], not {list(input_ids.shape)}")
         self._check(input_ids.shape[1], attention_mask, position_ids)
@@ -219,7 +232,8 @@ def custom_generate(
     lm: the model that computes. The weights of the model whose `generate` is called are not used.
     compute: which rows a step computes (default: `LockRule()`).
     unmask: which masked positions a step commits (default: `LowConfidence()`).
-    settings: None is `DecodeSettings(gen_length=max_new_tokens)`.
+    settings: None takes the length (`max_new_tokens`, else `max_length`) and with `do_sample` the temperature from the
+    arguments of `generate`. Each of `num_return_sequences` rows has a seed of its own.
 
     The callable returns prompts and generated tokens [B, N] int64, on the device of the prompts. It raises what
     `decode` raises.
@@ -230,8 +244,7 @@ def custom_generate(
 
         asked = settings
         if asked is None:
-            length = getattr(named.get("generation_config"), "max_new_tokens", None)
-            asked = DecodeSettings() if length is None else DecodeSettings(gen_length=length)
+            asked = _settings_of(named.get("generation_config"), input_ids.shape[1])
         own = named.get("attention_mask")  # named in the signature, transformers would give it twice
         own = torch.ones_like(input_ids) if own is None else own
         prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, own, strict=True)]
@@ -240,3 +253,15 @@ def custom_generate(
         return torch.cat((input_ids, written), dim=1)
 
     return generate
+
+
+def _settings_of(config: Any, prompt: int) -> DecodeSettings:
+    """The settings that a generation_config of transformers asks for. prompt: the length of the prompts."""
+    length, most = (getattr(config, name, None) for name in ("max_new_tokens", "max_length"))
+    given: dict[str, Any] = {} if length is None else {"gen_length": length}
+    if length is None and most is not None:
+        given["gen_length"] = most - prompt
+    if getattr(config, "do_sample", None):
+        temperature = getattr(config, "temperature", None)
+        given["temperature"] = 1.0 if temperature is None else temperature
+    return DecodeSettings(**given)
