@@ -32,7 +32,7 @@ def settle(page: Page) -> None:
 
 def inspect(page: Page, cell: int) -> None:
     """Press a cell of the second lane: the drawer opens."""
-    page.evaluate("(cell) => surelock.stage.press(surelock.stage.sides[1], cell, false)", cell)
+    page.evaluate("(cell) => surelock.stage.cells.press(surelock.stage.sides[1], cell, false)", cell)
     page.wait_for_timeout(1500)
 
 

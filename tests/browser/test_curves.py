@@ -22,7 +22,7 @@ def drawn(page: Page, app: App) -> None:
 
 def opened(page: Page) -> None:
     """The drawer, open on a word of SureLock's."""
-    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.press(surelock.stage.sides[1], 40)")
+    page.evaluate("surelock.stage.grids.scrollIntoView(), surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     expect(page.locator(".sl-epsilon")).to_be_visible()
 
 
@@ -40,7 +40,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     locks = "(p) => p > 16 && surelock.stage.trace.lanes[1].lockStep(p, 127) >= 0"
     page.evaluate(
         f"""() => {{ const {{ stage }} = surelock;
-            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.press(stage.sides[1], p); }}"""
+            for (const p of [16, [...Array(128).keys()].find({locks})]) stage.cells.press(stage.sides[1], p); }}"""
     )
     until(page, "document.querySelector('.sl-plot')?.data?.filter(({ mode }) => mode === 'markers').length >= 2")
     word, lock = page.evaluate(
@@ -101,7 +101,7 @@ def test_four_lanes_and_their_pins_leave_the_curves_their_height(page: Page, app
         four.branch(
           { ...lane.decoder, id, parent: lane.id, name: `SureLock, from step 62: position 40 locked, ${id}` }, 128);
       stage.show(four);
-      for (const cell of [20, 30, 40, 50]) stage.pin(cell);
+      for (const cell of [20, 30, 40, 50]) stage.cells.pin(cell);
     }""")
     plot = "document.querySelector('.sl-plot')"
     until(page, f"{plot}.data?.length >= 12 && {plot}._fullLayout.legend._height > 60")

@@ -149,7 +149,7 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
 
 def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage: Page) -> None:
     stage.evaluate(MORE, 3)
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     stage.focus(".sl-epsilon")
     for _ in range(6):
         stage.keyboard.press("ArrowUp")
@@ -168,7 +168,7 @@ def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage:
 
 
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[0], 40)")
     open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.click()
     expect(stage.locator(".sl-side")).to_have_count(3)
@@ -197,7 +197,7 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
 
 
 def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -> None:
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[0], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[0], 40)")
     open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.click()
     stage.evaluate("""() => {
@@ -206,7 +206,7 @@ def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -
       const [record] = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
       send({ run: "branch", seq: 1, pieces: {}, records: [record] });
       surelock.stage.reveal(surelock.page.now.recorded);
-      surelock.stage.press(surelock.stage.sides[0], 40);
+      surelock.stage.cells.press(surelock.stage.sides[0], 40);
       send({ run: "branch", seq: 2, end: "stopped", problem: null });
     }""")
     assert stage.text_content(".sl-drawer-progress") == "" and "Stopped after" in status(stage)
@@ -214,7 +214,7 @@ def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -
 
 def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(stage: Page) -> None:
     """The button that was pressed is drawn anew, and so are the grids."""
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.focus()
     stage.keyboard.press("Enter")
@@ -228,7 +228,7 @@ def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(s
 def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(stage: Page) -> None:
     """Or none, which leads the focus back."""
     stage.evaluate(MORE, 4)
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     open_what_if(stage)
     names = stage.locator(".sl-side h2").all_inner_texts()
     button, room = stage.locator(".sl-whatif button:enabled").first, stage.locator(".sl-whatif .sl-room")
@@ -251,7 +251,7 @@ def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(stage: Page) -
 
 
 def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) -> None:
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     open_what_if(stage)
     stage.locator(".sl-whatif button:enabled").first.focus()
     words = stage.evaluate("""() => {
@@ -271,7 +271,7 @@ def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) 
 
 def test_regions_that_speak_are_there_before_their_text(stage: Page) -> None:
     """A region that appears with its text is not spoken; and what it says of ε does not change with each step."""
-    stage.evaluate("surelock.stage.press(surelock.stage.sides[1], 40)")
+    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
     for name in ("drawer-progress", "note"):
         region = stage.locator(f".sl-{name}")
         assert region.text_content() == "" and region.evaluate("node => getComputedStyle(node).display") != "none"

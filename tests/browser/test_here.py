@@ -56,7 +56,7 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
         f"surelock.stage.trace.lanes[1].steps.findIndex(({{ unmasked }}) => unmasked.includes({cell}))"
     )
     seek(page, step)
-    page.evaluate(f"surelock.stage.pin({cell}); surelock.stage.openDrawer({cell}, surelock.stage.sides[1])")
+    page.evaluate(f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])")
     line = page.locator(".sl-attended", has_text="attended most to").first
     expect(line).to_be_visible(timeout=10_000)
     assert page.locator(".sl-drawer").inner_text().count("%") >= 5, "likely words"

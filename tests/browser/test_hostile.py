@@ -70,7 +70,7 @@ def look_everywhere(page: Page) -> None:
     assert page.locator(".sl-reading[open]").count() == page.locator(".sl-reading").count() > 0
     for cell in range(14, 40):
         page.evaluate("(cell) => { surelock.page.set({ hover: cell }); }", cell)
-    page.evaluate("() => { surelock.stage.pin(15); surelock.stage.pin(16); }")
+    page.evaluate("() => { surelock.stage.cells.pin(15); surelock.stage.cells.pin(16); }")
     for tab in ("Runs", "Export", "About", "Analysis"):
         page.click(f"role=tab[name='{tab}']")
     page.evaluate("surelock.stage.lower.scrollIntoView()")

@@ -124,7 +124,7 @@ def test_four_lanes_say_the_same_everywhere(page: Page, app: App, tmp_path: Path
     assert told(page) == shown
     page.locator(".sl-plot").first.scroll_into_view_if_needed()  # what nobody sees is not drawn
     until(page, "document.querySelector('.sl-plot')?.data?.length >= 4")
-    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 12)")
+    page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 12)")
     until(page, "document.querySelectorAll('.sl-top-name').length >= 10")
     how = page.locator(".sl-side-more header p").nth(3).inner_text()
     assert how.startswith("Computes every position when a block begins")
@@ -261,7 +261,7 @@ def test_a_paused_run_branches_and_all_its_lanes_go_on(page: Page, app: App) -> 
 def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: App) -> None:
     arrive(page, app.url)
     seek(page, 11)
-    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 20)")
+    page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 20)")
     page.click(".sl-whatif summary")
     page.fill(".sl-whatif-word", "incomprehensibilities of it")
     page.click("text=Write it")

@@ -70,7 +70,7 @@ def test_a_run_from_prompt_to_end_shows_what_the_trace_says(page: Page, app: App
     expect(page.locator(".modebar-btn").first).to_be_attached(timeout=30_000)
     assert page.locator(".modebar-btn[data-title^='Share']").count() == 0, "it would upload to somebody's cloud"
 
-    page.evaluate("surelock.stage.press(surelock.stage.sides[1], 16)")
+    page.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 16)")
     page.wait_for_function("document.querySelector('.sl-plot')?.data?.some((line) => line.name.endsWith('(16)'))")
     page.wait_for_function("document.querySelectorAll('.sl-top-name').length === 10")
 
@@ -185,7 +185,7 @@ def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app:
           const visits = [[3, -1], [4, 18], [5, 19, 18], [19, 19], [2, 0, 20], [11, 25, 18], [12, 25], [0, -1]];
           for (const [step, hover, pin] of visits) {
             page.set({ hover });
-            if (pin !== undefined) stage.pin(pin);
+            if (pin !== undefined) stage.cells.pin(pin);
             stage.timeline.seek(step);
             stage.redraw();
             const before = stage.sides.map(pixels);

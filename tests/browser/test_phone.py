@@ -73,7 +73,7 @@ def test_a_tap_shows_and_a_second_one_pins(phone: Page) -> None:
     for cell in range(66, 70):
         press(phone, 1, cell)
     assert phone.evaluate("surelock.page.now.pins.size") == 1, "single taps pin nothing"
-    phone.evaluate("for (let cell = 20; cell < 25; cell++) surelock.stage.pin(cell)")
+    phone.evaluate("for (let cell = 20; cell < 25; cell++) surelock.stage.cells.pin(cell)")
     press(phone, 1, 69)
     said = phone.locator(".sl-note")
     expect(said).to_contain_text("At most 6 positions can be pinned")

@@ -153,7 +153,7 @@ def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page
     arrive(page, app.url)
     assert urlsplit(page.url).query == ""
     seek(page, 40)
-    page.evaluate("surelock.stage.pin(30)")
+    page.evaluate("surelock.stage.cells.pin(30)")
     page.keyboard.press("s")
     page.evaluate("surelock.stage.colourBy = 'kl'")
     assert address(page) == {"step": ["41"], "pins": ["30"], "race": ["steps"], "colour": ["kl"]}
@@ -170,7 +170,7 @@ def test_a_reload_brings_back_the_runs_of_this_tab_and_the_form(page: Page, app:
     visit(page, app.url, prompt="The little dog ran to the")
     run_to_end(page)
     seek(page, 9)
-    page.evaluate("surelock.stage.pin(12)")
+    page.evaluate("surelock.stage.cells.pin(12)")
     there = address(page)
     assert there["prompt"] == ["The little dog ran to the"] and there["step"] == ["10"] and there["pins"] == ["12"]
     tokens = page.evaluate("[...surelock.stage.sides[1].labels.tokens]")
@@ -231,11 +231,11 @@ def test_storage_that_is_full_or_forbidden_is_told_once(page: Page, app: App) ->
 def test_an_exported_trace_keeps_step_and_pins(page: Page, app: App, tmp_path: Path) -> None:
     arrive(page, app.url)
     seek(page, 20)
-    page.evaluate("surelock.stage.pin(33)")
+    page.evaluate("surelock.stage.cells.pin(33)")
     document = json.loads(exported(page, tmp_path).read_text("utf-8"))
     assert document["view"] == {"step": 20, "pins": [33], "by_clock": True}
     seek(page, 3)
-    page.evaluate("surelock.stage.pin(33)")
+    page.evaluate("surelock.stage.cells.pin(33)")
     imported(page, document)
     shows(page, 20)
     assert page.evaluate("surelock.stage.view.pins") == [33]

@@ -113,7 +113,7 @@ def test_a_long_texts_canvas_is_as_tall_as_what_is_seen_and_drawn_right_wherever
         """async () => {
           const { stage } = surelock, found = [], tops = [];
           const pixels = ({ grid }) => grid.pen.getImageData(0, 0, grid.canvas.width, grid.canvas.height).data.join();
-          stage.pin(60);
+          stage.cells.pin(60);
           for (const [step, by] of [[0, 0], [40, 57], [493, 0], [400, -130], [250, 23], [252, 0], [5, 400], [120, 0]]) {
             stage.timeline.seek(step);
             stage.redraw();

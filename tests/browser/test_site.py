@@ -50,7 +50,7 @@ def what_if(page: Page) -> int:
     lanes = page.evaluate("surelock.stage.trace.lanes.length")
     seek(page, 6)
     cell = page.evaluate("surelock.stage.trace.lanes[1].steps[6].unmasked[0]")
-    page.evaluate(f"surelock.stage.pin({cell}); surelock.stage.openDrawer({cell}, surelock.stage.sides[1])")
+    page.evaluate(f"surelock.stage.cells.pin({cell}); surelock.stage.cells.open({cell}, surelock.stage.sides[1])")
     page.click(".sl-whatif summary")
     page.fill(".sl-whatif input[type=text]", "dog")
     page.press(".sl-whatif input[type=text]", "Enter")

@@ -262,7 +262,7 @@ def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
     )
     told = f"Position {cell}: {word}, "
     assert (tip.text_content() or "").startswith(told)
-    assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.tip.hidden")
+    assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.cells.tip.hidden")
     stage.mouse.move(0, 0)
 
     seek(stage, 5)

@@ -176,7 +176,7 @@ const MOVES = {
   clock: [() => true, (page) => page.key("s")],
   seek: [(_, { stage }) => stage.trace.count > 0, ({ stage }, _, n) => stage.timeline.seek(n % 12)],
   play: [() => true, ({ stage }) => stage.timeline.playing || stage.timeline.play()],
-  look: [() => true, ({ stage }, _, n) => stage.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
+  look: [() => true, ({ stage }, _, n) => stage.cells.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
   scroll: [
     () => true,
     ({ stage, see }, _, n) => {

@@ -108,7 +108,7 @@ export class Drawer {
     const { lanes, reference } = this.trace;
     const side = this.stage.nodeOf(lanes.includes(this.from) ? this.from : reference); // a what-if may have taken its place
     if (focused) side.querySelector("canvas.sl-grid").focus({ preventScroll: true });
-    this.stage.forget();
+    this.stage.cells.forget();
     this.stage.resize();
   }
 

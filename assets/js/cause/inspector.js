@@ -32,7 +32,7 @@ export class Inspector {
   constructor(stage, { fetchTop, fetchAttended }) {
     Object.assign(this, { stage, fetchTop, fetchAttended, wanted: "", cell: -1, step: -1, columns: [], pinned: [] });
     this.title = h("h3.sl-inspector-title");
-    this.pinButton = h("button.sl-small", { onclick: () => this.stage.pin(this.cell) }, "Pin");
+    this.pinButton = h("button.sl-small", { onclick: () => this.stage.cells.pin(this.cell) }, "Pin");
     this.note = h("p.sl-note", { role: "status" });
     this.pinList = h("div.sl-pins");
     this.body = h("div.sl-inspector-columns");
@@ -156,7 +156,7 @@ export class Inspector {
   drawPins() {
     this.say("");
     this.pinned = [...page.now.pins].map(([cell, pin]) => {
-      const onclick = () => this.stage.pin(cell);
+      const onclick = () => this.stage.cells.pin(cell);
       const button = h(`button.sl-pin.sl-pin-${pin + 1}`, { title: "Unpin", onclick });
       return { cell, pin, button };
     });

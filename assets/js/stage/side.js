@@ -51,26 +51,26 @@ export class Side {
   #listen() {
     const { canvas, stage } = this;
     canvas.addEventListener("pointermove", (event) => {
-      if (event.pointerType !== "touch") stage.point(this, this.#at(event), event);
+      if (event.pointerType !== "touch") stage.cells.point(this, this.#at(event), event);
     });
     canvas.addEventListener("pointerdown", ({ pointerType }) => {
       this.touched = pointerType === "touch";
     });
-    canvas.addEventListener("pointerleave", () => stage.point(this, -1));
+    canvas.addEventListener("pointerleave", () => stage.cells.point(this, -1));
     canvas.addEventListener("click", (event) => {
       const cell = this.#at(event);
-      if (cell >= 0) stage.press(this, cell, this.touched);
+      if (cell >= 0) stage.cells.press(this, cell, this.touched);
     });
     canvas.addEventListener("blur", () => stage.announceLater());
     canvas.addEventListener("focus", () => {
-      if (page.now.hover < 0 && canvas.matches(":focus-visible")) stage.focusCell(this, stage.trace.promptLength);
+      if (page.now.hover < 0 && canvas.matches(":focus-visible")) stage.cells.focusCell(this, stage.trace.promptLength);
     });
     gridKeys(canvas, {
       cell: () => page.now.hover,
       count: () => stage.trace.n,
       columns: () => this.grid.box.columns,
-      move: (cell) => stage.focusCell(this, cell),
-      pin: (cell) => stage.press(this, cell, false),
+      move: (cell) => stage.cells.focusCell(this, cell),
+      pin: (cell) => stage.cells.press(this, cell, false),
     });
   }
 
@@ -136,7 +136,7 @@ export class Side {
     const written = [own, lane.count, trace.reference.id, other].join();
     if (this.written === written) return;
     this.written = written;
-    writeProse(this.text, prose(trace, lane, step), () => this.stage.toFork(this, step));
+    writeProse(this.text, prose(trace, lane, step), () => this.stage.cells.toFork(this, step));
   }
 
   /** When all is over, the text around the place where it parts from the reference's. */
@@ -145,7 +145,7 @@ export class Side {
     const shown = parts.map(({ text }) => text).join("");
     if (this.parted === shown) return;
     this.parted = shown;
-    writeProse(this.parting, parts, () => this.stage.toFork(this, page.now.step));
+    writeProse(this.parting, parts, () => this.stage.cells.toFork(this, page.now.step));
   }
 
   /** Says in the grid's name what it shows. */

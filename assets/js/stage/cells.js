@@ -1,0 +1,115 @@
+// The cells of the grids under the pointer and the keys: the one that is looked at, those that are pinned, the drawer on one.
+
+import { h, setText, zoomOf } from "../dom.js";
+import { page } from "../run/state.js";
+import { writtenAt } from "../trace/chapters.js";
+import { forkOf } from "../trace/prose.js";
+import { cellText } from "./spoken.js";
+import { PIN_COLOURS } from "./theme.js";
+
+export class Cells {
+  tapped = -1; // the cell that a finger touched last
+  led = null; // the side whose cell the keys have led to
+  pointed = null; // {side, cell} under the pointer
+
+  constructor(stage) {
+    this.stage = stage;
+    this.tip = h("div.sl-tip", { hidden: true, "aria-hidden": "true" });
+    this.spoken = h("p.sl-hidden.sl-spoken", { "aria-live": "assertive" });
+  }
+
+  /** Opens the drawer on a cell of a side's lane. */
+  open(cell, { lane }) {
+    return this.stage.parts.drawer.use((drawer) => {
+      const side = this.stage.sides.find((each) => each.lane === lane); // another trace may be on show by now
+      const led = this.led?.lane === lane; // the arrows may have gone on while the part came
+      if (side && !this.stage.hides("inspector")) drawer.open(led ? page.now.hover : cell, side);
+    });
+  }
+
+  pin(cell) {
+    const pins = new Map(page.now.pins);
+    if (!pins.delete(cell)) {
+      const taken = new Set(pins.values());
+      const free = Array.from({ length: PIN_COLOURS }, (_, i) => i).find((i) => !taken.has(i));
+      if (free === undefined)
+        return (this.stage.drawer?.inspector ?? this.stage).say(
+          `At most ${PIN_COLOURS} positions can be pinned at once; unpin one first.`,
+        );
+      pins.set(cell, free);
+    }
+    page.set({ pins });
+    this.stage.onView();
+  }
+
+  /** A click or Enter pins a cell and opens the drawer on it; of a finger's taps the first one shows it, and so does a click on a pinned cell that the drawer does not show. */
+  press(side, cell, touched) {
+    const hidden = this.stage.hides("inspector");
+    const shows = touched
+      ? cell !== this.tapped
+      : page.now.pins.has(cell) && !hidden && !this.stage.drawer?.shows(cell);
+    this.tapped = cell;
+    page.set({ hover: cell });
+    if (!hidden) this.open(cell, side);
+    if (shows) this.stage.redraw();
+    else this.pin(cell);
+  }
+
+  forget() {
+    this.tapped = -1;
+    this.stage.redraw();
+  }
+
+  /** The pointer is on a cell of a side, or on none. */
+  point(side, cell, event) {
+    this.tip.hidden = cell < 0;
+    if (cell < 0) return this.#leave();
+    const other = cell !== page.now.hover || side !== this.pointed?.side;
+    this.pointed = { side, cell };
+    this.writeTip(page.now.step);
+    const box = this.stage.root.getBoundingClientRect();
+    const zoom = zoomOf(this.stage.root);
+    const x = Math.min((event.clientX - box.left) / zoom + 14, box.width / zoom - 260);
+    this.tip.style.transform = `translate(${x}px, ${(event.clientY - box.top) / zoom + 18}px)`;
+    if (!other) return;
+    this.led = null;
+    page.set({ hover: cell });
+  }
+
+  /** The pointer has left the grids: what the drawer speaks of stays marked. */
+  #leave() {
+    if (!this.stage.drawer?.isOpen || this.led) return;
+    page.set({ hover: this.stage.drawer.cell });
+  }
+
+  writeTip(step) {
+    if (this.tip.hidden) return;
+    const { side, cell } = this.pointed;
+    setText(this.tip, cellText(this.stage.trace, side.lane, cell, step));
+  }
+
+  focusCell(side, cell) {
+    this.led = side;
+    this.stage.long.reveal(cell, side.grid);
+    this.stage.drawer?.follow(cell, side);
+    page.set({ hover: cell });
+    this.stage.presenter.reveal(cell);
+  }
+
+  /** Speaks the cell that the keys have led to; again where a step makes it another, while its grid has the focus. */
+  speak(step) {
+    const { led } = this;
+    const { hover } = page.now;
+    if (hover < 0 || !led || led.canvas !== document.activeElement) return;
+    setText(this.spoken, cellText(this.stage.trace, led.lane, hover, step));
+  }
+
+  /** To the step in which the later of the two words at a fork is written; the drawer shows both distributions. */
+  toFork(side, step) {
+    const { trace } = this.stage;
+    const { position } = forkOf(trace, side.lane, step);
+    page.set({ hover: position });
+    this.stage.timeline.seek(writtenAt(trace, side.lane, position));
+    if (!this.stage.hides("inspector")) this.open(position, side);
+  }
+}
