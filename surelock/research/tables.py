@@ -186,7 +186,7 @@ def laptop() -> str:
 
 
 def in_browser(benchmark: str) -> list[dict[str, Any]]:
-    """What `python -m tests.browser.measure_here` or `measure_engines` printed, a line a time."""
+    """What `python -m tests.browser.measure here` or `engines` printed, a line a time."""
     return [told for told in printed("browser") if told["benchmark"] == benchmark]
 
 

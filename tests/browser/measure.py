@@ -1,7 +1,11 @@
-"""Measure the page against its budgets: ``python -m tests.browser.measure`` prints one JSON line last.
+"""Measure what a browser does: ``python -m tests.browser.measure page | here | engines`` prints one JSON line last.
 
-The decoders' own cost is that of the same two runs by ``surelock.decode`` alone, asked for what the page shows (KL and
-five likely tokens). "bare" runs leave the likely tokens out.
+page: the page against its budgets. The decoders' own cost is that of the same two runs by ``surelock.decode`` alone,
+asked for what the page shows (KL and five likely tokens); "bare" runs leave the likely tokens out.
+here: decoding in the page's worker, one thread. Each decoder runs alone, in turn with the others; the medians of their
+steps' seconds count. Before that come the first steps of a first and of a second visit, after it the page's frames.
+engines: the same decoders by one thread, by two, which a browser gives to a cross-origin isolated page alone, and by
+WebGPU, where the browser has it.
 """
 
 from __future__ import annotations
@@ -12,29 +16,37 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
+import surelock
 from surelock import Decoder, DecodeSettings, Everything, LockRule
+from surelock.decoding.presets import PRESETS
+from surelock.model.machine import processor
 from surelock.trace.lanes import Lane
 from tests.browser.actions import wait_for_run
-from tests.browser.server import ROOT, App, launch, serve, wait_for_model
+from tests.browser.server import FLAGS, ROOT, App, Quiet, chromium_path, files_of, launch, serve, wait_for_model
 from tests.browser.visitor import Visitor
 
 HERE = Path(__file__).parent
+
+
+# --- The page against its budgets -------------------------------------------------------------------------------------
+
 PROMPT = "Once upon a time, there was a little girl named Lily. She loved to"  # 16 tokens of the embedded model
 LENGTH = 240
 
 
 def plain(asked: dict[str, Any]) -> None:
     """The same two runs without the page, in lockstep: wall and processor seconds."""
-    import surelock
-
     lm = surelock.load("stories")
     decoders = [surelock.Decoder.from_plain(plain) for plain in asked["decoders"]]
     observation: dict[str, Any] = {"observe": True, "top_k": asked["top_k"]}
@@ -52,7 +64,7 @@ def measure_plain(header: dict[str, Any], top_k: int) -> dict[str, float]:
     names = ("compute", "unmask", "settings", "events")
     decoders = [{name: lane[name] for name in names} for lane in header["lanes"]]
     asked = json.dumps({"decoders": decoders, "top_k": top_k})
-    command = [sys.executable, "-m", "tests.browser.measure", "--plain", asked]
+    command = [sys.executable, "-m", "tests.browser.measure", "page", "--plain", asked]
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
 
 
@@ -150,7 +162,7 @@ def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
     }
     return {
         "format": "surelock-trace",
-        "version": 2,
+        "version": 3,
         "header": header,
         "pieces": {str(i): f" word{i}" for i in range(7, 60)},
         "records": records,
@@ -176,53 +188,24 @@ def measure_scrubbing(page: Page, n: int, lanes: int) -> dict[str, float]:
     return {f"scrub_{told}_{size}": scrubbed[key] for key, told in named.items()}
 
 
-def beside(other: Path, rounds: int) -> dict[str, Any]:
-    """This checkout's page and another's, measured in turn: the medians of both, and their ratio, by name."""
-    command = [sys.executable, "-m", "tests.browser.measure", "--repeat", "1"]
-    found: dict[str, list[dict[str, float]]] = {"here": [], "there": []}
-    for turn in range(rounds):
-        for side in sorted(found, reverse=turn % 2 == 1):
-            where = ROOT if side == "here" else other
-            told = subprocess.run(command, cwd=where, stdout=subprocess.PIPE, text=True, check=True).stdout
-            found[side].append(json.loads(told.splitlines()[-1]))
-    names = [name for name in found["here"][0] if name in found["there"][0]]
-    medians = {
-        side: {name: float(np.median([run[name] for run in runs])) for name in names} for side, runs in found.items()
-    }
-    ratios = {name: medians["here"][name] / medians["there"][name] for name in names if medians["there"][name]}
-    return {**medians, "ratio": ratios, "only_here": {n: v for n, v in found["here"][-1].items() if n not in names}}
-
-
-def main() -> None:
-    """Everything, once; the last line is JSON."""
-    parser = argparse.ArgumentParser(description="Measure the page against its budgets.")
-    parser.add_argument("--plain", type=json.loads, metavar="JSON", help="only the two runs without the page")
-    parser.add_argument(
-        "--repeat", type=int, default=2, help="the fastest of this many runs counts (default: %(default)s)"
-    )
-    parser.add_argument("--beside", type=Path, metavar="DIR", help="measure the page of another checkout, too, in turn")
-    parser.add_argument("--rounds", type=int, default=3, help="turns of each, with --beside (default: %(default)s)")
-    given = parser.parse_args()
-    if given.plain is not None:
-        return plain(given.plain)
-    if given.beside is not None:
-        return print(json.dumps(_rounded(beside(given.beside, given.rounds))))
+def page(repeats: int) -> dict[str, float]:
+    """Everything, once; of the runs the fastest counts."""
     with serve("--max-length", "512") as app:
         started = app.started_in
         wait_for_model(app)
         list(Visitor(app.url).run(Prompt=PROMPT, Generated_length=16, Steps=16, Block_length=16))  # warm
         runs, header = [], {}
-        for _ in range(given.repeat):
+        for _ in range(repeats):
             streamed, header = measure_stream(app)
             runs.append((measure_plain(header, 0), measure_plain(header, 5), streamed))
         bare, alone, stream = ({key: min(run[i][key] for run in runs) for key in runs[0][i]} for i in range(3))
         with sync_playwright() as playwright:
             browser = launch(playwright)
-            page = browser.new_page(viewport={"width": 1440, "height": 1000})
-            shown = measure_page(page, app, header)
-            scrubbed = measure_scrubbing(page, 1024, 2) | measure_scrubbing(page, 512, 4)
+            tab = browser.new_page(viewport={"width": 1440, "height": 1000})
+            shown = measure_page(tab, app, header)
+            scrubbed = measure_scrubbing(tab, 1024, 2) | measure_scrubbing(tab, 512, 4)
             browser.close()
-    result = {
+    return {
         "serves_after_s": started,
         "moves_after_load_s": shown["moves"],
         "first_step_after_run_s": shown["first_step"],
@@ -242,11 +225,182 @@ def main() -> None:
         "added_time_with_browser_over_bare": shown["wall"] / bare["wall"] - 1,
         **scrubbed,
     }
-    print(json.dumps(_rounded(result)))
 
 
-def _rounded(told: Any) -> Any:
-    return {name: _rounded(value) for name, value in told.items()} if isinstance(told, dict) else round(told, 4)
+# --- Decoding in the page ---------------------------------------------------------------------------------------------
+
+DECODERS = ("everything", "surelock", "budget")
+OPENING = "Once upon a time, there was a little girl named Lily. She"
+WARM_UP = 32  # tokens, a block of the page's
+ALONE = Path(__file__).with_name("alone.js").read_text("utf-8")
+FRAMES = """(ms) => new Promise((then) => {
+  const times = [];
+  const look = (now) => {
+    times.push(now);
+    if (now - times[0] < ms) requestAnimationFrame(look);
+    else then(times.slice(1).map((time, i) => time - times[i]));
+  };
+  requestAnimationFrame(look);
+})"""
+
+
+def visits(browser: Browser, app: App) -> Iterator[Page]:
+    """Pages of one visitor, each settled."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    while True:
+        page = context.new_page()
+        page.goto(app.url)
+        page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.presets.length")
+        page.wait_for_timeout(5000)
+        yield page
+        page.close()
+
+
+def first_step(page: Page) -> float:
+    """Seconds from the click to the first step on show."""
+    begun = time.perf_counter()
+    page.click(".sl-action-run")
+    page.wait_for_function("surelock.live.run?.trace.count > 0", polling=10)
+    return time.perf_counter() - begun
+
+
+def tab_bytes(browser: Browser) -> int:
+    """What the largest of the browser's tabs has for itself alone."""
+    told = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    lines = [Path(f"/proc/{each['id']}/smaps_rollup").read_text() for each in told if each["type"] == "renderer"]
+    private = [sum(int(line.split()[1]) for line in each.splitlines() if "Private" in line) for each in lines]
+    return 1024 * max(private)
+
+
+def frames(page: Page) -> dict[str, float]:
+    """Of the page while it decodes and draws."""
+    page.click(".sl-action-run")
+    page.wait_for_function("surelock.live.run?.trace.count > 5 && !surelock.live.run.over")
+    found = sorted(page.evaluate(FRAMES, 3000))
+    return {"per_second": 1000 * len(found) / sum(found), "p95_ms": found[int(0.95 * len(found))]}
+
+
+def alone(page: Page, gen_length: int, repeats: int) -> dict[str, dict[str, Any]]:
+    """Of each decoder the medians, and beside the one that computes every position the ratio of times, and the
+    efficiency: the speed-up times the ratio of FLOPs.
+    """
+    found: dict[str, list[dict[str, float]]] = {preset: [] for preset in DECODERS}
+    generation = surelock.load("stories", device="cpu").generation  # the form begins with it
+    for turn in range(repeats + 1):
+        length = gen_length if turn else WARM_UP
+        shared = PRESETS["everything"].decoder(generation, {"gen_length": length, "steps": length})
+        for preset in DECODERS[:: 1 if turn % 2 else -1]:
+            told = page.evaluate(ALONE, [preset, shared.to_plain()["settings"], OPENING])
+            if turn:
+                found[preset].append(told)
+    medians = {preset: {name: median(run[name] for run in runs) for name in runs[0]} for preset, runs in found.items()}
+    base = medians["everything"]["seconds"]
+    for told in medians.values():
+        told["time_ratio"] = told["seconds"] / base
+        told["efficiency"] = told["flops"] / told["baseline_flops"] / told["time_ratio"]
+    return medians
+
+
+def here(repeats: int, lengths: tuple[int, ...] = (128, 256)) -> dict[str, Any]:
+    """Each decoder alone at these lengths, first steps, memory and frames."""
+    with serve("--decode-in", "browser") as app, sync_playwright() as playwright:
+        browser = launch(playwright)
+        pages = visits(browser, app)
+        before = first_step(next(pages)), first_step(tab := next(pages))
+        tab.wait_for_function("surelock.live.run.over", timeout=120_000)
+        result: dict[str, Any] = {
+            **stamp("browser", browser),
+            "first_step_s": {"first_visit": before[0], "second_visit": before[1]},
+            "alone": {},
+            "tab_mb": {},
+        }
+        for length in map(str, lengths):
+            result["alone"][length] = alone(tab, int(length), repeats)
+            result["tab_mb"][length] = tab_bytes(browser) / 1e6
+        result["frames"] = frames(tab)
+        browser.close()
+    return result
+
+
+# --- Ways to compute --------------------------------------------------------------------------------------------------
+
+ENGINES = {
+    "one thread": {"module": "ort.wasm.bundle.min.mjs", "threads": 1, "provider": "wasm"},
+    "two threads": {"module": "ort.wasm.bundle.min.mjs", "threads": 2, "provider": "wasm"},
+    "WebGPU": {"module": "ort.webgpu.bundle.min.mjs", "threads": 1, "provider": "webgpu"},
+}
+DECODE = Path(__file__).with_name("engines.js").read_text("utf-8")
+#: Typed rules are not measured: what runs them is left out.
+ISOLATED = """<!doctype html><script type="importmap">{"imports": {"quickjs-emscripten-core":
+"data:text/javascript,export const shouldInterruptAfterDeadline = null"}}</script>"""
+
+
+class _Isolated(Quiet):
+    """Serves the repository to a page that may have threads."""
+
+    def do_GET(self) -> None:
+        if self.path != "/":
+            return super().do_GET()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(ISOLATED.encode())
+
+    def end_headers(self) -> None:
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
+        super().end_headers()
+
+
+def engines(repeats: int, tokens: int = 128) -> dict[str, Any]:
+    """The seconds of each decoder by each way, or why there are none."""
+    lm = surelock.load("stories", device="cpu")
+    length = {"gen_length": tokens, "steps": tokens}
+    decoders = {name: PRESETS[name].decoder(lm.generation, length) for name in DECODERS}
+    lanes = [Lane(id=name, name=name, decoder=decoder).to_plain() for name, decoder in decoders.items()]
+    asked = {"prompt": lm.encode(OPENING), "lanes": lanes, "repeats": repeats}
+    found = {}
+    with files_of(ROOT, _Isolated) as url, sync_playwright() as playwright:
+        flags = [flag for flag in FLAGS if flag != "--disable-gpu"]
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=[*flags, "--enable-unsafe-webgpu", "--enable-features=Vulkan"]
+        )
+        for name, engine in ENGINES.items():
+            tab = browser.new_page()
+            tab.set_default_timeout(0)
+            tab.goto(url)
+            assert tab.evaluate("crossOriginIsolated")
+            seconds = tab.evaluate(DECODE, {**asked, **engine})
+            found[name] = (
+                seconds if isinstance(seconds, str) else dict(zip(DECODERS, map(median, seconds), strict=True))
+            )
+            tab.close()
+        result = {**stamp("browser-engines", browser), "tokens": tokens, "seconds": found}
+        browser.close()
+    return result
+
+
+def stamp(benchmark: str, browser: Browser) -> dict[str, str]:
+    told = {"benchmark": benchmark, "browser": f"Chromium {browser.version}", "processor": processor()}
+    return {**told, "measured": datetime.now(UTC).date().isoformat()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Measure what a browser does.")
+    parser.add_argument("what", choices=("page", "here", "engines"))
+    parser.add_argument("--repeats", type=int, help="runs of each (default: 2 of the page, 5 here, 3 by each engine)")
+    parser.add_argument("--out", type=Path, help="append the JSON line to this file")
+    parser.add_argument("--plain", type=json.loads, help=argparse.SUPPRESS)  # the page's two runs, in a process apart
+    given = parser.parse_args()
+    if given.plain is not None:
+        return plain(given.plain)
+    usual = {"page": (page, 2), "here": (here, 5), "engines": (engines, 3)}
+    measure, repeats = usual[given.what]
+    line = json.dumps(measure(given.repeats or repeats))
+    if given.out:
+        with given.out.open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    print(line)
 
 
 if __name__ == "__main__":

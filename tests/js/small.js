@@ -7,7 +7,7 @@ export const RANDOM = { seed: Number(process.env.SEED ?? 48), endOnFailure: !pro
 
 /** A list of numbers that a test makes its moves of. */
 export const numbers = (maxLength) =>
-  fc.array(fc.nat(9999), { minLength: process.env.SHRINK ? 1 : maxLength / 2, maxLength, size: "max" });
+  fc.array(fc.nat(9999), { minLength: process.env.SHRINK ? 1 : maxLength >> 1, maxLength, size: "max" });
 
 export const base64 = (...bytes) => btoa(String.fromCharCode(...bytes));
 
