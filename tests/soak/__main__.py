@@ -1,6 +1,4 @@
-"""``python -m tests.soak``: start the page, send it visitors and attacks, report. One JSON line comes last; status 1 if
-anything failed.
-"""
+"""``python -m tests.soak``: visitors and attacks. One JSON line comes last; the status is 1 if anything failed."""
 
 import argparse
 import json
@@ -26,8 +24,8 @@ def main() -> int:
     given = parser().parse_args()
     chosen = ATTACKS | {"visits": partial(visits, visitors=given.visitors, seconds=given.seconds)}
     with tempfile.TemporaryDirectory() as folder:
-        log = given.log or Path(folder) / "server.log"
-        report = attack({name: chosen[name] for name in given.part or chosen}, log)
+        parts = {name: chosen[name] for name in given.part or chosen}
+        report = attack(parts, given.log or Path(folder) / "server.log")
     print(json.dumps(report))
     return 0 if report["ok"] else 1
 

@@ -4,8 +4,6 @@ An attack of inputs.json asks over HTTP, or says bytes on connections of its own
 function, "$name" a new name, "$n" the number of the round, and {"$form": changes} what pressing Run sends.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random
@@ -29,13 +27,13 @@ from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.server import FLAGS, ROOT, App, chromium_path, serve, wait_for_model
 from tests.browser.visitor import Visitor
-from tests.soak.abuse import INPUTS, JSON, grown
+from tests.soak.abuse import FILES, GIVEN_AWAY, INPUTS, JSON, ROUTES, grown
 from tests.soak.visits import visit, visits
 
-KEEP_MB, PAGE_SECONDS = 300, 1.0
-LOG_A_SECOND, LOG_ONCE = 1e6 / 600, 20_000  # bytes: so many a second, and so many for the first of each kind
+KEEP_MB, PAGE_SECONDS, LOG_A_SECOND, LOG_ONCE = 300, 1.0, 1e6 / 600, 20_000  # bytes, the last ones once for each kind
 LIMITED = ("sh", "-c", 'ulimit -n 1024; exec "$0" "$@"', sys.executable, "app.py")
-ARGUMENTS = ("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB))
+ASKER = (sys.executable, "-m", "tests.soak.asker")
+PIPES: dict[str, Any] = {"cwd": ROOT, "stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 Attack = Callable[[App], dict[str, Any]]
 PARTS = "bytes=" + ",".join(f"{2 * each}-{2 * each}" for each in range(1500))
 
@@ -43,81 +41,69 @@ PARTS = "bytes=" + ",".join(f"{2 * each}-{2 * each}" for each in range(1500))
 def attack(attacks: Mapping[str, Attack], log: Path) -> dict[str, Any]:
     """Serve, carry out the attacks, report. ok: each is."""
     parts: dict[str, Any] = {}
-    with serve(*ARGUMENTS, log=log, command=LIMITED) as app:
+    with serve("--mcp", "--max-length", "256", "--keep-mb", str(KEEP_MB), log=log, command=LIMITED) as app:
         wait_for_model(app)
         assert not visit(app, "pause", random.Random(0), []), "it works before it is attacked"
         for name, act in attacks.items():
             time.sleep(5)  # what was dropped goes back to the system
             parts[name] = watched(app, log, INPUTS["attacks"].get(name, {}), act)
             print(name, parts[name], file=sys.stderr, flush=True)
-    bad = [name for name, each in parts.items() if each["not_ok"]]
-    return {"ok": not bad, "not_ok": bad, "parts": parts, "log_bytes": log.stat().st_size}
+    return {"ok": not any(each["not_ok"] for each in parts.values()), "parts": parts, "log_bytes": log.stat().st_size}
 
 
 def watched(app: App, log: Path, what: dict[str, Any], act: Attack) -> dict[str, Any]:
     """Carry out an attack beside honest visitors, one of whom asks for the page. not_ok: what it found or did."""
     process, before, written = Path(f"/proc/{app.process.pid}"), app.memory(), log.stat().st_size
     (process / "clear_refs").write_text("5")  # the most memory is measured from now on
-    begun, ends = time.monotonic(), []
+    begun, many = time.monotonic(), what.get("visitors", 1)
 
-    def come() -> None:
-        began = time.monotonic()
-        ends.append((visit(app, "pause", random.Random(began), []), round(time.monotonic() - began, 2)))
+    def come(_: int) -> tuple[str, float]:
+        time.sleep(1)
+        began, ran = time.monotonic(), list[str]()
+        problem = visit(app, "pause", random.Random(began), ran) or ("" if ran else "it was refused")
+        return problem, round(time.monotonic() - began, 2)
 
-    timers = [threading.Timer(1.0, come) for _ in range(what.get("visitors", 1))]
-    command = [sys.executable, "-m", "tests.soak.asker", app.url]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asker:
-        for each in timers:
-            each.start()
-        found = act(app)
-        for each in timers:
-            each.join()
+    with ThreadPoolExecutor(many) as pool, subprocess.Popen([*ASKER, app.url], **PIPES) as asker:
+        came = pool.map(come, range(many))
+        found, ends = act(app), list(came)
         slowest = float(asker.communicate(timeout=60)[0] or 30)
     seconds, text = time.monotonic() - begun, log.read_bytes()[written:].decode("utf-8", "replace")
     most = next(line for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
-    runs, took, memory = (
-        {end for end, _ in ends},
-        max(took for _, took in ends),
-        int(most.split()[1]) / 1e3 - before / 1e6,
-    )
+    runs, took = {end for end, _ in ends}, max(took for _, took in ends)
+    memory, long = int(most.split()[1]) / 1e3 - before / 1e6, what.get("log", LOG_ONCE + LOG_A_SECOND * seconds)
     good = {
         "found": found.pop("ok"),
         "runs": runs == {""} and took <= what.get("visit_seconds", 300),
         "memory": memory <= what.get("most_mb", KEEP_MB),
         "page": slowest <= PAGE_SECONDS,
-        "log": len(text) <= what.get("log", LOG_ONCE + LOG_A_SECOND * seconds),
-        "silent": not any(part in text for part in what.get("silent", ())),
+        "log": len(text) <= long and not any(part in text for part in what.get("silent", ())),
     }
-    report = {
-        "not_ok": [name for name, each in good.items() if not each],
-        **found,
-        "runs": [*runs],
-        "run_seconds": took,
-    }
-    return report | {"memory_mb": round(memory), "page": slowest, "log": len(text), "seconds": round(seconds)}
+    report = {"not_ok": [name for name, each in good.items() if not each], **found, "problems": [*runs - {""}]}
+    report |= {"run_seconds": took, "memory_mb": round(memory), "page_seconds": slowest}
+    return report | {"log_bytes": len(text), "seconds": round(seconds)}
 
 
 def carried_out(app: App, what: dict[str, Any]) -> dict[str, Any]:
     """Carry out an attack: which statuses came, and whether they are those that may."""
     visitor = Visitor(app.url)
-    facts = {f"${each['api_name']}": each["id"] for each in visitor._events}
-    facts |= {"$stage": visitor.part("sl-stage-host"), "$parts": PARTS, "$event": ""}
+    facts = {"$stage": visitor.part("sl-stage-host"), "$parts": PARTS, "$event": ""}
+    facts |= {f"${each['api_name']}": each["id"] for each in visitor._events}
     if "first" in what:
         facts["$run"] = list(visitor.run(**what["first"]))[-1]["run"]
-    statuses, texts = asked(app, what, lambda: rounds(visitor, what, facts))
+    statuses, texts = asked(app, what, rounds(visitor, what, facts))
     if "says" in what:
         facts["$event"] = texts[-1][13:-2] if texts else ""
-        statuses += held(app, what, facts)
+        statuses += held(app, what, facts, chosen(visitor, what))
     visitor.close()
-    fits = set(statuses) <= set(what.get("statuses", statuses))
-    said = not what.get("said") or any(what["said"] in text for text in texts)
-    return {"ok": fits and said and statuses.total() >= what.get("answers", 0), "statuses": dict(statuses)}
+    ok = set(statuses) <= set(what.get("statuses", statuses)) and statuses.total() >= what.get("answers", 0)
+    ok = ok and ("said" not in what or any(what["said"] in text for text in texts))
+    ok = ok and not any(part in text for text in texts for part in GIVEN_AWAY)
+    return {"ok": ok, "statuses": dict(statuses)}
 
 
 def rounds(visitor: Visitor, what: dict[str, Any], facts: dict[str, Any]) -> Iterator[list[Any]]:
     """Everything that an attack asks, filled in."""
-    numbers = [each["id"] for each in visitor._events]
-    over = {name: numbers if each == "functions" else each for name, each in what.get("over", {}).items()}
+    over = chosen(visitor, what)
     until = time.monotonic() + what.get("seconds", 1e9)
     for number in range(what.get("times", 1)) if "seconds" not in what else itertools.count():
         for values in itertools.product(*over.values()):
@@ -138,15 +124,22 @@ def filled(value: Any, known: dict[str, Any], visitor: Visitor | None = None) ->
     if not isinstance(value, str) or "$" not in value:
         return value
     names = known | {"$name": secrets.token_hex(6)}
-    whole = names.get(value, value)
-    for name in ("$name", "$n", "$event") if isinstance(whole, str) else ():
-        whole = whole.replace(name, str(names[name]))
-    return grown(whole)
+    if value in names:
+        return grown(names[value])
+    for name in sorted(names, key=len, reverse=True):
+        value = value.replace(name, str(names[name]))
+    return value
 
 
-def asked(app: App, what: dict[str, Any], asks: Callable[[], Iterator[list[Any]]]) -> tuple[Counter[int], list[str]]:
+def chosen(visitor: Visitor, what: dict[str, Any]) -> dict[str, list[Any]]:
+    """The values that an attack goes over, by what stands for them."""
+    lists = {"functions": [each["id"] for each in visitor._events], "routes": ROUTES, "files": FILES}
+    return {name: lists[each] if isinstance(each, str) else each for name, each in what.get("over", {}).items()}
+
+
+def asked(app: App, what: dict[str, Any], turns: Iterator[list[Any]]) -> tuple[Counter[int], list[str]]:
     """Ask everything, so much at once: the statuses, and the ends of what came."""
-    turns, turn, answers = asks(), threading.Lock(), []
+    turn, answers, many = threading.Lock(), [], what.get("at_once", 1)
 
     def taken() -> list[Any] | None:
         with turn:
@@ -156,7 +149,7 @@ def asked(app: App, what: dict[str, Any], asks: Callable[[], Iterator[list[Any]]
         with httpx.Client(base_url=app.url, timeout=300) as http:
             while (each := taken()) is not None:
                 method, path, body, *headers = each
-                content = None if body is None else json.dumps(body)
+                content = body.encode("latin-1") if isinstance(body, str) else body and json.dumps(body)
                 try:
                     answer = http.request(method, f"/{path}", content=content, headers=JSON | dict(*headers))
                     if what.get("follow") and answer.status_code == 200:
@@ -165,23 +158,28 @@ def asked(app: App, what: dict[str, Any], asks: Callable[[], Iterator[list[Any]]
                 except httpx.TransportError:  # refused while it was still being sent
                     answers.append((0, ""))
 
-    with ThreadPoolExecutor(what.get("at_once", 1)) as pool:
-        list(pool.map(ask, range(what.get("at_once", 1))))
+    with ThreadPoolExecutor(many) as pool:
+        list(pool.map(ask, range(many)))
     return Counter(status for status, _ in answers), [text for _, text in answers]
 
 
-def held(app: App, what: dict[str, Any], facts: dict[str, Any]) -> Counter[int]:
+def held(app: App, what: dict[str, Any], facts: dict[str, Any], over: dict[str, list[Any]]) -> Counter[int]:
     """Open so many connections at once, say that, hold them: how the answers begin that came."""
     place, statuses, read = urlsplit(app.url), Counter[int](), what.get("read", True)
     with ExitStack() as stack:
         links = []
-        for number, text in itertools.product(range(what["times"]), grown(what["says"])):
+        for number, text, *values in itertools.product(range(what["times"]), grown(what["says"]), *over.values()):
             links.append(link := stack.enter_context(socket.socket()))
             if not read:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             link.connect((str(place.hostname), place.port or 80))
             with suppress(OSError):  # it was given up by then
-                link.sendall((what.get("head", "") + filled(text, facts | {"$n": number})).encode())
+                link.sendall(
+                    (
+                        what.get("head", "")
+                        + filled(text, facts | {"$n": number} | dict(zip(over, values, strict=True)))
+                    ).encode()
+                )
         time.sleep(what["hold"])
         for link in links if read else ():
             link.setblocking(False)
@@ -200,26 +198,26 @@ def many_hashes(app: App) -> dict[str, Any]:
                 visitor.call("pause", message["run"])
                 runs.append(message["run"])
     kept = [visitor.call("state", run) is not None for run in runs]
-    visitor.close()
     return {"ok": len(kept) == 200 and any(kept) and kept == sorted(kept), "dropped": kept.count(False)}
 
 
 def hostile_rules(app: App) -> dict[str, Any]:
     """Two hundred rules that break, loop or reach out, in one tab: each is named, and the next run decodes."""
     rules, lanes = list(INPUTS["rules"].items()) * 20, [{"name": "Mine", "compute": {"kind": "own"}}]
+    chromium = chromium_path("chromium-headless-shell")
     with sync_playwright() as playwright:
-        page = playwright.chromium.launch(
-            executable_path=chromium_path("chromium-headless-shell"), args=FLAGS
-        ).new_page()
+        page = playwright.chromium.launch(executable_path=chromium, args=FLAGS).new_page()
         page.goto(f"{app.url}/?{urlencode({'gen_length': 16, 'steps': 16, 'lanes': json.dumps(lanes)})}")
         page.wait_for_function("window.surelock?.stage.trace && surelock.page.now.arrived")
         page.evaluate("document.querySelector('.sidebar:not(.open) .toggle-button')?.click()")
-        page.evaluate("document.querySelector('.sl-code').closest('details').open = true")
-        for code, said in [*rules, ("const rows = ({ active }) => active;", "Done")]:
+        page.select_option(".sl-action-where", "browser")
+        page.locator(".sl-code").evaluate("(node) => { node.closest('details').open = true; }")
+        for code, said in [*rules, ("const rows = ({ active }) => active;", "")]:
             page.fill(".sl-code", code)
             page.locator(".sl-code").blur()
             page.click(".sl-action-run")
             expect(page.locator(".sl-status")).to_contain_text(said, timeout=20_000)
+        page.wait_for_function("surelock.live.run?.trace.complete")
     return {"ok": True, "rules": len(rules)}
 
 

@@ -1,7 +1,5 @@
 """Visitors who run, pause, stop, leave and misbehave, all at once."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter
@@ -12,10 +10,9 @@ import httpx
 
 from tests.browser.server import App
 from tests.browser.visitor import Visitor
-from tests.soak.abuse import misbehave
+from tests.soak.abuse import PARAMETERS, ask_with
 
 HOWS = ("watch", "pause", "stop", "leave", "misbehave")
-FREE_SECONDS = 45.0  # after the last tab closed every run must have been freed
 
 
 def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
@@ -24,8 +21,8 @@ def visit(app: App, how: str, rng: random.Random, runs: list[str]) -> str:
     prompt, length = f"The fox saw {rng.random()} birds", rng.choice((16, 32, 48))
     try:
         if how == "misbehave":
-            stage = visitor.part("sl-stage-host")
-            return "".join(misbehave(visitor.http, app.url, rng, stage) for _ in range(5))
+            wrong = rng.choice([(name, value) for name, values in PARAMETERS.items() for value in values])
+            return ask_with(visitor.http, app.url, *wrong)
         last: dict[str, Any] = {}
         for last in visitor.run(Prompt=prompt, Generated_length=length, Steps=length, Block_length=length):
             if last["seq"] != seen or (not seen and last["open"]["header"]["prompt"] != prompt):
@@ -58,10 +55,15 @@ def visits(app: App, visitors: int = 20, seconds: float = 30, seed: int = 0) -> 
 
     with ThreadPoolExecutor(visitors) as pool:
         list(pool.map(stay, range(visitors)))
-    kept, until, visitor = set(runs), time.monotonic() + FREE_SECONDS, Visitor(app.url)
-    while kept and time.monotonic() < until:
+    kept, visitor = set(runs), Visitor(app.url)
+    while kept and time.monotonic() < deadline + 60:
         kept = {run for run in kept if visitor.call("top", run, 0, 0) is not None}
         time.sleep(1)
     visitor.close()
-    good = not problems and not kept and len(set(runs)) == len(runs)
-    return {"ok": good, "kept": len(kept), "problems": problems[:12], "begun": len(runs), **counts}
+    return {
+        "ok": not problems and not kept and len(set(runs)) == len(runs),
+        "kept": len(kept),
+        "problems": problems[:12],
+        "begun": len(runs),
+        **counts,
+    }
