@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import write_llada, write_qwen3
+from checkpoints import write_hf, write_llada, write_qwen3
 from test_decode import GEN, RUNS
+from test_gpu import assert_read, segment_case
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule, SelectRule
-from surelock.engines import posterior
+from surelock.decoding.choices import Decoder
+from surelock.decoding.run import Run
+from surelock.engines import attention, fused, posterior
 from surelock.model import machine
 from surelock.quality import commit_error
+from surelock.research.bench.counts import plan_of
+from surelock.research.bench.gpu import kernels_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -111,6 +116,55 @@ def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
         peaks.append(torch.cuda.max_memory_allocated() - before)
     table = 256 * 60_000 * 2  # bytes: positions x vocabulary in bfloat16
     assert peaks[1] - peaks[0] < 1.5 * table
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_flash_attention_of_segments_is_dense_attention(dtype: torch.dtype):
+    for seed in range(60):
+        q, keys, values, arrays, expected = segment_case(seed)
+        if arrays["seen"] is not None and "seqused_k" not in attention._PARAMETERS:
+            continue
+        q, keys, values = (each.to("cuda", dtype) for each in (q, keys, values))
+        there = {name: None if each is None else each.cuda() for name, each in arrays.items()}
+        segments = attention.Segments(**there, most_rows=64, most_seen=64)  # type: ignore[arg-type]
+        found = attention.attend_segments(q, keys, values, segments)
+        torch.testing.assert_close(found.cpu().double(), expected, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("write", [write_llada, partial(write_hf, family="sdar", block_size=4, head_dim=16)])
+def test_graphs_and_segments_compute_what_sequences_one_after_the_other_do(tmp_path: Path, write):
+    """In bfloat16, step by step: the states of a run under locks, with graphs, without, and by sequences."""
+    write(tmp_path, tied=False, **SHAPE)
+    lm = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16)
+    decoder = Decoder(settings=DecodeSettings(gen_length=24), compute=LockRule(epsilon=0.05))
+    made = Run(lm.shape, PROMPTS, decoder)
+    lm.engine.graphs = True
+    captured = lm.engine.memory(made.layout)
+    lm.engine.graphs = False
+    plain, looped = (lm.engine.memory(made.layout) for _ in range(2))
+    assert plain._varlen and (captured.captured is None) == (lm.config.block_size is not None)
+    looped._varlen = False
+    while (plan := made.plan()) is not None:
+        reading = lm.engine.read(plain, plan)
+        for other in (captured, looped):
+            lm.engine.read(other, plan)
+            torch.testing.assert_close(other.hidden, plain.hidden, rtol=0.05, atol=0.1)
+        made.take(reading)
+    if captured.captured is not None:
+        assert any(graph is not None for graph in captured.captured._graphs.values())
+
+
+@pytest.mark.skipif(not fused.can_fuse(torch.device("cuda")), reason="no Triton or no C compiler")
+def test_compiled_reading_is_exact():
+    for seed in (0, 1, 20, 21, 40):  # one vocabulary for two seeds, so that few kernels are made
+        assert_read(fused.compiled(), seed, torch.bfloat16, "cuda")
+
+
+def test_a_layer_does_not_wait_for_the_device(tmp_path: Path):
+    write_llada(tmp_path, tied=False, **SHAPE)
+    engine = surelock.load(tmp_path, device="cuda", dtype=torch.bfloat16).engine
+    found = kernels_of(engine, plan_of(engine, 64, 3, locked=True))
+    assert found["flash"] == engine.config.n_layers and sum("DtoH" in name for name in found["copies"]) == 1
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="one CUDA device")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,16 @@ import pytest
 import torch
 import torch.nn.functional as F
 from checkpoints import write_hf, write_llada, write_qwen3
-from test_decode import GEN, RUNS
+from test_decode import GEN, RUNS, run, same
 from torch import Tensor
 
 import surelock
 from surelock import DecodeSettings
 from surelock.__main__ import main
-from surelock.engines import attention, captured, posterior
+from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
+from surelock.model.config import LLADA_8B
 from surelock.research.bench import counts, gpu
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
@@ -122,6 +124,113 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
             assert np.array_equal(getattr(mine, field), getattr(theirs, field)), (field, mine.index)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
+
+
+# --- attention and reading by themselves ------------------------------------------------------------------------------
+
+
+def segment_case(seed: int) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor | None], Tensor]:
+    """A random case: q, keys, values in float64, the arrays of `Segments`, and what dense attention returns."""
+    rng = np.random.default_rng(seed)
+    batch, kv_heads, size = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.choice([8, 16, 32]))
+    heads, block = kv_heads * int(rng.integers(1, 4)), int(rng.integers(2, 6)) if seed % 2 else None
+    lengths = rng.integers(1, 40, batch).tolist()
+    counts = [int(rng.integers(0, length + 1)) for length in lengths]
+    counts[-1] = max(1, counts[-1])
+    positions = np.concatenate([np.sort(rng.permutation(n)[:c]) for n, c in zip(lengths, counts, strict=True)])
+    config = replace(LLADA_8B, n_heads=heads, n_kv_heads=kv_heads, head_size=size, block_size=block)
+    found = attention.segment_arrays(config, positions, counts, lengths)
+    generator = torch.Generator().manual_seed(seed)
+    q = torch.randn(len(positions), heads, size, dtype=torch.float64, generator=generator)
+    shape = (2, sum(lengths) + 1, kv_heads, size)
+    keys, values = torch.randn(shape, dtype=torch.float64, generator=generator)
+    out, at = torch.empty_like(q), 0
+    starts = np.cumsum([0, *lengths])
+    for b, count in enumerate(counts):
+        for row in range(at, at + count):
+            stop = lengths[b] if block is None else min(lengths[b], (int(positions[row]) // block + 1) * block)
+            own = slice(int(starts[b]), int(starts[b]) + stop)
+            k, v = (each[own].repeat_interleave(heads // kv_heads, dim=1) for each in (keys, values))
+            weights = (torch.einsum("hd,nhd->hn", q[row], k) / size**0.5).softmax(-1)
+            out[row] = torch.einsum("hn,nhd->hd", weights, v)
+        at += count
+    names = ("rows", "starts", "seen")
+    arrays = {name: torch.from_numpy(found[name]) if name in found else None for name in names}
+    return q, keys, values, arrays, out
+
+
+@pytest.mark.parametrize("first", range(0, 300, 50))
+def test_segments_are_what_each_row_attends_to(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three hundred cases: uneven sequences, some without rows, grouped heads, blocks."""
+    monkeypatch.setattr(attention, "varlen_attn", looped)
+    for seed in range(first, first + 50):
+        q, keys, values, arrays, expected = segment_case(seed)
+        segments = attention.Segments(**arrays, most_rows=len(q), most_seen=len(keys))  # type: ignore[arg-type]
+        found = attention.attend_segments(q, keys, values, segments)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+def fused_case(seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    """Random logits, kept ones near them, which tokens are banned, and in float64 what is read of them."""
+    generator = torch.Generator().manual_seed(seed)
+    count, vocab = 3 + seed % 5, 100 + 37 * (seed % 20)
+    logits = torch.randn(count, vocab, generator=generator).mul(1 + seed % 6).to(dtype)
+    kept = (logits + torch.randn(count, vocab, generator=generator) * 10.0 ** -(seed % 4)).to(dtype)
+    banned = torch.zeros(vocab)
+    banned[torch.randint(vocab, (2,), generator=generator)] = -torch.inf
+    exact, log_q = logits.double(), kept.double().log_softmax(-1)
+    log_p = exact.log_softmax(-1)
+    tokens = (exact + banned).argmax(-1)
+    return logits, kept, banned, {
+        "confidence": log_p.exp().amax(-1),
+        "lse": exact.logsumexp(-1),
+        "tokens": tokens,
+        "scores": log_p.exp().gather(1, tokens[:, None])[:, 0],
+        "kl": (log_p.exp() * (log_p - log_q)).sum(-1),
+    }  # fmt: skip
+
+
+def assert_read(functions: tuple[Any, Any], seed: int, dtype: torch.dtype, device: str) -> None:
+    logits, kept, banned, exact = fused_case(seed, dtype)
+    logits, kept, banned = logits.to(device), kept.to(device), banned.to(device)
+    total, confidence, lse, tokens, scores = functions[0](logits, banned)
+    rows = torch.arange(0, len(logits), 2, device=device)
+    kl = functions[1](logits, lse, rows, kept, rows, kept[rows].float().logsumexp(-1))
+    assert tokens.tolist() == exact["tokens"].tolist() and bool(total.isfinite().all())
+    for name, value in (("confidence", confidence), ("lse", lse), ("scores", scores)):
+        torch.testing.assert_close(value.cpu().double(), exact[name], rtol=3e-6, atol=3e-6)
+    torch.testing.assert_close(kl.cpu().double(), exact["kl"][rows.cpu()], rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_what_is_compiled_reads_posteriors_exactly(dtype: torch.dtype) -> None:
+    """The functions before they are compiled, in 300 cases."""
+    for seed in range(300):
+        assert_read((fused.read_posteriors, fused.divergences), seed, dtype, "cpu")
+
+
+def test_a_bad_logit_shows_in_the_sum() -> None:
+    for value in (torch.nan, torch.inf, -torch.inf):
+        logits = torch.randn(3, 50)
+        logits[1, 20] = value
+        assert fused.read_posteriors(logits, torch.zeros(50))[0].isfinite().tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["locked", "unlocking", "budget", "baseline"])
+def test_a_run_read_by_the_compiled_functions_is_the_same(
+    lm: surelock.LanguageModel, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = run(lm, name)
+    monkeypatch.setattr(posterior, "can_fuse", lambda _: True)
+    monkeypatch.setattr(posterior, "worth_fusing", lambda _: True)
+    used = []
+    functions = fused.read_posteriors, fused.divergences
+    monkeypatch.setattr(posterior, "compiled", lambda: used.append(1) or functions)
+    for mine, theirs in zip(plain, run(lm, name), strict=True):
+        assert same(mine, theirs, ("seconds", "kl", "confidence"))
+        np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
+    assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
 
 
 # --- bench gpu --------------------------------------------------------------------------------------------------------

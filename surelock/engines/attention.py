@@ -46,11 +46,13 @@ class Segments:
 @lru_cache(maxsize=16)
 def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) -> bool:
     """Return whether torch has a kernel on the device for sequences with different numbers of rows."""
-    if device.type == "cpu" or dtype.itemsize > 2 or config.head_size > _LARGEST_HEAD:
+    if dtype.itemsize > 2 or config.head_size > _LARGEST_HEAD or config.head_size % 8:
         return False
     if config.block_size is not None and "seqused_k" not in _PARAMETERS:
         return False
-    return device.type == "meta" or torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
+    if device.type != "cuda":
+        return device.type == "meta"
+    return torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
 
 
 def segment_arrays(

@@ -211,7 +211,7 @@ class Reader:
 
     def _fuses(self, found: _Found, plan: Plan) -> bool:
         """Whether the step is read by compiled functions: greedy choices by confidence, of many rows."""
-        plain = plan.scores == "confidence" and "uniform" not in found.tensors and not plan.top_k
+        plain = plan.scores == "confidence" and plan.temperature == 0 and not plan.top_k
         rows = len(found.lse)
         return self._fused and plain and not plan.repeats.size and worth_fusing(rows) and can_fuse(self._raw.device)
 

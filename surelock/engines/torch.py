@@ -26,6 +26,7 @@ class PackedForward:
     def __init__(self, network: Network, slots: int, once: bool = False) -> None:
         self.network = network
         self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
+        self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
         self.cache = KVCache(network.config, slots, network.dtype, self.devices, once)
 
     def __call__(self, tokens: Tensor, rows: Rows) -> Tensor:
@@ -40,7 +41,9 @@ class PackedForward:
         there = {device: rows.to(device) for device in dict.fromkeys(devices)}
 
         def rotary(device: torch.device) -> Rotary:
-            cos, sin = rotary_table(network.config, max(rows.lengths), network.dtype, device)
+            if device not in self._tables:
+                self._tables[device] = rotary_table(network.config, max(rows.lengths), network.dtype, device)
+            cos, sin = self._tables[device]
             return cos[there[device].positions], sin[there[device].positions]
 
         def attend(layer: int) -> Attend:
@@ -66,7 +69,8 @@ class Memory:
         self.packed = PackedForward(network, slots * layout.passes, layout.once)
         self._varlen = has_varlen(network.config, network.dtype, device)
         graphs = (
-            self._varlen
+            graphs
+            and self._varlen
             and network.config.block_size is None
             and captures({*self.packed.devices, network.embed.weight.device, device})
         )

@@ -74,9 +74,8 @@ class Block(nn.Module):
 
 def add_product(x: Tensor, linear: nn.Linear, h: Tensor) -> Tensor:
     """Return x + linear(h). Packed rows [R, d] on a GPU are added to in place, by the matrix product itself."""
-    if (
-        x.dim() == 2 and not x.is_cpu and type(linear.weight) is nn.Parameter
-    ):  # weights in int8 have a class of their own
+    whole = type(linear.weight) is nn.Parameter  # weights in int8 have a class of their own
+    if whole and x.dim() == 2 and not x.is_cpu:
         return x.addmm_(h, linear.weight.T)
     return x + linear(h)
 
