@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from surelock.decoding.presets import PRESETS
 from surelock.research import estimates, runner
+from surelock.research.bench import report
 from surelock.research.compare import bits_per_character, sampler_of
 
 RESULTS = Path(__file__).resolve().parents[2] / "assets" / "results"
@@ -68,6 +69,11 @@ def written(form: str, row: dict[str, Any]) -> str:
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def by_heading(rows: Sequence[dict[str, Any]]) -> str:
+    """A table of rows by their headings."""
+    return markdown(list(rows[0]), [[str(value) for value in row.values()] for row in rows])
 
 
 def listed(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> str:
@@ -308,6 +314,9 @@ TABLES: dict[str, Callable[[], str]] = {
     "browser": browser,
     "browser-page": browser_page,
     "browser-engines": browser_engines,
+    "gpu-counts": lambda: by_heading(report.counts_before_and_now()),
+    "gpu-times": lambda: by_heading(report.times()),
+    "gpu-runs": lambda: by_heading(report.runs()),
 }
 
 

@@ -239,24 +239,23 @@ def count_step(engine: TorchEngine, layout: Layout, plan: Plan) -> Counts:
     return counts
 
 
+def line_of(gen_length: int, batch: int, locked: bool, counts: Counts) -> Figures:
+    """Return the line of a size."""
+    return {
+        "gen": gen_length,
+        "batch": batch,
+        "locked": locked,
+        "kernels_a_layer": counts.a_layer,
+        "kernels": len(counts.kernels),
+        "uploads": counts.uploads,
+        "downloads": counts.downloads,
+    }
+
+
 def table() -> list[Figures]:
     """Return the counts of all SIZES, unlocked and half locked."""
-    engine, lines = meta_engine(), []
-    for gen_length, batch in SIZES:
-        for locked in (False, True):
-            counts = count_step(engine, *plan_of(engine, gen_length, batch, locked))
-            lines.append(
-                {
-                    "gen": gen_length,
-                    "batch": batch,
-                    "locked": locked,
-                    "kernels_a_layer": counts.a_layer,
-                    "kernels": len(counts.kernels),
-                    "uploads": counts.uploads,
-                    "downloads": counts.downloads,
-                }
-            )
-    return lines
+    engine, sizes = meta_engine(), [(*size, locked) for size in SIZES for locked in (False, True)]
+    return [line_of(*size, count_step(engine, *plan_of(engine, *size))) for size in sizes]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,8 @@
 """The time of a step on a GPU, predicted from its counted kernels: a model, whose assumptions are the constants here.
 
-A kernel takes the longest of: its bytes at BANDWIDTH, its operations at FLOPS (attention at half of that), FLOOR. The
+A kernel takes the longest of its bytes at BANDWIDTH, its operations at FLOPS (attention at half of that) and FLOOR. The
 host launches one after the other, LAUNCH each, while the device computes: a step takes the longer of the two. A graph
-is launched at once. Compiled reading takes three passes over the logits, with KLs eight.
+is launched at once, and its kernels follow one another faster. Compiled reading takes three passes over the logits, with KLs eight.
 """
 
 from surelock.model.config import NetworkConfig
@@ -10,15 +10,15 @@ from surelock.research.bench.counts import Counts, Kernel
 
 BANDWIDTH = 3.0e12  # bytes/s, read and written, that an H100 reaches
 FLOPS = 594e12  # of its bfloat16 products
-FLOOR = 2.5e-6  # seconds of a kernel
+FLOOR, FLOOR_IN_GRAPH = 2.5e-6, 1.5e-6  # seconds of a kernel
 LAUNCH = 4.5e-6  # seconds of the host for a kernel
 WITHIN = 0.25  # what the model is expected to be off by
 
 
-def kernel_seconds(kernel: Kernel) -> float:
+def kernel_seconds(kernel: Kernel, floor: float = FLOOR) -> float:
     """Return the time that a kernel takes on the device."""
     rate = FLOPS / 2 if kernel.name == "_varlen_attn" else FLOPS
-    return max(kernel.nbytes / BANDWIDTH, kernel.flops / rate, FLOOR)
+    return max(kernel.nbytes / BANDWIDTH, kernel.flops / rate, floor)
 
 
 def predicted(counts: Counts, mode: str, config: NetworkConfig) -> float:
@@ -30,7 +30,8 @@ def predicted(counts: Counts, mode: str, config: NetworkConfig) -> float:
     rest = counts.rest
     if mode == "fused":
         rest = _fused(rest, config)
-    device = sum(map(kernel_seconds, layers + rest))
+    floor = FLOOR_IN_GRAPH if mode == "graphs" else FLOOR
+    device = sum(kernel_seconds(kernel, floor) for kernel in layers) + sum(map(kernel_seconds, rest))
     launched = len(rest) if mode == "graphs" else len(layers) + len(rest)
     return max(device, launched * LAUNCH)
 

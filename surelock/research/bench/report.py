@@ -1,0 +1,76 @@
+"""The tables of docs/gpu.md: counts before and now, and times predicted beside those that `bench gpu` measured."""
+
+import json
+from functools import cache
+from typing import Any
+
+from surelock.engines.captured import bucket_of
+from surelock.engines.fused import worth_fusing
+from surelock.places import ASSETS
+from surelock.research.bench.counts import SIZES, Counts, count_step, line_of, meta_engine, plan_of
+from surelock.research.bench.prediction import predicted
+
+_FOLDER = ASSETS / "results" / "gpu"
+_MEASURED_SIZES = ((256, 1), *SIZES)
+Row = dict[str, Any]
+
+
+def _lines(name: str) -> list[Row]:
+    file = _FOLDER / name
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+
+
+@cache
+def _counted(gen_length: int, batch: int, locked: bool) -> tuple[int, int, Counts]:
+    """The rows of a step, those that are read, and its counts."""
+    engine = meta_engine()
+    layout, plan = plan_of(engine, gen_length, batch, locked)
+    return len(plan.slots), len(plan.read), count_step(engine, layout, plan)
+
+
+def counts_before_and_now() -> list[Row]:
+    """Return a row for each size, unlocked and half locked. Those before are of the engine of edition 3."""
+    rows = []
+    for before in _lines("before.jsonl"):
+        size = before["gen"], before["batch"], before["locked"]
+        now = line_of(*size, _counted(*size)[2])
+        row = {"generated, batch": f"{size[0]}, {size[1]}", "rows": "half locked" if size[2] else "all"}
+        for name in ("kernels_a_layer", "kernels", "uploads", "downloads"):
+            row[name.replace("_", " ")] = f"{before[name]} -> {now[name]}"
+        rows.append(row)
+    return rows
+
+
+def times() -> list[Row]:
+    """Return a row for each size and way to launch: predicted, and measured by the last `bench gpu` (else empty)."""
+    found = {(m["gen"], m["batch"], m["locked"], m["mode"]): m for m in _lines("gpu.jsonl") if "measured_ms" in m}
+    rows = []
+    for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
+        for locked in (False, True):
+            count, read, counts = _counted(gen_length, batch, locked)
+            usable = {"plain": True, "graphs": bucket_of(count) > 0, "fused": worth_fusing(read)}
+            for mode in (mode for mode, can in usable.items() if can):
+                measured = found.get((gen_length, batch, locked, mode))
+                rows.append(
+                    {
+                        "generated, batch": f"{gen_length}, {batch}",
+                        "rows": f"{count:,}{' (half locked)' if locked else ''}",
+                        "launched": {"plain": "one by one", "graphs": "as a graph", "fused": "compiled reading"}[mode],
+                        "predicted": f"{1e3 * predicted(counts, mode, meta_engine().config):.1f} ms",
+                        "measured": f"{measured['measured_ms']:.1f} ms" if measured else "",
+                    }
+                )
+    return rows
+
+
+def runs() -> list[Row]:
+    """Return a row for each whole run that `bench gpu` measured last; empty places if there is none."""
+    found = {(line["gen"], line["batch"]): line for line in _lines("gpu.jsonl") if "predicted_speedup" in line}
+    rows = []
+    for gen_length, batch in _MEASURED_SIZES:
+        line = found.get((gen_length, batch))
+        row = {"generated, batch": f"{gen_length}, {batch}", "rows computed": f"{line['rows']:.2f}" if line else ""}
+        for name, key in (("predicted", "predicted_speedup"), ("measured", "speedup")):
+            row[f"speed-up, {name}"] = f"{line[key]:.2f}x" if line else ""
+        rows.append(row)
+    return rows
