@@ -241,15 +241,10 @@ class Lockstep:
             for name in sorted(runs, reverse=t % 2 == 0):
                 took, step = timed(self.lm.device, lambda run=runs[name]: next(run))
                 steps[name].append(step)
-                for label, own in {name: took, **self.beside(name, step)}.items():
-                    seconds[label].append(own)
+                seconds[name].append(took)
         self.steps = steps
         for name, values in seconds.items():
             self.seconds[name].append(values)
-
-    def beside(self, name: str, step: Step) -> dict[str, float]:
-        """Time further work after a step. Returns seconds by name; subclasses override it."""
-        return {}
 
     def measure(self, repeats: Sequence[int], tokens: int) -> Figures:
         """Return the figures of some repeats. The time of a step is its median over the repeats.

@@ -30,9 +30,6 @@ from surelock.model.loading import load
 from surelock.research import cli as experiments
 from surelock.research import training
 from surelock.research.bench import llada as bench_llada
-from surelock.research.bench import profile as bench_profile
-from surelock.research.bench import rows as bench_rows
-from surelock.research.bench import steps
 from surelock.research.training import MODEL, STATE, Trainer
 from surelock.trace import cli as tracing
 from surelock.ui import launch
@@ -52,10 +49,7 @@ COMMANDS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], str]] = {
         "--d-model 64 --layers 2 --heads 4 --kv-heads 4 --ffn 99 --seq-len 64 --steps 8",
     ),
     "bench decode": (bench.add_arguments, "--gen-length 4 --repeats 1"),
-    "bench steps": (steps.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
-    "bench profile": (bench_profile.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
     "bench llada": (bench_llada.add_arguments, "--gen-length 4 --repeats 1 --shape tiny --random-weights"),
-    "bench table": (bench_rows.add_table_arguments, ""),
     "experiment": (experiments.add_arguments, "flops --quick --out out"),
     "train": (training.add_train_arguments, f"{TRAIN} 1"),
 }
@@ -117,14 +111,12 @@ def _without_work() -> Iterator[None]:
     """Models are loaded once, work is only set up; torch keeps its threads."""
     threads = torch.get_num_threads()
     with ExitStack() as stack:
-        for module in (tracing, bench, experiments, bench_rows, training):
+        for module in (tracing, bench, experiments, training):
             stack.enter_context(patch.object(module, "load", _load_once))
         stack.enter_context(patch.object(Trainer, "run", lambda _: {}))
         stack.enter_context(patch.object(experiments, "run_cells"))
         stack.enter_context(patch.object(experiments, "merge", return_value=[]))
         stack.enter_context(patch.object(experiments, "report", return_value=pd.DataFrame()))
-        stack.enter_context(patch.object(steps, "rooflines", return_value={}))
-        stack.enter_context(patch.object(bench_rows, "run_cells"))
         stack.enter_context(patch.object(launch, "build", side_effect=Started))
         stack.callback(torch.set_num_threads, threads)
         yield

@@ -1,37 +1,27 @@
-"""What benchmarks are made of: spreads and refusals by hand, a step's parts, LLaDA's loop, the table of table."""
+"""What benchmarks are made of: spreads and refusals by hand, LLaDA's loop, the table of speeds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from checkpoints import write_llada, write_qwen3
-from labs import HandClock
 
 import surelock
 from surelock import DecodeSettings, Everything, LockRule, bench
 from surelock.__main__ import main
 from surelock.bench import quartiles, refusal, told
-from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
-from surelock.engines.cache import KVCache
-from surelock.model import network as transformer
 from surelock.model.config import NetworkConfig
 from surelock.model.random_weights import write_random
 from surelock.research import tables
-from surelock.research.bench import adapter as adapting
-from surelock.research.bench import llada, rows
-from surelock.research.bench import profile as profiling
+from surelock.research.bench import llada
 from surelock.research.bench.llada import llada_generate, plain_llama, transfers
-from surelock.research.bench.profile import NAMES, Parts, SomeRows, profile
-from surelock.research.bench.rows import with_room
 
 CPU = torch.device("cpu")
 
@@ -79,109 +69,7 @@ def test_figures_come_with_the_quartiles_of_the_single_repeats() -> None:
     assert (few["a"], few["a_over_b"], few["spread"], set(few["refused"])) == (10.0, None, {}, {"a_over_b"})
 
 
-# --- a step's parts ---------------------------------------------------------------------------------------------------
-
-
-def test_a_parts_time_is_its_own_and_all_parts_are_the_step(
-    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = HandClock()
-    monkeypatch.setattr(profiling, "time", clock)
-    clocked = Parts(lm.network, SomeRows)
-
-    def takes(seconds: float) -> None:
-        clock.now += seconds
-
-    head = clocked.wrapped("head", takes)
-
-    def read() -> None:
-        takes(1.0)
-        head(5.0)
-        head(6.0)
-        takes(2.0)
-
-    posterior = clocked.wrapped("posterior", read)
-
-    def step() -> None:
-        takes(0.25)
-        posterior()
-        head(10.0)
-        takes(0.5)
-
-    for _ in range(2):  # each step begins from zero
-        took, seconds = clocked.step(step)
-        assert took == 24.75 == sum(seconds.values())
-        assert {name: value for name, value in seconds.items() if value} == {"posterior": 3, "head": 21, "rest": 0.75}
-
-
-def test_every_part_of_a_real_step_is_seen_and_nothing_stays_wrapped(lm: surelock.LanguageModel) -> None:
-    owners = [transformer, KVCache, SomeRows, torch.nn.functional, *lm.network.modules()]
-    before = [dict(vars(owner)) for owner in owners]
-    assert not any("forward" in vars(module) for module in lm.network.modules()) and "after" not in vars(SomeRows)
-    run = decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6), compute=SomeRows(count=4))
-    plain = [step.tokens for step in decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6), compute=SomeRows(count=4))]
-    clocked = Parts(lm.network, SomeRows)
-    seen = []
-    for _ in range(6):
-        took, seconds = clocked.step(lambda: seen.append(next(run).tokens))
-        assert list(seconds) == list(NAMES) and min(seconds.values()) > 0
-        assert sum(seconds.values()) == pytest.approx(took)
-    assert np.array_equal(np.concatenate(seen), np.concatenate(plain))
-    assert [dict(vars(owner)) for owner in owners] == before
-    with pytest.raises(ZeroDivisionError):
-        clocked.step(lambda: 1 / 0)
-    assert [dict(vars(owner)) for owner in owners] == before
-
-
-def test_the_profiled_rule_computes_as_many_rows_as_it_is_told_and_locks_none(lm: surelock.LanguageModel) -> None:
-    for count in (1, 4, 9):
-        rule = SomeRows(epsilon=9.0, percentile=None, count=count)
-        first, *rest = decode(lm, [[5, 6, 7]], DecodeSettings(gen_length=6, steps=6), compute=rule)
-        assert int(first.computed.sum()) == 9
-        assert [int(step.computed.sum()) for step in rest[:-1]] == [count] * 4
-        assert not any(bool(step.locked.any()) for step in (first, *rest))
-        before = [first, *rest]
-        for t, step in enumerate(rest[:-1]):
-            masked = before[t].masked
-            assert int((step.computed & masked).sum()) >= min((count + 1) // 2, int(masked.sum()))
-
-
-def test_the_profile_adds_up_to_the_steps_time(
-    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Timed for real: each the best of six at most, since what else runs may hit either half of the steps."""
-    monkeypatch.setattr(profiling, "ROWS", (8, 1000))
-    decoder = Decoder(settings=DecodeSettings(gen_length=26), compute=LockRule())
-    off: dict[str, float] = {}
-    for _ in range(6):
-        made = profile(stories, [5, 6, 7, 8], decoder, repeats=3)
-        for name, entry in made["profile"].items():
-            assert list(entry["parts_ms"]) == list(NAMES)
-            assert entry["sum_over_step"] == pytest.approx(sum(entry["parts_ms"].values()) / entry["step_ms"])
-            off[name] = min(off.get(name, 1.0), abs(entry["sum_over_step"] - 1))
-        if max(off.values()) < 0.06:
-            break
-    assert list(off) == ["8", "30", "unlocked"], "there are no 1000 rows"
-    assert max(off.values()) < 0.06
-    assert set(made["spread"]) == {*(f"step_ms {name}" for name in off), "of_unlocked 8", "of_unlocked 30"}
-    lines = profiling.shown(made).splitlines()
-    assert lines[0] == "| ms | 8 | 30 | unlocked |" and [line.split(" | ")[0][2:] for line in lines[2:]] == [
-        "step",
-        *NAMES,
-    ]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--batch", "2"], "bench profile is of one sequence"),
-        (["--steps", "3"], "a profile needs at least 4 steps, not 3"),
-    ],
-)
-def test_what_cannot_be_profiled_is_told(capsys: pytest.CaptureFixture[str], flags: list[str], said: str) -> None:
-    tiny = ["--shape", "tiny", "--random-weights", "--gen-length", "8", "--device", "cpu"]
-    assert main(["bench", "profile", *tiny, *flags]) == 2
-    assert said in capsys.readouterr().err
+# --- a shape without its weights -------------------------------------------------------------------------------------
 
 
 def test_a_shape_without_its_weights_is_loaded_by_either_engine(
@@ -206,56 +94,6 @@ def test_random_weights_say_which_token_is_the_mask(tmp_path: Path) -> None:
     model = surelock.load(tmp_path, device="cpu")
     assert (model.mask_id, model.eos_id) == (1, 0)
     assert abs(float(model.network.blocks[0].ff_out.weight.std()) - 0.02) < 0.001, "as networks begin"
-
-
-def test_loading_is_timed_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each time from the files, which the model before does not share."""
-    made = []
-    load = bench.load
-    monkeypatch.setattr(bench, "load", lambda name, **named: made.append(name) or load(name, **named))
-    assert main(["bench", "loading", "--shape", "tiny", "--random-weights", "--device", "cpu", "--repeats", "3"]) == 0
-    told = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert told["model"] == "tiny" and len(told["loading_seconds"]) == 3 and min(told["loading_seconds"]) > 0
-    assert len(made) == 3 and set(made) == {made[0]} and not Path(made[0]).exists()
-
-
-# --- the adapter ------------------------------------------------------------------------------------------------------
-
-
-def test_the_adapters_steps_are_those_of_decode(stories: surelock.LanguageModel, monkeypatch) -> None:
-    """They take turns in going first, and compute the same rows. The ratio is of the sums of the steps' medians."""
-    order: list[str] = []
-    rows: dict[str, list[int]] = {"adapter": [], "decode": []}
-
-    def timed(_: torch.device, call: Any) -> tuple[float, Any]:
-        made = call()
-        kind = "adapter" if isinstance(made, torch.Tensor) else "decode"
-        order.append(kind)
-        if kind == "decode":
-            rows[kind].append(int(made.computed.sum()))
-        return 3.0 if kind == "adapter" else 2.0, made
-
-    read = type(stories.engine).read
-    counted: list[int] = []
-    monkeypatch.setattr(
-        type(stories.engine), "read", lambda *given: counted.append(len(given[2].slots)) or read(*given)
-    )
-    monkeypatch.setattr(adapting, "timed", timed)
-    made = adapting.AdapterBench(stories, bench.openings(stories, 1), DecodeSettings(gen_length=10), epsilon=0.05)
-    figures = made.run(3)
-    assert order[:4] == ["decode", "adapter", "adapter", "decode"] and figures["tokens_equal"] is True
-    assert [pair[0] == pair[1] for pair in zip(counted[::2], counted[1::2], strict=True)] == [True] * 90
-    assert min(counted) < max(counted), "no row was left out"
-    for rule in ("everything", "lock", "budget"):
-        assert figures[f"{rule}_adapter_over_decode"] == 1.5 and figures[f"{rule}_decode_step_ms"] == 2000.0
-        assert figures["spread"][f"{rule}_adapter_over_decode"] == [1.5, 1.5]
-
-
-def test_bench_adapter_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["--gen-length", "4", "--repeats", "1", "--batch", "2", "--device", "cpu"]
-    assert main(["bench", "adapter", *flags]) == 0
-    made = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert made["benchmark"] == "adapter" and made["lock_adapter_over_decode"] > 0 and made["batch"] == 2
 
 
 # --- LLaDA's own loop -------------------------------------------------------------------------------------------------
@@ -354,19 +192,6 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
 # --- the table of speeds ----------------------------------------------------------------------------------------------
 
 
-def test_rows_are_measured_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = []
-    monkeypatch.setattr(rows, "measure_row", lambda lm, cell: asked.append(cell["gen_length"]) or {})
-    flags = ["bench", "table", "--device", "cpu", "--out", str(tmp_path / "rows")]
-    assert main([*flags, "--row", "512x1"]) == 0
-    assert main([*flags, "--row", "128x1", "--row", "512x1"]) == 0
-    assert asked == [512, 128]
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["rows"] == 2
-    assert main(flags) == 0 and asked[2:] == [256, 1024, 2048, 256, 256]
-
-
 def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = {
         "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,
@@ -397,37 +222,3 @@ def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
         "2026:",
         "| 64 in 32 steps, 1 | 40 and 20 ms | 25 and 50 | 2.00x | 0.46x | 0.90 | 0.2 |",
     ]
-
-
-def test_a_row_is_a_benchmark_of_that_size_with_room_for_it(
-    stories: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = []
-
-    class Bench:
-        def __init__(self, lm: surelock.LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
-            made.append((lm, prompts, locked))
-
-        def run(self, repeats: int) -> dict[str, Any]:
-            return {"repeats": repeats}
-
-    monkeypatch.setattr(rows, "DecodeBench", Bench)
-    monkeypatch.setattr(rows.bench, "load_of_cores", lambda: 0.5)
-    result = rows.measure_row(stories, rows.ROWS["2048x1"] | {"batch": 5})
-    assert result == {"load": 0.5, "measured": result["measured"], "repeats": 3}
-    ((lm, prompts, locked),) = made
-    assert len(prompts) == 5 and prompts[0] == prompts[4] != prompts[1]
-    assert lm.config.max_length == max(map(len, prompts)) + 2048 and stories.network.config.max_length == 1024
-    assert locked == Decoder(settings=DecodeSettings(gen_length=2048, steps=256), compute=LockRule(epsilon=5e-4))
-
-
-def test_a_model_with_room_decodes_what_it_decodes_without(lm: surelock.LanguageModel) -> None:
-    longer = with_room(lm, 100)
-    assert with_room(lm, 10) is lm and lm.config.max_length == 64
-    settings = DecodeSettings(gen_length=8)
-    one, other = ([step.tokens.tolist() for step in decode(each, [[5, 6]], settings)] for each in (lm, longer))
-    assert one == other
-    far = replace(settings, gen_length=90, steps=2)
-    assert len(list(decode(longer, [[5, 6]], far, compute=Everything()))) == 2
-    with pytest.raises(ValueError, match="64"):
-        decode(lm, [[5, 6]], far)

@@ -18,13 +18,15 @@ from test_decode import GEN, RUNS, run, same
 from torch import Tensor
 
 import surelock
-from surelock import DecodeSettings
+from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
+from surelock.decoding.choices import Decoder
 from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
 from surelock.model.config import LLADA_8B
 from surelock.research.bench import counts, gpu
+from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
@@ -231,6 +233,30 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
+
+
+# --- the recorded schedule --------------------------------------------------------------------------------------------
+
+
+def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
+    """Every position of each text is committed once, in the order of the recording, and none locks before that."""
+    decoder = Decoder(settings=DecodeSettings(gen_length=48, steps=24), compute=LockRule())
+    found = stretch(RECORDED, decoder, [[5] * 6, [7] * 9], vocab_size=50)
+    assert isinstance(found.compute, RecordedLocks) and isinstance(found.unmask, Replay)
+    assert [len(steps) for steps in found.compute.at] == [54, 57]
+    for commits, locks in zip(found.unmask.replay, found.compute.at, strict=True):
+        assert sorted(position for _, position, _ in commits) == list(range(48))
+        assert np.bincount([step for step, _, _ in commits]).tolist() == [2] * 24
+        assert all(locks[len(locks) - 48 + position] >= step for step, position, _ in commits)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"unmask": [1]}', "{", '{"unmask": [1], "lock": [1], "prompt_length": 1, "steps": 1}']
+)
+def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "locks.json").write_text(text)
+    with pytest.raises(ValueError, match=r"locks\.json is not a recorded lock schedule"):
+        stretch(tmp_path / "locks.json", Decoder(settings=DecodeSettings(), compute=LockRule()), [[5]], 50)
 
 
 # --- bench gpu --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from labs import HandClock, IdsLab
@@ -21,8 +20,6 @@ from surelock.engines import stopwatch
 from surelock.engines.posterior import Reader
 from surelock.model import machine
 from surelock.research import speed
-from surelock.research.bench import steps as stepping
-from surelock.research.bench.steps import DecodeBench
 from surelock.research.runner import grid
 from surelock.research.speed import RUNTIME, SELECTION
 
@@ -154,11 +151,10 @@ def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
 
 
 @pytest.fixture
-def benched(lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch) -> DecodeBench:
-    """A benchmark of two sequences that has run once, on a device of 200 kB/s and .5 MFLOP/s."""
-    monkeypatch.setattr(stepping, "device_rates", lambda weight: (2e5, 5e5))
-    settings = DecodeSettings(gen_length=4)
-    made = DecodeBench(lm, [[5, 6, 7], [8]], Decoder(settings=settings, compute=LockRule(epsilon=5.0, percentile=None)))
+def benched(lm: surelock.LanguageModel) -> bench.Lockstep:
+    """A benchmark of two sequences that has run once."""
+    rule = LockRule(epsilon=5.0, percentile=None)
+    made = bench.Lockstep(lm, [[5, 6, 7], [8]], Decoder(settings=DecodeSettings(gen_length=4), compute=rule))
     made.repeat()
     return made
 
@@ -175,57 +171,20 @@ def test_bench_times_each_call_under_its_own_name(
             clock.now += {"baseline": 4.0, "locked": 1.0}[name] + step.index
             yield step
 
-    def forward(self: DecodeBench, step: Any) -> Any:
-        everything = int(step.computed.sum()) == sum(self.lengths)
-        return lambda: setattr(clock, "now", clock.now + (0.5 if everything else 0.25))
-
-    def measure(lm: surelock.LanguageModel, steps: list[Any], settings: DecodeSettings) -> None:
-        assert len(steps) == 3 and all(step.commit_logits is not None for step in steps)
-        clock.now += 7.0
-
-    for owner in (bench, stepping):
-        monkeypatch.setattr(owner, "decode", slow)
-    monkeypatch.setattr(stepping, "commit_error", measure)
-    monkeypatch.setattr(DecodeBench, "_forward_alone", forward)
+    monkeypatch.setattr(bench, "decode", slow)
     rule = LockRule(epsilon=5.0, percentile=None)
-    made = DecodeBench(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
+    made = bench.Lockstep(lm, [[5, 6, 7]], Decoder(settings=DecodeSettings(gen_length=3), compute=rule))
     made.repeat()
-    assert made.seconds == {
-        "baseline": [[4, 5, 6]],
-        "baseline forward": [[0.5] * 3],
-        "locked": [[1, 2, 3]],
-        "locked forward": [[0.5 if step.computed.all() else 0.25 for step in made.steps["locked"]]],
-    }
-    assert 0.25 in made.seconds["locked forward"][0]
-    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline", *["locked"] * 3]
-    assert made.commit_errors == [7.0], "of the run whose logits were kept, which is not timed itself"
+    assert made.seconds == {"baseline": [[4, 5, 6]], "locked": [[1, 2, 3]]}
+    assert order == ["locked", "baseline", "baseline", "locked", "locked", "baseline"]
     assert made.decoders["baseline"] == Decoder(settings=DecodeSettings(gen_length=3), compute=Everything())
 
 
-def test_the_forward_alone_is_the_steps_under_either_engine(
-    stories: surelock.LanguageModel, stories_in_torch: surelock.LanguageModel
-) -> None:
-    prompts, decoder = (
-        [stories.encode("The dog"), stories.encode("A")],
-        Decoder(settings=DecodeSettings(gen_length=8, block_length=4)),
-    )
-    first, second = (DecodeBench(lm, prompts, decoder) for lm in (stories_in_torch, stories))
-    steps = list(decode(stories, prompts, decoder.settings))
-    for step in steps:
-        read = np.isfinite(step.confidence[step.computed])
-        ours, theirs = (made._forward_alone(step)() for made in (first, second))
-        assert read.any()
-        np.testing.assert_allclose(ours.numpy()[read], theirs, rtol=0, atol=1e-3)
-
-
-def test_bench_figures_by_hand(benched: DecodeBench) -> None:
+def test_bench_figures_by_hand(benched: bench.Lockstep) -> None:
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0], [5.0] * 4, [5.0] * 4],
-        "baseline forward": [[4.0] * 4, [4.0] * 4, [9.0] * 4, [4.0] * 4, [4.0] * 4],
         "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0], *[[4.0, 3.0, 2.0, 1.0]] * 2],
-        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 5,
     }
-    benched.commit_errors = [3.0, 8.0, 9.0, 8.0, 8.0]
     told = benched.result()
     own = {name: float(sum(step.flops.sum() for step in steps)) for name, steps in benched.steps.items()}
     ratio = own["locked"] / own["baseline"]
@@ -235,12 +194,6 @@ def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     assert told["baseline_tps"] == pytest.approx(8 / 20) and told["locked_tps"] == pytest.approx(8 / 10)
     assert told["speedup"] == pytest.approx(2.0)
     assert told["efficiency"] == pytest.approx(2.0 * ratio)
-    assert told["forward_speedup"] == pytest.approx(16 / 6)
-    # beside the forward, in units of the baseline's median step of 5 s: 1 in each; 2, 1, 1, 0
-    assert told["baseline_other_share"] == pytest.approx(0.2)
-    assert told["locked_other_share"] == pytest.approx((0.4 + 0.2 + 0.2 + 0) / 4)
-    assert told["commit_error_over_baseline"] == pytest.approx(8 / 20)  # medians: of the repeats, of the steps
-    assert told["locked_other_share_p90"] == pytest.approx(0.2 + 0.7 * 0.2)
     computed = sum(int(step.computed.sum()) for step in benched.steps["locked"])
     assert told["active_ratio"] == pytest.approx(computed / (4 * 12))
     # the repeats by themselves: 16, 20, 114, 20, 20 s beside 10, 10, 18, 10, 10
@@ -249,15 +202,12 @@ def test_bench_figures_by_hand(benched: DecodeBench) -> None:
     assert told["refused"] == {}
 
 
-def test_bench_refuses_a_ratio_that_its_repeats_do_not_bear(benched: DecodeBench) -> None:
+def test_bench_refuses_a_ratio_that_its_repeats_do_not_bear(benched: bench.Lockstep) -> None:
     """Of the repeats above only the first three: 1.6, 2.0, 6.3 times as fast, by the medians 2."""
     benched.seconds = {
         "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0]],
-        "baseline forward": [[4.0] * 4] * 3,
         "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
-        "locked forward": [[2.0, 2.0, 1.0, 1.0]] * 3,
     }
-    benched.commit_errors = [3.0, 8.0, 9.0]
     told = benched.result()
     assert told["speedup"] is told["efficiency"] is None
     assert told["spread"]["speedup"] == pytest.approx([1.8, (2 + 114 / 18) / 2])
@@ -265,33 +215,7 @@ def test_bench_refuses_a_ratio_that_its_repeats_do_not_bear(benched: DecodeBench
         "speedup": "the quartiles, 1.8 and 4.17, lie further apart than 2 from 1",
         "efficiency": "its speedup is refused",
     }
-    assert told["baseline_step_ms"] == 5000 and told["forward_speedup"] == pytest.approx(16 / 6)
-
-
-def test_bench_rooflines(benched: DecodeBench) -> None:
-    """The later of reading the weights and multiplying."""
-    told = benched.result()
-    assert told["copy_bandwidth_gb_s"] == pytest.approx(2e-4) and told["matmul_tflop_s"] == pytest.approx(5e-7)
-    network = benched.lm.network
-    size = sum(p.numel() * p.element_size() for p in network.parameters()) - network.embed.weight.nbytes
-    assert not network.config.tied, "the embedding is read by rows only"
-    every = []
-    for name, steps in benched.steps.items():
-        least = [
-            max(size / 2e5, (float(step.flops.sum()) + 2 * 41 * 32 * int(step.computed.sum())) / 5e5) for step in steps
-        ]
-        assert told[f"{name}_roofline_step_ms"] == pytest.approx(1e3 * np.median(least))
-        assert told[f"{name}_roofline_tps"] == pytest.approx(8 / sum(least))
-        every += least
-    assert min(every) == size / 2e5 < max(every)  # some steps wait for the weights, some for the products
-
-
-def test_a_devices_rates_are_in_bytes_and_flops(monkeypatch: pytest.MonkeyPatch) -> None:
-    takes = iter([9.0, 1.0, 2.0, 3.0, 1.0, 3.0, 2.0, 9.0, 1.0, 2.0, *[4.0] * 10])
-    monkeypatch.setattr(stepping, "_SIZES", {"cpu": (1000, 10)})
-    monkeypatch.setattr(stepping, "timed", lambda device, call: (next(takes), call()))
-    # 1000 bytes read and written in the median of 2 s, 2 * 10^3 FLOPs in 4 s
-    assert stepping.device_rates(torch.ones(1)) == (1000.0, 500.0)
+    assert told["baseline_step_ms"] == 5000
 
 
 def test_the_load_is_that_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -210,8 +210,8 @@ class Reader:
         return _Found(look, tensors, table, sizes, values, self._kept_lse.new_empty(count), before)
 
     def _fuses(self, found: _Found, plan: Plan) -> bool:
-        """Whether the step is read by compiled functions: greedy choices by confidence, of many rows."""
-        plain = plan.scores == "confidence" and plan.temperature == 0 and not plan.top_k
+        """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
+        plain = plan.scores in (None, "confidence") and plan.temperature == 0 and not plan.top_k
         rows = len(found.lse)
         return self._fused and plain and not plan.repeats.size and worth_fusing(rows) and can_fuse(self._raw.device)
 

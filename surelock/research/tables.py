@@ -175,18 +175,14 @@ def printed(name: str) -> list[dict[str, Any]]:
 
 
 def laptop() -> str:
-    """What `bench decode` printed of a real model's shape, a line an engine; of `bench loading`, a second loading."""
-    lines = printed("laptop")
-    again = {told["engine"]: told["loading_seconds"] for told in lines if told["benchmark"] == "loading"}
+    """What `bench decode` printed of a real model's shape, a line an engine."""
     rows = [
         told
-        | {"seconds": ", again ".join(f"{own:.1f} s" for own in again.get(told["engine"], [told["loading_seconds"]]))}
         | {"gigabytes": told["peak_memory"] / 1e9}
         | {name: told[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
-        for told in lines
-        if told["benchmark"] == "decode"
+        for told in printed("laptop")
     ]
-    columns = {"engine": "{engine}", "loading": "{seconds}", "memory at most": "{gigabytes:.2f} GB"}
+    columns = {"engine": "{engine}", "loading": "{loading_seconds:.1f} s", "memory at most": "{gigabytes:.2f} GB"}
     columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
     return listed(columns | {"processor": "{processor}, {threads} threads"}, rows)
 

@@ -2,7 +2,8 @@
 
 A kernel takes the longest of its bytes at BANDWIDTH, its operations at FLOPS (attention at half of that) and FLOOR. The
 host launches one after the other, LAUNCH each, while the device computes: a step takes the longer of the two. A graph
-is launched at once, and its kernels follow one another faster. Compiled reading takes three passes over the logits, with KLs eight.
+is launched at once, and its kernels follow one another faster. Compiled reading takes three passes over the logits,
+with KLs eight.
 """
 
 from surelock.model.config import NetworkConfig
