@@ -20,9 +20,9 @@ from lesson_answers import Run, answer, shows  # noqa: E402
 
 from surelock.model.language_model import LanguageModel  # noqa: E402
 from surelock.model.loading import load  # noqa: E402
+from surelock.record import record_run  # noqa: E402
 from surelock.trace.lanes import Lane  # noqa: E402
 from surelock.trace.lessons import LESSONS, read_lessons  # noqa: E402
-from surelock.trace.record import record_run  # noqa: E402
 
 MEASURED = LESSONS / "measured.json"
 OPENINGS = (ROOT / "assets" / "results" / "openings.txt").read_text("utf-8").splitlines()

@@ -28,8 +28,8 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule
 from surelock.quality import commit_error as module
 from surelock.quality.commit_error import CommitError, Shadow, commit_error
+from surelock.record import record_run
 from surelock.trace.lanes import Lane
-from surelock.trace.record import record_run
 
 PROMPTS = [[5, 9, 3], [4, 4, 8, 7, 2, 11, 3], [6]]
 SETTINGS = DecodeSettings(gen_length=12, block_length=6, temperature=0.7, seed=5)

@@ -15,11 +15,11 @@ import pytest
 import surelock
 from surelock.decoding.choices import COMPUTE, UNMASK, from_flat
 from surelock.places import ASSETS
+from surelock.record import main as record
+from surelock.record import record_run
 from surelock.trace.format import TraceError
 from surelock.trace.frames import STATES
 from surelock.trace.lanes import Lane, alone
-from surelock.trace.record import main as record
-from surelock.trace.record import record_run
 from surelock.trace.timing import paces, speed_of
 
 HOSTILE = ['"><script>alert(1)</script>', "<a href='x'>&amp;{{x}}</a>", "%{y}$x$", "W" * 80]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from surelock import record
 from surelock.__main__ import main
 from surelock.files import write_bytes, write_files
-from surelock.trace import record
 from tests.browser.server import free_port
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,9 +19,10 @@ from test_javascript import ROOT, needs_node, node
 
 from surelock.decoding.recommended import recommended
 from surelock.model.language_model import LanguageModel
+from surelock.quality.commit_error import Shadow
+from surelock.record import record_run
 from surelock.trace.lanes import Lane
 from surelock.trace.lessons import LESSONS, LessonError, read_lesson, read_lessons
-from surelock.trace.record import record_run
 
 LOOSE = {"compute": "lock", "epsilon": 0.05, "percentile": 100.0}
 FIELDS: dict[str, list[tuple[str, dict[str, Any]]]] = {
@@ -75,7 +76,7 @@ def tiny_run(lm: LanguageModel, lanes: list[Lane]) -> dict[str, Any]:
 
     prompt = [5, 9, 3, 17]
     recorder = Recorder(make_header(lm, None, prompt, lanes), lm.tokenizer)
-    for told in race(lm, prompt, lanes, errors=True):
+    for told in race(lm, prompt, lanes, shadow=Shadow):
         recorder.take(told)
     return recorder.document(exact=False)
 

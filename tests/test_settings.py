@@ -54,7 +54,7 @@ from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
 from surelock.model.errors import cut, first_line, shown
-from surelock.trace.record import field_of
+from surelock.record import field_of
 from surelock.ui.endpoint import read_decoder
 from surelock.ui.parameters import descriptions, parameters
 

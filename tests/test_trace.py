@@ -32,6 +32,7 @@ from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import processor
 from surelock.model.network import Network
+from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
 from surelock.trace.frames import positions_of, read_trace
 from surelock.trace.lanes import Lane, beside_every_position
@@ -466,6 +467,6 @@ def test_lanes_take_turns_in_going_first(lm: LanguageModel, monkeypatch: pytest.
 
 
 def test_a_race_says_that_all_have_ended_before_it_works_out_their_errors(lm: LanguageModel) -> None:
-    told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, errors=True)]
+    told = [[type(each).__name__ for each in at_once] for at_once in race(lm, PROMPT, FIELD, shadow=Shadow)]
     ends = len(told) - len(FIELD)
     assert told[ends - 1 :] == [["StepsOver"], *[["Errors"]] * len(FIELD)] and all(told[: ends - 1])

@@ -38,6 +38,7 @@ from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
 from surelock.model.errors import without_paths
 from surelock.places import ASSETS
+from surelock.quality.commit_error import Shadow
 from surelock.trace.lanes import Lane
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header
@@ -554,7 +555,7 @@ def test_a_branch_runs_on_from_its_parents_very_steps(
     parent = Lane(id="parent", name="Parent", decoder=decoder)
     tokens = stories.encode("Once upon a time")
     recorder = Recorder(make_header(stories, "Once upon a time", tokens, [parent]), stories.tokenizer)
-    for told in race(stories, tokens, [parent], errors=True):
+    for told in race(stories, tokens, [parent], shadow=Shadow):
         recorder.take(told)
     exported = json.loads(json.dumps(recorder.document()))
 

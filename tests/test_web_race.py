@@ -22,6 +22,7 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.decoding.unmasking import Replay
 from surelock.quality import commit_error
+from surelock.quality.commit_error import Shadow
 from surelock.trace.format import TOP_K
 from surelock.trace.lanes import Lane, StepsOver
 from surelock.trace.race import race
@@ -74,7 +75,7 @@ def told(lm: Any, names: list[str], prompt: list[int]) -> tuple[Told, Recorder, 
         lanes.append(Lane(id=name, name=name.title(), decoder=Decoder(settings=settings, **choices)))
     recorder = Recorder(make_header(lm, "Once", prompt, lanes), lm.tokenizer)
     messages = [recorder.start()]
-    told = race(lm, prompt, lanes, errors=True)
+    told = race(lm, prompt, lanes, shadow=Shadow)
     messages += [recorder.take(steps) for steps in told if not isinstance(steps[0], StepsOver)]
     return engine, recorder, messages
 

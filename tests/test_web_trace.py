@@ -11,6 +11,7 @@ from test_figure import DECODERS, PROMPT
 from test_javascript import needs_node, node
 
 import surelock
+from surelock.quality.commit_error import Shadow
 from surelock.trace.frames import read_trace, states_of
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import running_text
@@ -29,7 +30,7 @@ def recorder(stories: surelock.LanguageModel) -> Recorder:
     ]
     tokens = stories.encode(PROMPT)
     made = Recorder(make_header(stories, PROMPT, tokens, lanes), stories.tokenizer)
-    for items in race(stories, tokens, lanes, errors=True):
+    for items in race(stories, tokens, lanes, shadow=Shadow):
         made.take(items)
     return made
 

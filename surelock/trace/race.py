@@ -1,12 +1,13 @@
 """A race: lanes take turns step by step, and each step is timed by itself."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from surelock.decoding.loop import decode
+from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
 from surelock.model.language_model import LanguageModel
-from surelock.quality.commit_error import CommitError, Shadow
 from surelock.trace.format import TOP_K
 from surelock.trace.lanes import Lane, StepsOver, check_field
 
@@ -19,12 +20,19 @@ class LaneStep:
     step: Step
 
 
+class Shadow(Protocol):
+    """Measures the commit errors of a run from its steps, which hold logits: `surelock.quality.commit_error.Shadow`."""
+
+    def add(self, step: Step) -> None: ...
+    def result(self) -> Any: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The commit errors of a lane."""
+    """The commit errors of a lane, a `surelock.CommitError`."""
 
     lane: str
-    commits: CommitError
+    commits: Any
 
 
 #: What a race yields at once: a step of each lane that still runs, then StepsOver, then errors.
@@ -37,14 +45,14 @@ def race(
     lanes: Sequence[Lane],
     *,
     top: bool = True,
-    errors: bool = False,
+    shadow: Callable[[LanguageModel, DecodeSettings], Shadow] | None = None,
 ) -> Iterator[Round]:
     """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
 
     prompt: token ids.
     lanes: one to four decoders.
     top: report likely tokens.
-    errors: after the last round, yield StepsOver, then the commit errors of each lane.
+    shadow: what measures commit errors; after the last round, yield StepsOver, then those of each lane.
 
     The lanes take turns in going first, so that none always runs on warm caches. `seconds` excludes observation. Raises
     ValueError for lanes that cannot race together, and what `surelock.decode` raises.
@@ -52,10 +60,12 @@ def race(
     check_field(lanes)
     top_k = min(TOP_K, lm.config.vocab_size) if top else 0
     runs = {
-        lane.id: decode(lm, [prompt], **lane.decoder.keywords(), observe=True, top_k=top_k, keep_logits=errors)
+        lane.id: decode(
+            lm, [prompt], **lane.decoder.keywords(), observe=True, top_k=top_k, keep_logits=shadow is not None
+        )
         for lane in lanes
     }
-    shadows = {lane.id: Shadow(lm, lane.decoder.settings) for lane in lanes} if errors else {}
+    shadows = {lane.id: shadow(lm, lane.decoder.settings) for lane in lanes} if shadow else {}
     ids, turn = list(runs), 0
     while True:
         first = turn % len(ids)
@@ -64,11 +74,11 @@ def race(
         if not taken:
             break
         yield [LaneStep(own, replace(step, commit_logits=None)) for own, step in taken.items()]
-        for own, shadow in shadows.items():
+        for own, each in shadows.items():
             if own in taken:
-                shadow.add(taken[own])
+                each.add(taken[own])
         turn += 1
-    if errors:
+    if shadow:
         yield [StepsOver()]
-    for own, shadow in shadows.items():
-        yield [Errors(own, shadow.result())]
+    for own, each in shadows.items():
+        yield [Errors(own, each.result())]

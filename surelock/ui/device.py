@@ -39,9 +39,10 @@ def make_decoder(models: Models) -> Runner:
 
     def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
         lm = models.get(job.label)
+        from surelock.quality.commit_error import Shadow
         from surelock.trace.race import race
 
-        yield from race(lm, job.tokens, job.lanes, top=top, errors=errors)
+        yield from race(lm, job.tokens, job.lanes, top=top, shadow=Shadow if errors else None)
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)

@@ -15,9 +15,9 @@ import surelock
 from surelock.decoding.choices import Decoder
 from surelock.decoding.described import describe
 from surelock.places import ASSETS
+from surelock.record import record_run
 from surelock.trace.frames import read_trace
 from surelock.trace.lanes import Lane
-from surelock.trace.record import record_run
 from tests.browser.server import Quiet, files_of
 
 PROMPT = "Once upon a time there was a little"

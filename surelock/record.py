@@ -1,4 +1,4 @@
-"""Make a recorded run: ``python -m surelock.trace.record --model stories --prompt "..." --out
+"""Make a recorded run: ``python -m surelock.record --model stories --prompt "..." --out
 assets/runs/stories.json``.
 """
 
@@ -18,6 +18,7 @@ from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
 from surelock.model.loading import load
 from surelock.places import label_of
+from surelock.quality.commit_error import Shadow
 from surelock.trace.cli import target_file
 from surelock.trace.lanes import Lane, beside_every_position
 from surelock.trace.race import race
@@ -45,7 +46,7 @@ def record_run(
     """
     tokens = lm.encode(prompt)
     recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
-    for items in race(lm, tokens, lanes, errors=True):
+    for items in race(lm, tokens, lanes, shadow=Shadow):
         recorder.take(items)
     return recorder.document(exact=exact)
 
@@ -83,7 +84,7 @@ def field_of(lm: LanguageModel, presets: Sequence[str], given: dict[str, Any]) -
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, run, write the trace (.json) or the replay (.html)."""
     parser = argparse.ArgumentParser(
-        prog="python -m surelock.trace.record", description="Record a race as a trace or a replay page."
+        prog="python -m surelock.record", description="Record a race as a trace or a replay page."
     )
     add_model_flags(parser)
     add_engine_flag(parser)
