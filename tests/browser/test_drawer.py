@@ -250,25 +250,6 @@ def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(stage: Page) -
     assert stage.locator(".sl-side h2").all_inner_texts() == names, "what made room is back"
 
 
-def test_likely_words_that_come_late_leave_the_other_buttons_alone(stage: Page) -> None:
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
-    open_what_if(stage)
-    stage.locator(".sl-whatif button:enabled").first.focus()
-    words = stage.evaluate("""() => {
-      const { drawer, trace } = surelock.stage, { whatIf } = drawer, { lane } = whatIf;
-      whatIf.load(trace);
-      Object.assign(lane, { tops: [] }); // as on a run whose likely words the server keeps
-      whatIf.draw(40, 60);
-      const t = trace.race.reached(lane, 60), list = [[5, 0.5], [6, 0.25]];
-      const held = whatIf.actions.firstChild, words = () => [...whatIf.likely.children];
-      whatIf.offer(lane, 40, t, list);
-      const [first] = words();
-      whatIf.offer(lane, 40, t, list);
-      return [held === whatIf.actions.firstChild, words().length, first === words()[0]];
-    }""")
-    assert words == [True, 2, True]
-
-
 def test_regions_that_speak_are_there_before_their_text(stage: Page) -> None:
     """A region that appears with its text is not spoken; and what it says of ε does not change with each step."""
     stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")

@@ -141,28 +141,6 @@ def test_one_lane_alone(page: Page, app: App) -> None:
     assert "text" not in page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-note"), "there is none to compare with"
 
 
-def test_the_lanes_are_chosen_and_changed_in_the_form(page: Page, app: App) -> None:
-    visit(page, app.url)
-    assert page.locator(".sl-lane").count() == 2
-    for _ in range(2):
-        page.click("text=Add a lane")
-    assert page.locator("text=Add a lane").is_disabled()
-    page.locator(".sl-lane-preset").nth(3).select_option("klass")
-    page.locator(".sl-lane-remove").nth(0).click()
-    lane = page.locator(".sl-lane").nth(0)
-    lane.locator("summary").click()
-    lane.locator("input[type=range]").nth(2).fill("0")
-    assert lane.locator(".sl-lane-preset").input_value() == "own"
-    run_to_end(page)
-    names = page.locator(".sl-side h2").all_inner_texts()
-    assert (
-        len(names) == 3 and names[0] == "SureLock, ε 0.05, Percentile m 60, Wait until seen 0" and names[2] == "KLASS"
-    )
-    asked = page.evaluate(f"{LANES}.map(({{ decoder }}) => [decoder.compute, decoder.unmask])")
-    assert asked[0][0]["visible_steps"] == 0 and asked[0][0]["epsilon"] == 0.05
-    assert asked[2][1]["kind"] == "klass"
-
-
 RULES = [*COMPUTE, "lock+select", "age+block_cache"]
 
 

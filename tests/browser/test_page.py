@@ -16,8 +16,6 @@ from tests.browser.actions import (
     drawn_states,
     draws,
     exported,
-    imported,
-    recorded,
     run_to_end,
     seek,
     serious,
@@ -197,25 +195,6 @@ def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app:
         }"""
     )
     assert different == []
-
-
-def test_damaged_traces_are_refused_and_good_ones_open(page: Page, app: App) -> None:
-    """What else damages a trace is in trace.test.js."""
-    arrive(page, app.url)
-    page.click("role=tab[name='Export']")
-    document = recorded()
-    document["records"][3]["locked"] = [10**6]
-    for name, text in {"not json": "{", "outside": json.dumps(document)}.items():
-        page.set_input_files(
-            "#sl-import", {"name": f"{name}.json", "mimeType": "application/json", "buffer": text.encode()}
-        )
-        page.wait_for_function("/trace/i.test(document.querySelector('.sl-share [role=status]').textContent)")
-        assert page.evaluate("surelock.stage.trace === surelock.page.now.recorded"), name
-        page.evaluate("document.querySelector('.sl-share [role=status]').textContent = ''")
-    imported(page, recorded())
-    assert page.inner_text(".sl-run-label").startswith("Imported run")
-    seek(page, 11)
-    draws(page, 1, true_states(recorded(), 1, 11))
 
 
 def test_light_and_dark_are_drawn_and_without_a_serious_accessibility_violation(page: Page, app: App) -> None:

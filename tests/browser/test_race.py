@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from playwright.sync_api import Page, expect
@@ -11,8 +9,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import (
     SHORT,
     arrive,
-    exported,
-    imported,
     recorded,
     run_to_end,
     seek,
@@ -21,7 +17,6 @@ from tests.browser.actions import (
     steady,
     until,
     visit,
-    wait_for_run,
 )
 from tests.browser.server import App
 
@@ -74,20 +69,6 @@ def test_lanes_run_by_their_own_clocks_and_one_wins(page: Page, app: App) -> Non
     expect(second_clock).to_contain_text("step 111 of 128")
     page.select_option(".sl-race", "clock")
     expect(second_clock).to_contain_text("first: ")
-
-
-def test_a_live_run_is_a_race_too(page: Page, app: App) -> None:
-    visit(page, app.url, race="clock", gen_length=64, steps=64)
-    page.emulate_media(reduced_motion="no-preference")
-    page.click("#sl-run")
-    wait_for_run(page, 12)
-    told = page.evaluate(
-        """() => { const {trace, timeline} = surelock.stage;
-                   return [timeline.step, trace.race.front, trace.lanes.map((lane) => lane.seconds)]; }"""
-    )
-    assert told[0] <= told[1] < 63
-    page.wait_for_function("!surelock.stage.trace.race.live && surelock.stage.timeline.atEnd", timeout=90_000)
-    assert "of the work" in page.inner_text(".sl-narrator")
 
 
 def test_a_run_that_nobody_touched_comes_back_at_its_end(page: Page, app: App) -> None:
@@ -209,33 +190,3 @@ def test_a_shared_link_says_what_it_asks_for_and_run_shows_it_as_it_was_shared(p
     lacks = "This run lacks what the link asks for: some of its pinned positions."
     assert status(page) == f"The link points at step 7. {lacks}"
     assert "step" not in address(page) and "of the work" in page.inner_text(".sl-narrator")
-
-
-def test_damaged_views_open_the_page_and_are_told_in_a_sentence(page: Page, app: App) -> None:
-    arrive(page, f"{app.url}/?step=999&pins=3,nine&race=foo")
-    assert status(page) == (
-        "The link is damaged at pins and race; the rest of it holds. "
-        "This run lacks what the link asks for: its step 999 (this run has 128)."
-    )
-    assert page.evaluate("surelock.stage.view") == {"step": 127, "pins": [3], "byClock": True, "colour": "state"}
-
-
-def test_storage_that_is_full_or_forbidden_is_told_once(page: Page, app: App) -> None:
-    refuse = "{get() { throw new DOMException('no', 'SecurityError'); }}"
-    page.add_init_script(f"Object.defineProperty(window, 'sessionStorage', {refuse});")
-    visit(page, app.url, prompt="The cat", gen_length=16, steps=16)
-    run_to_end(page)
-    assert status(page) == "This browser keeps no runs for a reload: export what you want to keep."
-
-
-def test_an_exported_trace_keeps_step_and_pins(page: Page, app: App, tmp_path: Path) -> None:
-    arrive(page, app.url)
-    seek(page, 20)
-    page.evaluate("surelock.stage.cells.pin(33)")
-    document = json.loads(exported(page, tmp_path).read_text("utf-8"))
-    assert document["view"] == {"step": 20, "pins": [33], "by_clock": True}
-    seek(page, 3)
-    page.evaluate("surelock.stage.cells.pin(33)")
-    imported(page, document)
-    shows(page, 20)
-    assert page.evaluate("surelock.stage.view.pins") == [33]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.actions import SHORT, run_to_end, until, visit, wait_for_run
 from tests.browser.server import App
@@ -155,29 +155,3 @@ def distant(page: Page) -> None:
     """From now on the server is a third of a second away."""
     conditions = {"offline": False, "latency": 300, "downloadThroughput": -1, "uploadThroughput": -1}
     page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", conditions)
-
-
-def test_play_waits_for_its_turn_like_run_and_can_be_taken_back(page: Page, app: App) -> None:
-    visit(page, app.url, gen_length=160, steps=160)
-    page.click("#sl-run")
-    wait_for_run(page, 3)
-    page.click(".sl-control-pause")
-    expect(page.locator(".sl-status")).to_contain_text("Paused after step")
-    count = page.evaluate("surelock.stage.trace.count")
-    distant(page)
-    pause, stop = page.locator(".sl-control-pause"), page.locator(".sl-control-stop")
-    with held(app.url):
-        for asks, takes_back in ((pause, pause), (pause, stop), (page.locator(".sl-control-step"), stop)):
-            asks.click()
-            expect(page.locator(".sl-status")).to_contain_text("Waiting for the device: 1 run before yours")
-            expect(stop).to_have_text("Cancel")
-            takes_back.click()
-            expect(page.locator(".sl-status")).to_have_text(f"Still paused after step {count}.")
-            expect(pause).to_have_text("Resume")
-            expect(stop).to_have_text("Stop")
-    page.wait_for_timeout(800)
-    assert page.evaluate("surelock.stage.trace.count") == count, "what was taken back does not go on"
-    pause.click()
-    wait_for_run(page, count + 2)
-    stop.click()
-    expect(page.locator(".sl-status")).to_contain_text("Stopped after step")

@@ -64,37 +64,6 @@ def test_a_run_that_a_what_if_ends_stays_in_the_table(stage: Page) -> None:
         idle(stage)
 
 
-def test_a_run_that_cannot_be_resumed_is_over(stage: Page) -> None:
-    stage.evaluate("begin('mine', 20)")
-    stage.evaluate("surelock.live.pause()")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.resume()")
-    stage.evaluate("(refused) => send({ run: null, seq: 9, refused })", DROPPED)
-    assert stage.evaluate("asked.at(-1)") == ["resume", "mine"] and status(stage) == DROPPED
-    assert runs(stage)[-1] == ["stopped", 20]
-    assert stage.evaluate("surelock.stage.chapters.at(-1).name") == "End"
-    idle(stage)
-
-
-def test_play_that_waits_is_refused_taken_back_or_left_for_another_run(stage: Page) -> None:
-    state = "surelock.stage.root.dataset.state"
-    stage.evaluate("begin('mine', 20); surelock.live.pause()")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.resume(); send({ refused: 'The queue is full.' })")
-    assert stage.evaluate(state) == "paused" and status(stage) == "The queue is full."
-    before = stage.evaluate("asked.length")
-    stage.evaluate("surelock.live.resume()")
-    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
-    assert stage.evaluate("surelock.page.now.waits") is None and stage.evaluate(state) == "running"
-    assert stage.evaluate("asked")[before:] == [["resume", "mine"]]
-    stage.evaluate("surelock.live.pause()")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.resume()")
-    stage.evaluate("press()")
-    assert stage.evaluate("asked.slice(-3)") == [["leave", "mine"], ["stop", "mine"], ["start"]]
-    assert stage.evaluate("surelock.page.now.waits") == "run"
-
-
 def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(stage: Page) -> None:
     """Also on Run, where it was after the click: there it started another run."""
     play = stage.locator(".sl-play")
@@ -119,17 +88,6 @@ def test_space_pauses_and_resumes_the_run_wherever_the_focus_is(stage: Page) -> 
     assert stage.evaluate("asked.length") == 3, "it is played again, not computed again"
 
 
-def test_a_step_that_waits_comes_before_play(stage: Page) -> None:
-    stage.evaluate("begin('mine', 20); surelock.live.pause()")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("surelock.live.step(); surelock.live.resume()")
-    assert stage.evaluate("asked.at(-1)") == ["step", "mine"]
-    assert status(stage) == "A step is being computed: wait for it first."
-    stage.evaluate("send({ run: 'mine', seq: 2, pieces: {}, records: [] })")
-    stage.evaluate("surelock.live.resume()")
-    assert stage.evaluate("asked.at(-1)") == ["resume", "mine"]
-
-
 def test_run_takes_the_place_of_a_what_if_that_waits_and_waits_once(stage: Page) -> None:
     stage.evaluate("whatIf(60)")
     stage.evaluate("press()")
@@ -139,26 +97,6 @@ def test_run_takes_the_place_of_a_what_if_that_waits_and_waits_once(stage: Page)
     stage.evaluate("press()")
     assert status(stage) == "One of your runs waits for the device already: cancel it first."
     assert stage.evaluate("asked.length") == 3, "once is enough"
-
-
-def test_a_run_whose_end_never_comes_is_over_when_the_next_opens(stage: Page) -> None:
-    stage.evaluate("begin('first', 20)")
-    stage.evaluate("window.first = latest(); press(); begin('second', 4)")
-    assert runs(stage) == [["recorded", 128], ["stopped", 20]]
-    expect(stage.locator(".sl-control-stop")).to_have_text("Stop")
-    for name in ("pause", "stop"):
-        expect(stage.locator(f".sl-control-{name}")).to_be_enabled()
-    stage.evaluate("first.hear([{ run: 'first', seq: 2, end: 'stopped', problem: null }])")
-    assert len(runs(stage)) == 2
-
-
-def test_a_dropped_run_can_be_stopped(stage: Page) -> None:
-    stage.evaluate("begin('mine', 20); surelock.live.pause()")
-    expect(stage.locator(".sl-control-pause")).to_have_text("Resume")
-    stage.evaluate("latest().stop = async () => {}; surelock.live.stop()")
-    until(stage, "surelock.page.now.phase === 'idle'")
-    assert runs(stage)[-1] == ["stopped", 20] and status(stage) == "Stopped after step 20."
-    idle(stage)
 
 
 def test_leaving_while_a_what_if_waits_keeps_the_run_that_it_cut(stage: Page) -> None:
@@ -246,39 +184,6 @@ def test_a_parent_that_is_computed_otherwise_now_is_shown_beside_its_branch(stag
     assert status(stage) == PARTED and runs(stage) == [["recorded", 128], ["what if", 128]]
     assert stage.evaluate("surelock.page.now.recorded.lane('surelock').count") == 128, "the recording stays"
     idle(stage)
-
-
-def test_what_is_said_of_a_cell_follows_the_cursor(stage: Page) -> None:
-    seek(stage, 5)
-    cell = stage.evaluate("surelock.stage.trace.lanes[1].tokens(5).indexOf(-1)")
-    x, y, w, h = stage.evaluate("(cell) => surelock.stage.sides[1].grid.rect(cell)", cell)
-    grid = stage.locator("canvas.sl-grid").nth(1)
-    grid.hover(position={"x": x + w / 2, "y": y + h / 2})
-    tip, spoken = stage.locator(".sl-tip"), stage.locator(".sl-spoken")
-    expect(tip).to_have_text(f"Position {cell}: masked")
-    seek(stage, 127)
-    word = stage.evaluate(
-        "(cell) => surelock.stage.trace.pieces.name(surelock.stage.trace.lanes[1].token(cell, 127))", cell
-    )
-    told = f"Position {cell}: {word}, "
-    assert (tip.text_content() or "").startswith(told)
-    assert stage.evaluate("surelock.stage.lanesChanged(), surelock.stage.cells.tip.hidden")
-    stage.mouse.move(0, 0)
-
-    seek(stage, 5)
-    grid.focus()
-    stage.keyboard.press("ArrowRight")
-    stage.keyboard.press("ArrowLeft")
-    expect(spoken).to_have_text(f"Position {cell}: masked")
-    while not stage.evaluate("surelock.stage.timeline.atEnd"):
-        stage.keyboard.press("n")
-    until(stage, "Number(surelock.stage.root.dataset.step) === 127")
-    assert (spoken.text_content() or "").startswith(told)
-    grid.hover(position={"x": w / 2, "y": h / 2})
-    assert tip.text_content() != spoken.text_content(), "a pointer is not spoken of"
-    assert (spoken.text_content() or "").startswith(told)
-    live = "(label) => label.matches('output, [role=status], [aria-live]')"
-    assert not stage.locator(".sl-step-label").evaluate(live), "it changes thirty times a second"
 
 
 def test_likely_words_stay_when_the_visitor_turns_to_another_lane_and_back(stage: Page) -> None:

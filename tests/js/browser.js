@@ -121,7 +121,10 @@ function spokenFor() {
     asked.push(handle);
     return handle;
   };
-  const top = async (lane, cell, step) => (step < 0 ? null : [[1000 + step, `${lane.id}/${cell}/${step}`, 1]]);
+  const top = async (lane, cell, step) => {
+    await new Promise((then) => setTimeout(then, 40 * ((cell + step) % 5))); // some come later than those asked for after
+    return step < 0 ? null : [[1000 + step, `${lane.id}/${cell}/${step}`, 1]];
+  };
   return {
     asked,
     start,

@@ -42,9 +42,27 @@ class Model {
   run = null; // {handle, sent, over, stepping: one step is asked for, again: Play was pressed while it pauses, waits: for more}
   phase = "idle";
   wish = null;
+  place = 0; // in the queue, of what waits
 
   get going() {
     return this.run !== null && !this.run.over;
+  }
+
+  /** What waits: "run", "more" of a paused one, or nothing. */
+  get waits() {
+    if (this.asked) return "run";
+    return this.run?.waits ? "more" : null;
+  }
+
+  waitsForMore() {
+    this.run.waits = true;
+    this.place = 0;
+  }
+
+  /** What was asked of a paused run does not come. */
+  rests() {
+    this.phase = "paused";
+    Object.assign(this.run, { waits: false, stepping: false });
   }
 
   end() {
@@ -75,7 +93,7 @@ const MOVES = {
       if (model.going) model.wish = "stop";
       if (model.run) model.run.waits = false;
       page.live.press({ model: "stories", prompt: "x", ...FORM.values, lanes: FORM.lanes });
-      model.asked = last(page);
+      Object.assign(model, { asked: last(page), place: 0 });
     },
   ],
   open: [
@@ -116,6 +134,29 @@ const MOVES = {
       model.end();
     },
   ],
+  place: [
+    (model) => model.asked !== null || model.run?.waits,
+    (_, model, n) => {
+      const place = n % 3;
+      (model.asked ?? model.run.handle).send({ place });
+      model.place = place;
+    },
+  ],
+  held: [
+    (model) => model.going && model.run.waits && model.asked === null,
+    (page, model) => {
+      model.run.handle.send({ refused: "The queue is full." });
+      model.rests();
+      assert.equal(page.find(".sl-status").textContent, "The queue is full.");
+    },
+  ],
+  dropped: [
+    (model) => model.going && model.run.waits && model.asked === null,
+    (_, model) => {
+      model.run.handle.send({ run: null, refused: "The run is not there any more." });
+      model.end();
+    },
+  ],
   refuse: [
     (model) => model.asked !== null,
     (_, model) => {
@@ -126,10 +167,10 @@ const MOVES = {
   pause: [
     (model) => model.phase === "running",
     (page, model) => {
+      const { waits } = model.run;
       page.live.pause();
-      model.phase = "paused";
-      if (!model.run.waits) model.wish = "pause";
-      Object.assign(model.run, { waits: false, stepping: false });
+      if (!waits) model.wish = "pause";
+      model.rests();
     },
   ],
   paused: [
@@ -139,7 +180,8 @@ const MOVES = {
       if (answer(page, "pause", n) !== run?.handle || run.over || model.wish !== "pause") return;
       model.wish = null;
       if (run.again) model.phase = "running";
-      Object.assign(run, { waits: run.again, again: false });
+      if (run.again) model.waitsForMore();
+      run.again = false;
     },
   ],
   resume: [
@@ -149,14 +191,16 @@ const MOVES = {
       page.live.resume();
       if (model.wish) run.again = !run.again;
       else if (!run.stepping) model.phase = "running";
-      if (model.phase === "running") run.waits = true;
+      if (model.phase === "running") model.waitsForMore();
     },
   ],
   step: [
     (model) => model.phase === "paused",
     ({ live }, model) => {
       const shown = live.step(); // says whether it is that run's to step
-      if (shown && !model.wish) Object.assign(model.run, { stepping: true, waits: true });
+      if (!shown || model.wish || model.run.stepping) return;
+      model.run.stepping = true;
+      model.waitsForMore();
     },
   ],
   stop: [
@@ -164,7 +208,8 @@ const MOVES = {
     (page, model) => {
       page.live.stop();
       if (model.asked) model.asked = null;
-      else if (model.going) model.wish = "stop";
+      else if (model.run.waits && model.place) model.rests();
+      else model.wish = "stop";
     },
   ],
   stopped: [
@@ -175,7 +220,16 @@ const MOVES = {
   ],
   clock: [() => true, (page) => page.key("s")],
   seek: [(_, { stage }) => stage.trace.count > 0, ({ stage }, _, n) => stage.timeline.seek(n % 12)],
-  play: [() => true, ({ stage }) => stage.timeline.playing || stage.timeline.play()],
+  play: [
+    (_, { stage }) => !stage.timeline.live && stage.trace.count > 0,
+    ({ stage: { timeline, chapters } }) => {
+      const { playing } = timeline;
+      if (playing) return timeline.toggle();
+      timeline.toggle();
+      assert.ok(timeline.playing, "Play plays");
+      timeline.stops = chapters.map(({ step }) => step);
+    },
+  ],
   look: [() => true, ({ stage }, _, n) => stage.cells.press(stage.sides[n % stage.sides.length], n % stage.trace.n)],
   scroll: [
     () => true,
@@ -195,7 +249,13 @@ const MOVES = {
       agrees(page, model, true);
     },
   ],
-  recorded: [() => true, ({ surelock, stage }) => stage.reveal(surelock.page.now.recorded)],
+  recorded: [
+    () => true,
+    ({ surelock, stage }) => {
+      stage.reveal(surelock.page.now.recorded);
+      assert.deepEqual([stage.drawer.isOpen, surelock.page.now.pins.size], [false, 0], "they were of another run");
+    },
+  ],
   own: [
     (model) => model.run?.sent > 0,
     ({ stage }) => stage.runs.entries.length > 1 && stage.reveal(stage.runs.entries.at(-1).trace),
@@ -205,8 +265,8 @@ const MOVES = {
 /** What a page shows beside what it has to. settled: nothing moves, and what was asked for has come. */
 function agrees(page, model, rests) {
   const { stage, surelock, find } = page;
-  const { phase, wish, step } = surelock.page.now;
-  assert.deepEqual({ phase, wish }, { phase: model.phase, wish: model.wish });
+  const { phase, wish, waits, step } = surelock.page.now;
+  assert.deepEqual({ phase, wish, waits }, { phase: model.phase, wish: model.wish, waits: model.waits });
   const stop = find(".sl-control-stop");
   if (wish === "stop") assert.equal(stop.textContent, "Stopping …");
   if (wish === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");

@@ -103,6 +103,13 @@ async function files(list) {
     told = whole ? "Opened." : "This file is not JSON, so it is not a trace.";
     assert.equal(find(".sl-share > .sl-hint").textContent, told);
     assert.equal(stage.runs.entries.at(-1).number, count);
+    if (n % 5 === 0) {
+      const { trace } = stage;
+      stage.panels.open("Runs");
+      find("[aria-label^='Show run']").click();
+      const there = trace === stage.trace ? told : "";
+      assert.equal(find(".sl-share > .sl-hint").textContent, there, "what is said of a run goes with it");
+    }
   }
 }
 

@@ -167,7 +167,7 @@ export class Timeline {
 
   seek(step) {
     this.pause();
-    this.step = Math.max(0, Math.min(step, this.last));
+    this.step = Math.min(Math.max(0, step), this.last); // -1 as long as there is none
     this.follow = this.live && this.step >= this.trace.race.front;
     this.held = !this.follow;
     this.show();
