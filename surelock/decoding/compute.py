@@ -261,7 +261,7 @@ class BudgetRule(ComputeRule):
             return active
         for slot in changed.tolist():
             part = state.canvas.parts[state.canvas.sequence[slot]]
-            debts.of[part] += self.owed(np.abs(np.arange(part.start, part.stop) - slot))
+            debts.of[part] += 1 / np.maximum(np.abs(np.arange(part.start, part.stop) - slot), 1)
         parts = [self._chosen(state, b, active[part], debts.of) for b, part in enumerate(state.split(active))]
         return np.concatenate(parts)
 
@@ -285,15 +285,7 @@ class BudgetRule(ComputeRule):
         """The weights of the slots' debts, float64 in the shape of `slots`."""
         if not len(candidates):
             return np.ones(len(slots))
-        return self.weight(np.abs(slots[:, None] - candidates).min(axis=1))
-
-    def owed(self, distance: NDArray) -> NDArray:
-        """Return the debt that a changed token adds to rows at these distances from it."""
-        return 1 / np.maximum(distance, 1)
-
-    def weight(self, distance: NDArray) -> NDArray:
-        """Return the weights of debts at these distances from the nearest candidate."""
-        return FLOOR + np.exp(-distance / self.near)
+        return FLOOR + np.exp(-np.abs(slots[:, None] - candidates).min(axis=1) / self.near)
 
 
 @dataclass(frozen=True, slots=True)

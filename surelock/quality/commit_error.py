@@ -50,8 +50,6 @@ class CommitError:
     committed, so the sum over a step is its regret. The score is that of `UnmaskPolicy.scores` without noise: minus the
     entropy in nats, the margin, or the probability of the most likely allowed token. 0 if the step computed every row;
     NaN for `Random` and `Replay`, which use no posterior, and if it was not computed.
-    drawn: float64, the error of the posteriors at the temperature that the token was drawn at; NaN at temperature 0,
-    where nothing is drawn.
     """
 
     step: NDArray[np.int64]
@@ -60,7 +58,6 @@ class CommitError:
     error: NDArray[np.float64]
     changed: NDArray[np.bool_]
     regret: NDArray[np.float64]
-    drawn: NDArray[np.float64]
 
     def of(self, sequence: int) -> CommitError:
         """Return the commits of one sequence."""
@@ -155,7 +152,6 @@ class Shadow:
         self._error: list[float] = []
         self._changed: list[bool] = []
         self._regret: list[float] = []
-        self._drawn: list[float] = []
         self._waiting: dict[int, list[_Waiting]] = {}
         self._held = 0
 
@@ -182,7 +178,6 @@ class Shadow:
             self._error += [0.0] * len(where)
             self._changed += [False] * len(where)
             self._regret += [np.nan if self._scores is None else 0.0] * len(where)
-            self._drawn += [0.0 if self._settings.temperature else np.nan] * len(where)
             exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
             if self._always or not exact:
                 asked = where if self._scores is None else np.flatnonzero(step.open[b])
@@ -197,8 +192,8 @@ class Shadow:
         self._catch_up()
         step, sequence, position = np.array(self._commits, dtype=np.int64).reshape(-1, 3).T
         changed = np.array(self._changed, dtype=bool)
-        error, regret, drawn = (np.array(values) for values in (self._error, self._regret, self._drawn))
-        return CommitError(step, sequence, position, error, changed, regret, drawn)
+        error, regret = (np.array(values) for values in (self._error, self._regret))
+        return CommitError(step, sequence, position, error, changed, regret)
 
     def _catch_up(self) -> None:
         most = self._most_rows()
@@ -238,11 +233,9 @@ class Shadow:
         z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in waiting])
         changed = (z.argmax(axis=-1) != other.argmax(axis=-1)) & np.isfinite(other).all(axis=-1)
         places = np.concatenate([each.places for each in waiting])
-        error, temperature = kl_of_logits(z, other), self._settings.temperature
-        drawn = error if temperature in (0, 1) else kl_of_logits(z / temperature, other / temperature)
+        error = kl_of_logits(z, other)
         for number, place in enumerate(places.tolist()):
             self._error[place], self._changed[place] = float(error[number]), bool(changed[number])
-            self._drawn[place] = float(drawn[number]) if temperature else np.nan
         if self._scores is not None:
             parts = np.split(score, np.cumsum([len(each.asked) for each in waiting])[:-1])
             for each, scores in zip(waiting, parts, strict=True):

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from plotly.graph_objects import Figure
 
+from surelock.bench import load_of_cores
 from surelock.decoding.choices import COMPUTE, Decoder, from_flat
 from surelock.decoding.compute import BlockCache, Changes, ComputeRule, DelayedCache
 from surelock.decoding.locking import LockingRule
@@ -82,7 +83,7 @@ def _cells(openings: range, each: int, timed: int, settings: dict[str, Record] =
 _LONG = {"blocks of 32": {"gen_length": 256, "block_length": 32}, "whole canvas": {"gen_length": 256}}
 _SHORT = {"whole canvas": {"gen_length": 12}}
 _GRIDS: dict[str, list[Cell]] = {
-    "stories": _cells(range(32, 96), 8, 16),
+    "stories": _cells(range(32, 96), 8, 8),
     "paper": _cells(range(80), 4, 8, _LONG, source="mt_bench"),
     "quick": _cells(range(2), 2, 1, _SHORT),
 }
@@ -144,7 +145,8 @@ def _timed(lab: Lab, cell: Cell) -> Record:
             if not turn and step.index == _WARM_UP:
                 break
         seconds[name] = time.process_time() - begun
-    return {"threads": torch.get_num_threads(), "processor": processor(), "seconds": seconds}
+    told = {"threads": torch.get_num_threads(), "processor": processor(), "load": load_of_cores()}
+    return told | {"seconds": seconds}
 
 
 # --- the tables -------------------------------------------------------------------------------------------------------

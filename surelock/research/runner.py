@@ -45,12 +45,6 @@ def grid(**axes: Any) -> list[Cell]:
     return [DEFAULTS | dict(zip(axes, values, strict=True)) for values in product(*choices)]
 
 
-def in_parts(prompts: int, each: int, first: int = 0, **values: Any) -> list[Cell]:
-    """A cell for each few of the prompts, with these values: an interruption costs minutes."""
-    skips = range(first, first + prompts, each)
-    return [{"source": "openings", "prompts": each, "skip": skip, "seed": 0, **values} for skip in skips]
-
-
 def file_of(source: str) -> str:
     """The name of a source's data: both MT-Bench sources read the same file."""
     return "mt_bench" if source == "mt_bench_subset" else source
