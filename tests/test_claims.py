@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from test_figures import text
+from test_tables import text
 
 from surelock.research.tables import JUDGE, RESULTS, pooled
 from surelock.research.tables import cells as read_cells
