@@ -277,6 +277,12 @@ def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureF
     assert 0 < lines[-2]["rows"] < 1 and lines[-2]["predicted_speedup"] > 0
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "gpu", "--out", str(tmp_path / "gpu")]) == 2
+    assert "bench gpu needs a CUDA GPU" in capsys.readouterr().err and not (tmp_path / "gpu").exists()
+
+
 def test_a_part_that_fails_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise torch.OutOfMemoryError("too large")

@@ -82,8 +82,10 @@ def size_of(text: str) -> tuple[int, int]:
 
 
 def run(arguments: argparse.Namespace) -> Figures:
-    """Measure the parts, and return how many there were. Raises OSError."""
+    """Measure the parts, and return how many there were. Raises ValueError without a GPU, OSError."""
     begun, device = time.monotonic(), find_device(arguments.device)
+    if device.type != "cuda" and arguments.shape != "tiny":
+        raise ValueError("bench gpu needs a CUDA GPU; without one it takes --shape tiny, to see that it works")
     arguments.out.mkdir(parents=True, exist_ok=True)
     file, written = arguments.out / "gpu.jsonl", 0
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
