@@ -152,47 +152,6 @@ test("what has just locked or been written glows, less with each step", (t) => {
   assert.equal(glow(2, false), "");
 });
 
-test("a pinned cell has a ring of its pin's colour, and no other cell", (t) => {
-  const strokes = [];
-  const canvas = penned(t, strokes);
-  const colours = { pins: ["first", "second"], scale: ["#000000", "#ffffff"] };
-  const [, lane] = Trace.parse(small()).lanes;
-  const grid = new Grid(canvas());
-  grid.resize(4, 300, colours, { ratio: 1 });
-  const rings = (...pinned) => {
-    strokes.length = 0;
-    const [labels, pins] = [["", "", "", ""], new Map(pinned)];
-    grid.draw({ lane, step: 2, tokens: [], other: null, promptLength: 2, labels, fresh: false, hover: -1, pins });
-    return strokes
-      .map(([style]) => style)
-      .filter((style) => colours.pins.includes(style))
-      .join(" ");
-  };
-  assert.equal(rings([3, 0], [1, 1]), "second first");
-  assert.equal(rings([3, 0], [1, 1]), "", "nothing has changed");
-  assert.equal(rings([1, 0]), "first");
-});
-
-test("lines about a cell keep to its middle, and their corners to its width", (t) => {
-  const strokes = [];
-  const canvas = penned(t, strokes);
-  const colours = { fresh: "fresh", freshLock: "lock", ink: "ink", pins: ["pin"], scale: ["#000000", "#ffffff"] };
-  const [, lane] = Trace.parse(small()).lanes;
-  for (const width of [300, 40]) {
-    strokes.length = 0;
-    const grid = new Grid(canvas());
-    grid.resize(4, width, colours, { ratio: 1 });
-    const view = { lane, step: 0, tokens: [], other: null, promptLength: 0, labels: ["", "", "", ""], fresh: true };
-    grid.draw({ ...view, hover: 0, pins: new Map([[0, 0]]) });
-    const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2].map((each) => Math.round(10 * each));
-    const middles = [0, 1, 2, 3].map((cell) => `${middle(grid.rect(cell))}`);
-    const drawn = strokes.filter(([style]) => ["fresh", "lock", "ink", "pin"].includes(style));
-    assert.deepEqual([...new Set(drawn.map(([style]) => style))].sort(), ["fresh", "ink", "lock", "pin"]);
-    for (const { shape } of drawn) assert.ok(middles.includes(`${middle(shape)}`), `${shape}`);
-    for (const { shape } of drawn) assert.ok(shape[4] <= grid.rect(0)[2] / 4, `a corner of ${shape[4]}`);
-  }
-});
-
 /** Makes canvases that keep all calls of their pens, [name, ...arguments]; a letter is 7 pixels wide. */
 function recorded(t) {
   const canvases = [];
@@ -395,61 +354,6 @@ test("a label that is too long stands on two lines, and beyond them nine of its 
   const view = { lane, step: 2, tokens: [5, 6, 7, 8], other: null, promptLength: 2, labels, fresh: false, hover: -1 };
   grid.draw({ ...view, pins: new Map() });
   assert.deepEqual([...new Set(written)].sort(), ["abcdefghi", "short", "xxxxxxxxxxxx", "yyyyyyyyyyyy", "…"]);
-});
-
-test("a cell's picture is as large as the cell, and has a dot, a ring or a hatch by its state", (t) => {
-  const [canvas, canvases] = recorded(t);
-  const grid = new Grid(canvas());
-  grid.resize(5, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 2 });
-  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
-  grid.draw({ ...view, states: [0, 1, 2, 3, 4], labels: ["", "", "", "", ""], pins: new Map() });
-  const pictures = canvases.splice(1);
-  assert.deepEqual(
-    pictures.map(({ width, height }) => [width, height]),
-    new Array(5).fill([114, 46]),
-  );
-  const [masked, active, locked, resting, waiting] = pictures.map(({ calls }) => {
-    const [scale, , edge, fill, ...cue] = calls;
-    assert.deepEqual([scale, edge, fill], [["scale", 2, 2], ["roundRect", 0, 0, 57, 23, 5], ["fill"]]);
-    return cue.filter(([name]) => name !== "beginPath");
-  });
-  const dot = ["arc", 28.5, 11.5, 2, 0, 7];
-  const ring = ["roundRect", 0.75, 0.75, 55.5, 21.5, 4.25];
-  assert.deepEqual(
-    [masked, waiting],
-    [
-      [dot, ["fill"]],
-      [dot, ["stroke"]],
-    ],
-  );
-  assert.deepEqual(active, [ring, ["setLineDash", []], ["stroke"]]);
-  assert.deepEqual(resting, [ring, ["setLineDash", [2, 2]], ["stroke"]]);
-  const lines = Array.from({ length: 14 }, (_, i) => [["moveTo", 6 * i - 23, 23], ["lineTo", 6 * i, 0], ["stroke"]]);
-  assert.deepEqual(locked, [["save"], ["clip"], ...lines.flat(), ["restore"]]);
-});
-
-test("in small cells a dot and a ring are smaller", (t) => {
-  const [canvas, canvases] = recorded(t);
-  const grid = new Grid(canvas());
-  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
-  const drawn = (n, width) => {
-    grid.resize(n, width, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1, whole: true });
-    canvases.splice(1);
-    const states = Array.from({ length: n }, (_, cell) => (cell ? 1 : 0));
-    grid.draw({ ...view, states, labels: new Array(n).fill(""), pins: new Map() });
-    const [dot, ring] = canvases.slice(1).map(({ calls }) => calls);
-    const radius = dot.find(([name]) => name === "arc")?.[3];
-    const rings = ring.filter(([name]) => name === "roundRect").map(([, x]) => x);
-    return [canvases[1].width, radius && Math.round(100 * radius) / 100, ...rings];
-  };
-  assert.deepEqual(
-    [600, 300, 120].map((width) => drawn(1024, width)),
-    [
-      [17, 2, 0, 0.75],
-      [9, 1.29, 0, 0.5],
-      [6, 0.86, 0, 0.5],
-    ],
-  );
 });
 
 test("a word is fitted anew where the cells have another height", (t) => {

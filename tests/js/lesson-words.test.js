@@ -148,19 +148,6 @@ test("a page shows the parts and the lanes that it speaks of", () => {
   }
 });
 
-test("the first guess shows the grid that it is about alone; texts and rasters are shown where a page asks for them", () => {
-  const shown = (name, page) => {
-    const { run, pages } = lessons.find((each) => each.name === name);
-    return shownParts(Trace.parse(read(`runs/${run.recorded}.json`)), pages[page - 1].shows);
-  };
-  assert.deepEqual(shown("unmasking", 3), ["grids", "lane-1"]);
-  assert.deepEqual(shown("work", 1), ["rasters", "lane-1"]);
-  assert.deepEqual(shown("too-early", 5), ["texts", "lane-1", "lane-2", "lane-3", "lane-4"]);
-  const trace = Trace.parse(read("runs/stories.json"));
-  assert.deepEqual(shownParts(trace, ["grids", "lane:subject", "lane:none"]), ["grids", "lane-2"]);
-  assert.deepEqual(shownParts(trace, ["grids", "lane:none"]), ["grids", "lane-1", "lane-2"], "of none it has: all");
-});
-
 /** Words that speak of what is drawn: a sentence with one of them must be among SAID. */
 const SPEAKS =
   /\b(dark|light|pale|orange|blue|gr[ae]y|white|black|red|green|yellow|framed|masked|pinned|pin|mark|plot|curves?|clock|grids?|under|over its|line)\b/i;
