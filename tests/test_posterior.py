@@ -14,7 +14,7 @@ import surelock
 from surelock.decoding import noise
 from surelock.decoding.noise import Draws
 from surelock.decoding.state import Canvas
-from surelock.decoding.step import Plan, Reading
+from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.posterior import Reader
@@ -50,14 +50,12 @@ class Reads:
         chooses = (slots > 0) & ~np.isin(slots, probed)
         at, self.steps = slots[chooses] - 1, self.steps + 1
         draws = Draws([(0, self.steps)], [self.rows - 1], np.zeros(len(at), dtype=int), at, False)
-        rows, dropped = np.flatnonzero(watches | chooses | observing), np.array(forgets, dtype=int)
-        outdated = np.concatenate((dropped, slots[~(watches | np.isin(slots, probed) | observing)]))
+        choice = Choice(chooses, banned=[1], draws=draws, **self.changes)
         plan = Plan(
-            step=self.steps, slots=slots, counts=[count], tokens=slots, blind=None, positions=slots,
-            probed=np.isin(slots, probed), watches=watches, compares=compares, chooses=chooses, observe=observing,
-            read=rows, outdated=outdated, quotas=None, banned=[1], repeats=np.empty((2, 0), dtype=int),
-            draws=draws, cfg_scale=0.0, top_k=3, **self.changes,
+            self.steps, slots, [count], slots, slots, np.isin(slots, probed), watches, compares, choice,
+            observe=observing, forgotten=np.array(forgets, dtype=int), top_k=3,
         )  # fmt: skip
+        rows = plan.read
         found = np.full((2, count), np.nan)
         top = np.full((count, 3), -1), np.full((count, 3), np.nan)
         reading = Reading(slots, plan.probed, *found, np.zeros(len(at), dtype=int), np.zeros(len(at)), *top)
@@ -265,7 +263,7 @@ def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:
     layout, plan = counts.plan_of(engine, 1024, 8, locked=False)
     rows, streams = np.tile(np.arange(512), 8), np.repeat(np.arange(8), 512)
     drawn = Draws([(b, 3) for b in range(8)], [1024] * 8, streams, rows, False)
-    plan = replace(plan, temperature=0.8, draws=drawn)
+    plan = replace(plan, choice=replace(plan.choice, temperature=0.8, draws=drawn))
     numbers = engine.memory(layout).reader.look(plan).arrays["uniform"]
     assert numbers.shape == (4096, 494 + 256) and 2 * numbers.nbytes < 50e6
     assert counts.count_step(engine, layout, plan).uploads == 1

@@ -56,9 +56,9 @@ def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
     for plan, step in zip(plans, steps, strict=True):
         assert (np.diff(plan.slots) > 0).all() and sum(plan.counts) == len(plan.slots)
         assert len(plan.slots) == int((step.computed | step.probed).sum())
-        assert (plan.tokens[plan.chooses] == SHAPE.mask_id).all()
+        assert (plan.tokens[plan.choice.rows] == SHAPE.mask_id).all()
         assert (plan.blind is None) == (decoder.settings.cfg_scale == 0)
-        assert plan.repeats.shape[0] == 2 and (plan.repeats[0] < plan.chooses.sum()).all()
+        assert plan.choice.repeats.shape[0] == 2 and (plan.choice.repeats[0] < plan.choice.rows.sum()).all()
 
 
 def test_costs_of_no_rows_are_float64() -> None:

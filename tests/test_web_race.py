@@ -15,7 +15,7 @@ from made_up import made_up
 from numpy.typing import NDArray
 from test_decode import RUNS
 from test_javascript import needs_node, node
-from vectors import packed, packed_fields
+from vectors import packed, packed_fields, packed_plan
 
 import surelock
 from surelock.decoding.choices import Decoder
@@ -54,7 +54,7 @@ class Told:
         # likely tokens that mostly stay, with probabilities that mostly move by little
         reading.top_ids = np.tile(np.arange(TOP_K), (rows, 1)) + (rng.random((rows, 1)) < 0.2)
         reading.top_probs = 0.5 / (1 + np.arange(TOP_K)) + rng.normal(0, 0.003, (rows, TOP_K))
-        memory.append({"asked": packed_fields(plan, *ASKED), "found": packed_fields(reading)})
+        memory.append({"asked": {name: packed_plan(plan)[name] for name in ASKED}, "found": packed_fields(reading)})
         return reading
 
     def logits(self, memory: list[Any], rows: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -55,8 +55,14 @@ def packed_fields(value: Any, *names: str) -> dict[str, Any]:
 
 
 def packed_plan(plan: Plan) -> dict[str, Any]:
-    best = packed(plan.best(_ranks(int(plan.chooses.sum()))))
-    return packed_fields(plan) | {"repeats": [packed(each) for each in plan.repeats], "best": best}
+    """The plan with its choice, flat, as the JavaScript has it."""
+    choice = plan.choice
+    best = packed(choice.best(_ranks(int(choice.rows.sum())), plan.counts))
+    names = [each.name for each in fields(plan) if each.name not in ("choice", "forgotten")]
+    chosen = packed_fields(choice, "scores", "quotas", "banned", "temperature", "draws")
+    repeats = [packed(each) for each in choice.repeats]
+    rows = {"chooses": packed(choice.rows), "repeats": repeats, "best": best}
+    return packed_fields(plan, *names, "read", "outdated") | chosen | rows
 
 
 def shape_of(case: Case) -> Shape:
@@ -101,7 +107,7 @@ def reading_of(plan: Plan, seed: int, vocab: int) -> Reading:
     reading = made_up(plan, rng, vocab)
     if rng.random() < 0.3:
         reading.confidence, reading.score = np.round(reading.confidence, 1), np.round(reading.score, 1)
-    if plan.scores == "entropy":
+    if plan.choice.scores == "entropy":
         reading.score = -3 * reading.score
     return reading
 

@@ -137,7 +137,7 @@ class Adapter:
         logits[place(written), place(canvas.tokens[written])] = _NAMED
         self._masked[written] = False
         if plan is not None:
-            left, read = self.run.state.open.copy(), plan.slots[plan.chooses]
+            left, read = self.run.state.open.copy(), plan.slots[plan.choice.rows]
             left[read], self._faded[read] = False, False
             fading = np.flatnonzero(left & ~self._faded)
             logits[place(fading)] *= _LAST

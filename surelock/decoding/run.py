@@ -20,12 +20,10 @@ from surelock.decoding.events import Event, apply, in_order
 from surelock.decoding.flops import row_flops
 from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import draws
-from surelock.decoding.state import NONE, Canvas, Schedule, Slots, State
-from surelock.decoding.step import Layout, Plan, Reading, Step, Whole
+from surelock.decoding.state import NONE, Canvas, Flags, Schedule, Slots, State
+from surelock.decoding.step import NO_PAIRS, Choice, Layout, Plan, Reading, Step, Whole
 from surelock.decoding.unmasking import Candidates
 from surelock.model.config import Shape
-
-_NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 
 class NonFiniteLogits(ArithmeticError):
@@ -152,8 +150,37 @@ class Run:
         return np.array(found, dtype=np.int64)
 
     def _plan(self) -> Plan:
-        """Plan the step: the rows that the rule chooses, the masks that an ending block commits, and the candidates."""
-        canvas, state, schedule, settings = self.canvas, self.state, self.schedule, self.settings
+        """Plan the step: its rows, what is read of them, and how tokens are chosen."""
+        canvas, state, settings = self.canvas, self.state, self.settings
+        slots = self._rows()
+        tokens = canvas.tokens[slots]
+        watches, compares = self._watched(slots)
+        forgotten = np.concatenate((NONE, *self._forgets))
+        self._forgets.clear()
+        return Plan(
+            step=state.step,
+            slots=slots,
+            counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
+            tokens=tokens,
+            positions=canvas.position[slots],
+            probed=state.locked[slots] & ~self._blocks.settles[slots],
+            watches=watches,
+            compares=compares,
+            choice=self._choice(slots),
+            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
+            observe=self.observe,
+            forgotten=forgotten,
+            cfg_scale=settings.cfg_scale,
+            top_k=self.top_k,
+        )
+
+    def _rows(self) -> Slots:
+        """The slots that the step computes, ascending (line 6). It opens the masks that may be committed.
+
+        Beside the rows that the rule chooses these are rows of which nothing is cached, rows that settle, and the masks
+        of an ending block, which the step must commit.
+        """
+        canvas, state, schedule = self.canvas, self.state, self.schedule
         state.open[:] = False
         ending = [NONE]
         for b in np.flatnonzero(schedule.running).tolist():
@@ -164,54 +191,39 @@ class Run:
         self._blocks.begin_step()
         present = state.alive & ~state.rests
         slots = self.compute.rows(state, np.flatnonzero(~state.locked & present))
-        must = np.flatnonzero(
-            self._blocks.settles | (present & (state.computed_at < 0))
-        )  # nothing of these is cached yet
-        slots = np.union1d(slots, np.concatenate((must, *ending))) if len(must) or len(ending) > 1 else slots
-        chooses = self.policy.chooses(state, slots)
-        choosers = slots[chooses]
-        scored = self.policy.scores == "noise"
-        drawn = settings.temperature > 0 or scored
-        best_alone = drawn and self.policy.by_posterior and not self._late
-        tokens = canvas.tokens[slots]
-        probed = state.locked[slots] & ~self._blocks.settles[slots]
+        new = np.flatnonzero(self._blocks.settles | (present & (state.computed_at < 0)))
+        return np.union1d(slots, np.concatenate((new, *ending))) if len(new) or len(ending) > 1 else slots
+
+    def _watched(self, slots: Slots) -> tuple[Flags, Flags]:
+        """Which rows rule or policy watch, and which of these need a KL now: twice [R] bool."""
         if self.events and not self.observe:  # one may open any row: the rule then goes by the row's last posterior
-            watches = compares = np.ones(len(slots), dtype=bool)
-        else:
-            (watches, compares), (more, too) = self.compute.watches(state, slots), self.policy.watches(state, slots)
-            watches, compares = watches | more, compares | too
-        read = np.arange(len(slots)) if self.observe else np.flatnonzero(watches | chooses)
-        outdated = np.concatenate((NONE, *self._forgets, NONE if self.observe else slots[~(watches | probed)]))
-        self._forgets.clear()
-        return Plan(
-            step=state.step,
-            slots=slots,
-            counts=np.bincount(canvas.sequence[slots], minlength=canvas.batch).tolist(),
-            tokens=tokens,
-            blind=np.where(canvas.is_prompt[slots], canvas.mask_id, tokens) if settings.cfg_scale > 0 else None,
-            positions=canvas.position[slots],
-            probed=probed,
-            watches=watches,
-            compares=compares,
-            chooses=chooses,
-            observe=self.observe,
-            read=read,
-            outdated=outdated,
-            scores=self.policy.scores,
-            quotas=np.where(schedule.closing, canvas.total, schedule.quota).tolist() if best_alone else None,
+            every = np.ones(len(slots), dtype=bool)
+            return every, every
+        rule, policy = self.compute.watches(self.state, slots), self.policy.watches(self.state, slots)
+        return rule[0] | policy[0], rule[1] | policy[1]
+
+    def _choice(self, slots: Slots) -> Choice:
+        """Which rows may be committed (line 8), and how their tokens are chosen."""
+        settings, policy, schedule = self.settings, self.policy, self.schedule
+        rows = policy.chooses(self.state, slots)
+        candidates, scored = slots[rows], policy.scores == "noise"
+        drawn = settings.temperature > 0 or scored
+        best_alone = drawn and policy.by_posterior and not self._late
+        return Choice(
+            rows=rows,
+            scores=policy.scores,
+            quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist() if best_alone else None,
             banned=self._banned,
-            repeats=self._repeats(choosers) if settings.no_repeat_ngram_size else _NO_PAIRS,
+            repeats=self._repeats(candidates) if settings.no_repeat_ngram_size else NO_PAIRS,
             temperature=settings.temperature,
-            draws=draws(canvas, schedule, settings, state.step, choosers, scored) if drawn else None,
-            cfg_scale=settings.cfg_scale,
-            top_k=self.top_k,
+            draws=draws(self.canvas, schedule, settings, self.state.step, candidates, scored) if drawn else None,
         )
 
     def _repeats(self, choosers: Slots) -> Whole:
         """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""
         size, canvas = self.settings.no_repeat_ngram_size, self.canvas
         if not len(choosers):
-            return _NO_PAIRS
+            return NO_PAIRS
         pairs = []
         for b in range(canvas.batch):
             part = canvas.parts[b]
@@ -229,8 +241,9 @@ class Run:
         """Commit the tokens that the policy takes, and advance every schedule. Returns the committed slots."""
         state, schedule = self.state, self.schedule
         self.policy.prepare(state, reading)
-        choosers = plan.slots[plan.chooses]
-        score = plan.draws.scores() if plan.draws is not None and plan.draws.scored else reading.score
+        choosers = plan.slots[plan.choice.rows]
+        draws = plan.choice.draws
+        score = draws.scores() if draws is not None and draws.scored else reading.score
         late = np.isin(reading.tokens, self._late)
         unmasked = []
         for b, part in enumerate(self.canvas.split(choosers)):

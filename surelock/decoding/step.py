@@ -6,7 +6,8 @@ step, C the number of those that may be committed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -16,6 +17,8 @@ from surelock.decoding.noise import Draws
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+NO_ROWS: Whole = np.empty(0, dtype=np.int64)
+NO_PAIRS: Whole = np.empty((2, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,42 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """How the tokens of candidates are chosen in a step. C is the number of candidates.
+
+    rows: [R] bool, the rows that may be committed. The engine returns a candidate token and its score for each.
+    scores: "confidence", "entropy" or "margin"; None if no tokens are chosen.
+    quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
+    tokens of the others, see `best`. None if other candidates may be committed.
+    banned: tokens that are never chosen.
+    repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
+    temperature: of the Gumbel-max choice.
+    draws: its random numbers; None if nothing is drawn.
+    """
+
+    rows: Flags
+    scores: str | None = None
+    quotas: list[int] | None = None
+    banned: Sequence[int] = ()
+    repeats: Whole = field(default_factory=lambda: NO_PAIRS)
+    temperature: float = 0.0
+    draws: Draws | None = None
+
+    def best(self, score: NDArray, counts: list[int]) -> Whole:
+        """Return the numbers of the candidates that `quotas` lets be committed, ascending.
+
+        score: [C], of each candidate. counts: the number of rows of each sequence.
+        """
+        candidates = [int(part.sum()) for part in np.split(self.rows, np.cumsum(counts)[:-1])]
+        edges = pairwise(np.cumsum([0, *candidates]))
+        found = [
+            start + np.argsort(-score[start:stop], kind="stable")[:quota]
+            for (start, stop), quota in zip(edges, self.quotas or candidates, strict=True)
+        ]
+        return np.sort(np.concatenate(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """What an engine computes in one step.
 
@@ -46,18 +85,9 @@ class Plan:
     watches: [R] bool, whether a rule watches the row. The engine keeps its posterior for the next computation, unless
     the row is probed.
     compares: [R] bool, watched rows whose KL from the kept posterior a rule needs now. It is infinite if none was kept.
-    chooses: [R] bool, rows that may be committed. The engine returns a candidate token and its score for each.
+    choice: the candidates, and how their tokens are chosen.
     observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
-    read: [K] int64, ascending, the rows whose posteriors are read: `watches`, `chooses`, or all that are observed.
-    outdated: [F] int64, slots whose kept posteriors the engine drops before the step: those that events and unlocking
-    name, and unless observed those of computed rows that no rule watches.
-    scores: the score of candidates, "confidence", "entropy" or "margin"; None if no candidates are chosen.
-    quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
-    tokens of the others, see `best`. None if other candidates may be committed.
-    banned: tokens that are never chosen.
-    repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
-    temperature: of the Gumbel-max choice.
-    draws: its random numbers; None if nothing is drawn.
+    forgotten: [F] int64, slots whose kept posteriors events and unlocking make worthless.
     cfg_scale: scale of guidance.
     top_k: the number of most likely tokens to report for each row.
     """
@@ -66,33 +96,28 @@ class Plan:
     slots: Whole
     counts: list[int]
     tokens: Whole
-    blind: Whole | None
     positions: Whole
     probed: Flags
     watches: Flags
     compares: Flags
-    chooses: Flags
-    observe: bool
-    read: Whole
-    outdated: Whole
-    scores: str | None
-    quotas: list[int] | None
-    banned: list[int]
-    repeats: Whole
-    temperature: float
-    draws: Draws | None
-    cfg_scale: float
-    top_k: int
+    choice: Choice
+    blind: Whole | None = None
+    observe: bool = False
+    forgotten: Whole = field(default_factory=lambda: NO_ROWS)
+    cfg_scale: float = 0.0
+    top_k: int = 0
 
-    def best(self, score: NDArray) -> Whole:
-        """Return the numbers of the candidates that `quotas` lets be committed, ascending. score: [C], of each."""
-        counts = [int(part.sum()) for part in np.split(self.chooses, np.cumsum(self.counts)[:-1])]
-        edges = pairwise(np.cumsum([0, *counts]))
-        found = [
-            start + np.argsort(-score[start:stop], kind="stable")[:quota]
-            for (start, stop), quota in zip(edges, self.quotas or counts, strict=True)
-        ]
-        return np.sort(np.concatenate(found))
+    @property
+    def read(self) -> Whole:
+        """The rows whose posteriors are read, [K] int64, ascending."""
+        return np.flatnonzero(self.watches | self.choice.rows | self.observe)
+
+    @property
+    def outdated(self) -> Whole:
+        """The slots whose kept posteriors the engine drops before the step, [F] int64: the forgotten ones, and those of
+        computed rows that nobody watches or observes.
+        """
+        return np.concatenate((self.forgotten, self.slots[~(self.watches | self.probed | self.observe)]))
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +127,7 @@ class Reading:
     slots, probed: [R], those of the plan.
     confidence: [R] float64, the largest probability of the row's posterior; NaN if the row was not read.
     kl: [R] float64, nats; infinite if no earlier posterior was kept, NaN if the row was neither compared nor observed.
-    tokens: [C] int64, candidate tokens; any, where `Plan.quotas` rules a candidate out.
+    tokens: [C] int64, candidate tokens; any, where `Choice.quotas` rules a candidate out.
     score: [C] float64, their scores.
     top_ids: [R, top_k] int64, the most likely tokens; top_probs: [R, top_k] float64, their probabilities.
     finite: whether all logits that were read are finite.
@@ -123,7 +148,7 @@ class Reading:
     @classmethod
     def empty(cls, plan: Plan) -> Reading:
         """Return a reading of the plan's shape without values."""
-        count, candidates = len(plan.slots), int(plan.chooses.sum())
+        count, candidates = len(plan.slots), int(plan.choice.rows.sum())
         return cls(
             plan.slots,
             plan.probed,
@@ -143,7 +168,7 @@ class Step:
     index: the number of the step, 0-based.
     tokens: int64, the canvas after the step; the pad id at pads.
     open: bool, what the step could have committed, whether computed or not.
-    scores: the score of the policy's candidates, as in `Plan`; None if the policy uses none.
+    scores: the score of the policy's candidates, as in `Choice`; None if the policy uses none.
     masked: bool, still masked after the step.
     locked: bool, locked after the step.
     newly_unmasked: bool, committed by the step.

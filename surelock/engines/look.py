@@ -51,8 +51,8 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
     first = np.repeat([chunk.start for chunk in chunks], [chunk.stop - chunk.start for chunk in chunks]).astype(
         np.int64
     )
-    chosen = np.flatnonzero(plan.chooses[rows]) if plan.scores is not None else rows[:0]
-    at, banned = plan.repeats if len(chosen) else plan.repeats[:, :0]
+    chosen = np.flatnonzero(plan.choice.rows[rows]) if plan.choice.scores is not None else rows[:0]
+    at, banned = plan.choice.repeats if len(chosen) else plan.choice.repeats[:, :0]
     places = {"chosen": chosen, "banned": chosen[at]}
     arrays: dict[str, NDArray] = {"chosen": chosen - first[chosen], "banned": banned}
     arrays["banned_at"] = at - np.searchsorted(chosen, first[chosen[at]])

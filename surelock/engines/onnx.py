@@ -191,7 +191,7 @@ class OnnxEngine:
             own, logits = rows[part], table[: part.stop - part.start]
             self._put_logits(memory.hidden[part], logits)
             if memory.told is not None:
-                candidates = plan.chooses[own]
+                candidates = plan.choice.rows[own]
                 memory.told[plan.slots[own[candidates]]] = logits[candidates]
             for few in even(len(own), self._few):
                 chunk = Chunk(memory, plan, reading, own[few], logits[few])
@@ -200,7 +200,7 @@ class OnnxEngine:
                     self._observe(chunk)
                     beside += time.perf_counter() - paused
                 self._choose(chunk)
-        if plan.quotas is not None:
+        if plan.choice.quotas is not None:
             self._draw(memory, plan, reading, table if len(rows) <= self._rows else None)
         reading.seconds = time.perf_counter() - begun - beside
         return reading
@@ -253,15 +253,15 @@ class OnnxEngine:
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
-        chosen = np.flatnonzero(plan.chooses[own]) if plan.scores is not None else _NO_ROWS
+        chosen = np.flatnonzero(plan.choice.rows[own]) if plan.choice.scores is not None else _NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
         score, first = "own", 0
-        if plan.scores in ("entropy", "margin"):
-            inputs["scored"], score = chosen, plan.scores
+        if plan.choice.scores in ("entropy", "margin"):
+            inputs["scored"], score = chosen, plan.choice.scores
         if len(chosen):
-            first = int(plan.chooses[: own[chosen[0]]].sum())
+            first = int(plan.choice.rows[: own[chosen[0]]].sum())
         candidates = np.arange(first, first + len(chosen))
-        if plan.quotas is not None:
+        if plan.choice.quotas is not None:
             inputs["chosen"] = _NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
@@ -271,7 +271,7 @@ class OnnxEngine:
         reading.confidence[own] = confidence[:, 0]
         reading.finite &= bool(np.isfinite(total).all())
         reading.score[candidates] = scores
-        if plan.quotas is None:
+        if plan.choice.quotas is None:
             reading.tokens[candidates] = tokens
 
     def _draw(self, memory: Memory, plan: Plan, reading: Reading, logits: NDArray[np.float32] | None) -> None:
@@ -279,7 +279,7 @@ class OnnxEngine:
 
         logits: those of all rows that the plan reads; None if they were not kept.
         """
-        best, rows = plan.best(reading.score), np.flatnonzero(plan.chooses)
+        best, rows = plan.choice.best(reading.score, plan.counts), np.flatnonzero(plan.choice.rows)
         for part in even(len(best), self._few):
             some = best[part]
             own = self.logits(memory, rows[some]) if logits is None else logits[np.searchsorted(plan.read, rows[some])]
@@ -326,14 +326,14 @@ def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.fl
     The shape is [K, V], or [1, V] if all candidates have the same. The noise is that of Gumbel-max over
     exp(logit) / (-log u)^T.
     """
-    bias = _banned(tuple(plan.banned), size)
-    if plan.draws is not None and plan.temperature > 0:
+    bias = _banned(tuple(plan.choice.banned), size)
+    if plan.choice.draws is not None and plan.choice.temperature > 0:
         with np.errstate(divide="ignore"):
-            noise = -plan.temperature * np.log(-np.log(plan.draws.gumbel(candidates, size)))
+            noise = -plan.choice.temperature * np.log(-np.log(plan.choice.draws.gumbel(candidates, size)))
         bias = noise.astype(np.float32)
-        bias[:, plan.banned] = -np.inf
-    if plan.repeats.size:
-        at, forbidden = plan.repeats[:, np.isin(plan.repeats[0], candidates)]
+        bias[:, plan.choice.banned] = -np.inf
+    if plan.choice.repeats.size:
+        at, forbidden = plan.choice.repeats[:, np.isin(plan.choice.repeats[0], candidates)]
         bias = np.array(np.broadcast_to(bias, (len(candidates), size)))
         bias[np.searchsorted(candidates, at), forbidden] = -np.inf
     return bias

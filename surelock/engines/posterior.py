@@ -5,7 +5,7 @@ log-sum-exp: this is the posterior without loss, in bfloat16 at half the memory 
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -40,7 +40,7 @@ def kl_divergence(p: Tensor, logits: Tensor, lse: Tensor, other: Tensor, other_l
     return torch.expm1(minus_delta).sub_(minus_delta).mul_(p).sum(dim=-1)
 
 
-def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform: Tensor | None) -> Tensor:
+def choose_tokens(logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor | None) -> Tensor:
     """Return candidate tokens [C]: the argmax, or Gumbel-max over exp(logit) / (-log uniform)^T.
 
     logits: [C, V], overwritten.
@@ -55,7 +55,7 @@ def choose_tokens(logits: Tensor, banned: list[int], temperature: float, uniform
     return logits.max(dim=-1).indices  # the first among equals, as argmax, which takes three times as long on a CPU
 
 
-def choose_by_span(logits: Tensor, banned: list[int], temperature: float, uniform: Tensor) -> Tensor:
+def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, uniform: Tensor) -> Tensor:
     """Return candidate tokens [C]: by Gumbel-max a span of tokens, then by Gumbel-max a token of the span.
 
     The distribution is that of `choose_tokens`, softmax(logits / T), from 2 sqrt(V) numbers for each candidate instead
@@ -156,7 +156,7 @@ class Reader:
         """Return what is read of a plan, with the random numbers of a GPU. Outdated posteriors are dropped."""
         self._has[plan.outdated] = False
         look = look_at(plan, self._has, self._rows, self._few)
-        draws = plan.draws if plan.temperature > 0 and len(look.places["chosen"]) else None
+        draws = plan.choice.draws if plan.choice.temperature > 0 and len(look.places["chosen"]) else None
         if draws is not None and self._raw.device.type not in _BY_TOKEN:
             width = sum(spans(self._raw.shape[1]))
             look.arrays["uniform"] = draws.gumbel(np.arange(len(draws.row)), width)
@@ -211,9 +211,10 @@ class Reader:
 
     def _fuses(self, found: _Found, plan: Plan) -> bool:
         """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
-        plain = plan.scores in (None, "confidence") and plan.temperature == 0 and not plan.top_k
-        rows = len(found.lse)
-        return self._fused and plain and not plan.repeats.size and worth_fusing(rows) and can_fuse(self._raw.device)
+        choice = plan.choice
+        plain = choice.scores in (None, "confidence") and choice.temperature == 0 and not choice.repeats.size
+        fits = plain and not plan.top_k and worth_fusing(len(found.lse))
+        return self._fused and fits and can_fuse(self._raw.device)
 
     def _read_fused(self, raw: Tensor, chunk: slice, found: _Found, plan: Plan) -> None:
         """Read a chunk by compiled functions, see `_read`."""
@@ -221,7 +222,7 @@ class Reader:
         read, diverge = compiled()
         if self._banned is None:
             self._banned = found.lse.new_zeros(raw.shape[1])
-            for token in plan.banned:
+            for token in plan.choice.banned:
                 self._banned[token].fill_(-torch.inf)
         total, confidence, lse, tokens, scores = read(raw, self._banned)
         values["total"][chunk], values["confidence"][chunk], found.lse[chunk] = total, confidence, lse
@@ -288,16 +289,17 @@ def _choose(
     if banned.start < banned.stop:
         logits[tensors["banned_at"][banned], tensors["banned"][banned]] = -torch.inf
     if "uniform" in tensors:
-        chosen = choose_by_span(logits, plan.banned, plan.temperature, tensors["uniform"][which])
+        chosen = choose_by_span(logits, plan.choice.banned, plan.choice.temperature, tensors["uniform"][which])
     else:
-        draws = plan.draws if plan.temperature > 0 else None
+        draws = plan.choice.draws if plan.choice.temperature > 0 else None
         numbers = None if draws is None else draws.gumbel(np.arange(which.start, which.stop), z.shape[1])
         chosen = choose_tokens(
-            logits, plan.banned, plan.temperature, None if numbers is None else torch.from_numpy(numbers)
+            logits, plan.choice.banned, plan.choice.temperature, None if numbers is None else torch.from_numpy(numbers)
         )
         del numbers  # before the scores' own copy of the posteriors is made
     own = p[index]
-    return chosen, _SCORES[plan.scores](own) if plan.scores in _SCORES else own.gather(1, chosen[:, None])[:, 0]
+    score = _SCORES.get(plan.choice.scores or "")
+    return chosen, score(own) if score else own.gather(1, chosen[:, None])[:, 0]
 
 
 def as_index(places: NDArray[np.int64], device: torch.device) -> Tensor:

@@ -125,7 +125,7 @@ class TorchEngine:
             found = self.network.logits(memory.hidden[start:stop], out)
             if memory.told is not None:
                 own = plan.read[start:stop]
-                candidates = np.flatnonzero(plan.chooses[own])
+                candidates = np.flatnonzero(plan.choice.rows[own])
                 slots = as_index(plan.slots[own[candidates]], found.device)
                 memory.told[slots] = found[as_index(candidates, found.device)]
             return found

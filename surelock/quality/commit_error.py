@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Layout, Plan, Step
+from surelock.decoding.step import Choice, Layout, Plan, Step
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -256,32 +256,22 @@ def dense_plan(
 
     tokens, blind, scores: see `Plan`.
     """
-    count, nothing = len(tokens), np.empty(0, dtype=np.int64)
-    none = np.zeros(count, dtype=bool)
-    chooses = none.copy()
+    count = len(tokens)
+    none, chooses = np.zeros((2, count), dtype=bool)
     chooses[asked] = True
+    banned = [lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])]
     return Plan(
         step=0,
         slots=np.arange(count),
         counts=[length] * (count // length),
         tokens=tokens,
-        blind=blind,
         positions=np.arange(count) % length,
         probed=none,
         watches=none,
         compares=none,
-        chooses=chooses,
-        observe=False,
-        read=np.flatnonzero(chooses),
-        outdated=nothing,
-        scores=scores,
-        quotas=None,
-        banned=[lm.mask_id, *([lm.eos_id] if settings.suppress_eos and lm.eos_id is not None else [])],
-        repeats=nothing.reshape(2, 0),
-        temperature=0.0,
-        draws=None,
+        choice=Choice(chooses, scores, banned=banned),
+        blind=blind,
         cfg_scale=settings.cfg_scale,
-        top_k=0,
     )
 
 

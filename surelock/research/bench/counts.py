@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from surelock.bench import Figures
-from surelock.decoding.step import Layout, Plan
+from surelock.decoding.step import Choice, Layout, Plan
 from surelock.engines.torch import TorchEngine
 from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.network import empty_network
@@ -195,23 +195,11 @@ def plan_of(engine: TorchEngine, gen_length: int, batch: int, locked: bool) -> t
         slots=flat,
         counts=[len(own) for own in slots],
         tokens=np.zeros(len(flat), dtype=np.int64),
-        blind=None,
         positions=flat % length,
         probed=none,
         watches=watches,
         compares=watches & ~candidates,
-        chooses=candidates,
-        observe=False,
-        read=np.flatnonzero(watches | candidates),
-        outdated=flat[:0],
-        scores="confidence",
-        quotas=None,
-        banned=[1],
-        repeats=np.empty((2, 0), dtype=np.int64),
-        temperature=0.0,
-        draws=None,
-        cfg_scale=0.0,
-        top_k=0,
+        choice=Choice(candidates, "confidence", banned=[1]),
     )
     return Layout((length,) * batch, 1), plan
 
