@@ -79,12 +79,15 @@ def looped(
 class Replayed:
     """Stands for a captured graph: its function runs on copies of fixed shape, with what it was captured with."""
 
+    calls = 0
+
     def __init__(self, function: captured.Function, given: Mapping[str, Tensor], sibling: Replayed | None) -> None:
         self._function, self._given = function, {name: tensor.clone() for name, tensor in given.items()}
 
     def __call__(self, given: Mapping[str, Tensor]) -> Tensor:
         for name, tensor in given.items():
             self._given[name].copy_(tensor)
+        Replayed.calls += 1
         return self._function(self._given)
 
 
@@ -121,11 +124,13 @@ def test_the_paths_of_a_gpu_decide_what_the_cpu_decides(
 
     plain = decoded()
     like_a_gpu(monkeypatch, graphs)
+    before = Replayed.calls
     for mine, theirs in zip(plain, decoded(), strict=True):
         for field in ("tokens", "masked", "locked", "computed", "probed"):
             assert np.array_equal(getattr(mine, field), getattr(theirs, field)), (field, mine.index)
         np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-9)
+    assert (Replayed.calls > before) == (graphs and lm.config.block_size is None)
 
 
 # --- attention and reading by themselves ------------------------------------------------------------------------------
