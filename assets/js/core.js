@@ -4,4 +4,4 @@ import "./stage/stage.js";
 import "./run/files.js";
 import "./run/tab.js";
 import "./decode/store.js";
-import "./trace/results.js";
+import "./trace/trace.js";

@@ -17,7 +17,7 @@ BLANK = """(canvases) => canvases.map((canvas) => {
 SEEN = """() => [...document.body.children].filter((node) => node.getClientRects().length)
   .map(({ className }) => className)"""
 TEXTS = """async () => {
-  const { textOf } = await import(new URL("surelock/js/trace/results.js", document.baseURI).href);
+  const { textOf } = await import(new URL("surelock/js/trace/prose.js", document.baseURI).href);
   const { trace } = surelock.stage;
   return trace.lanes.map((lane) => textOf(trace, lane, trace.count - 1));
 }"""

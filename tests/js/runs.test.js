@@ -12,7 +12,8 @@ import {
   writeAddress,
 } from "../../assets/js/run/address.js";
 import { embeddedLanes } from "../../assets/js/run/embed.js";
-import { everything, promptOf, results, textOf } from "../../assets/js/trace/results.js";
+import { promptOf, textOf } from "../../assets/js/trace/prose.js";
+import { everything, results } from "../../assets/js/trace/results.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { decoder, pairs, raceOf, small } from "./small.js";
 

@@ -5,8 +5,8 @@ import { h } from "../dom.js";
 import { leftOut } from "../run/address.js";
 import { verdict } from "../stage/narrator.js";
 import { palette } from "../stage/theme.js";
-import { prose } from "../trace/prose.js";
-import { everything, promptOf } from "../trace/results.js";
+import { promptOf, prose } from "../trace/prose.js";
+import { everything } from "../trace/results.js";
 import { Field, WIDTH } from "./poster.js";
 
 const MOMENT_HEIGHT = 380;

@@ -5,7 +5,7 @@ import { count, percent, seconds } from "../dom.js";
 import { Grid, layout } from "../stage/grid.js";
 import { happens, narrate, stillWorking, subject, verdict } from "../stage/narrator.js";
 import { cut, fillBox, type } from "../stage/pens.js";
-import { textOf } from "../trace/results.js";
+import { textOf } from "../trace/prose.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, STATES } from "../trace/states.js";
 
 export const WIDTH = 1280;

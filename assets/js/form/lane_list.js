@@ -4,7 +4,7 @@ import "../core.js";
 import { h, select } from "../dom.js";
 import { page } from "../run/state.js";
 import { described, rulesOf, sentence } from "../trace/described.js";
-import { MOST_LANES } from "../trace/header.js";
+import { MOST_LANES } from "../trace/states.js";
 import { checkbox, choice, field, row } from "./fields.js";
 
 const OWN = "own";

@@ -1,7 +1,7 @@
 // This visitor's runs: of each its prompt and how its lanes' texts begin; show it again, put its settings into the form.
 
 import { h } from "../dom.js";
-import { promptOf, textOf } from "../trace/results.js";
+import { promptOf, textOf } from "../trace/prose.js";
 
 const HINT = "Runs of this visit stay in this page until you close it.";
 const EXCERPT = 90; // characters

@@ -1,7 +1,7 @@
 // Something is there before anyone presses anything: after a reload what was on show, else the recorded run.
 
 import { reducedMotion } from "../dom.js";
-import { promptOf } from "../trace/results.js";
+import { promptOf } from "../trace/prose.js";
 import { readAddress, sameSettings, settingsOf } from "./address.js";
 import { embeddedLanes } from "./embed.js";
 import { recorded } from "./recorded.js";

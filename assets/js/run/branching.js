@@ -1,7 +1,7 @@
 // What if, before the server knows of it: the trace that shows a new lane beside those that stay.
 
 import { eventText } from "../trace/described.js";
-import { MOST_LANES } from "../trace/header.js";
+import { MOST_LANES } from "../trace/states.js";
 import { leftOut } from "./address.js";
 
 /** A lane's events up to a new one. What was done later goes, and what was done to its place in its own step. */

@@ -29,7 +29,7 @@ export class Kept {
           { source, trace: Object.assign(Trace.parse(document), { key: id, interrupted: source === "interrupted" }) },
         ];
       } catch (error) {
-        if (!(error instanceof TraceError)) throw error;
+        if (![TraceError, TypeError, RangeError].some((kind) => error instanceof kind)) throw error; // another edition's
         this.tab.drop(`run-${id}`);
         return [];
       }

@@ -1,7 +1,7 @@
 // What a link asks for, where no server reads it, and one sentence for what of it cannot be had. See surelock/ui/link.py.
 
 import { described } from "../trace/described.js";
-import { MOST_LANES } from "../trace/header.js";
+import { MOST_LANES } from "../trace/states.js";
 import { checked, choicesOf } from "./asked.js";
 
 const numberOr = (text) => (text !== "" && Number.isFinite(Number(text)) ? Number(text) : text);

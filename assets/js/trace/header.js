@@ -2,8 +2,8 @@
 
 import { check, damaged } from "./damage.js";
 import { having, isCount, isObject, isText, listOf, mapOf, orAbsent, orNothing } from "./shapes.js";
+import { MOST_LANES } from "./states.js";
 
-export const MOST_LANES = 4;
 const MOST = 8192; // positions, and steps
 
 const isName = (value) => isText(value) && value.length >= 1 && [...value].length <= 80;

@@ -33,6 +33,16 @@ function split(trace, lane, t) {
   return found;
 }
 
+/** What was asked: the prompt's words, or how many tokens it has where it has none. */
+export const promptOf = (trace) => trace.header.prompt ?? `${trace.promptLength} token ids`;
+
+/** The text that a lane has written after step t, without what follows its end. */
+export const textOf = (trace, lane, t) =>
+  words(trace, lane, t)
+    .map(({ text }) => text)
+    .join("")
+    .trim();
+
 /** How many words two lists have alike at their start, and, of the rest, at their end. */
 function alikeAtEnds(a, b) {
   const most = Math.min(a.length, b.length);

@@ -1,6 +1,7 @@
 // A trace from elsewhere, a file or a replay: refused in one sentence where it cannot be read.
 
 import { TraceError } from "./damage.js";
+import { checkDocument } from "./header.js";
 import { FORMAT, Trace, VERSION } from "./trace.js";
 
 /** The trace of a document. Throws TraceError. */
@@ -10,6 +11,7 @@ export function readTrace(document) {
     const version = String(document.version).slice(0, 20);
     throw new TraceError(`This trace has version ${version}; this page reads version ${VERSION}.`);
   }
+  checkDocument(document);
   return Trace.parse(document);
 }
 

@@ -2,17 +2,7 @@
 
 import { commitError, percent, sameText, seconds } from "../dom.js";
 import { facts } from "./described.js";
-import { words } from "./prose.js";
-
-/** What was asked: the prompt's words, or how many tokens it has where it has none. */
-export const promptOf = (trace) => trace.header.prompt ?? `${trace.promptLength} token ids`;
-
-/** The text that a lane has written after step t, without what follows its end. */
-export const textOf = (trace, lane, t) =>
-  words(trace, lane, t)
-    .map(({ text }) => text)
-    .join("")
-    .trim();
+import { promptOf } from "./prose.js";
 
 const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${commitError(damage)} nats)` : "–");
 

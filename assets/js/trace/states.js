@@ -1,5 +1,7 @@
 // What a cell is follows from three facts: masked or not, computed in this step or not, locked or not.
 
+export const MOST_LANES = 4;
+
 export const MASKED = 0;
 export const ACTIVE = 1;
 export const LOCKED = 2;
