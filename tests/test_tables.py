@@ -27,7 +27,7 @@ def text(name: str) -> str:
     return (ROOT / name).read_text("utf-8")
 
 
-DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md")
+DOCUMENTS = ("README.md", "docs/results.md", "docs/command-line.md", "docs/gpu.md")
 
 
 @pytest.mark.parametrize(

@@ -280,6 +280,7 @@ TABLES: dict[str, Callable[[], str]] = {
         | {"speed-up": "{tps_ratio:.2f}x ({tps_ratio_min:.2f} to {tps_ratio_max:.2f})"}
         | {"FLOPs": "{flops_ratio:.2f}x", "efficiency": "{efficiency:.2f}"}
         | {"first and last steps": "{step_ratio_first:.1f}x and {step_ratio_last:.1f}x"},
+        "batch in [1, 4, 8]",
     ),
     "selection": Table(
         "selection",
