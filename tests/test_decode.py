@@ -199,23 +199,6 @@ def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choic
 # --- every step -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_shapes_and_types(lm: LanguageModel, name: str) -> None:
-    pad = np.arange(WIDTH) < (WIDTH - GEN - np.array([[len(ids)] for ids in PROMPTS]))
-    for index, step in enumerate(run(lm, name, top_k=4)):
-        assert step.index == index and (step.tokens[pad] == lm.pad_id).all()
-        assert step.tokens.dtype == step.top_ids.dtype == np.int64
-        for mask in ("masked", "locked", "newly_unmasked", "newly_locked", "newly_unlocked", "computed", "probed"):
-            assert getattr(step, mask).dtype == bool
-            assert getattr(step, mask).shape == (3, WIDTH)
-        assert step.tokens.shape == step.kl.shape == step.confidence.shape == (3, WIDTH)
-        assert step.top_ids.shape == step.top_probs.shape == (3, WIDTH, 4)
-        assert step.flops.shape == step.baseline_flops.shape == (3,)
-        assert step.flops.dtype == step.baseline_flops.dtype == np.float64
-        assert step.kl.dtype == step.confidence.dtype == step.top_probs.dtype == np.float64
-        assert step.seconds > 0
-
-
 @pytest.mark.parametrize("name", ["locked", "unlocking", "threshold"])
 def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
     for step in run(lm, name, top_k=5):
@@ -229,28 +212,6 @@ def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
     dense = lm.network(torch.tensor([[6, *[MASK] * GEN]]))[0].softmax(-1).detach().numpy()
     found = np.take_along_axis(dense, whole.top_ids[2, -13:], 1)
     np.testing.assert_allclose(whole.top_probs[2, -13:], found, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("scale", [0.0, 1.5])
-@pytest.mark.parametrize("name", RUNS)
-def test_observing_changes_nothing_but_what_is_told(lm: LanguageModel, name: str, scale: float) -> None:
-    """A run reads the posteriors that a rule watches or a candidate is chosen from; an observed one reads all."""
-    changes, choices = RUNS[name]
-    settings, options = (
-        DecodeSettings(gen_length=GEN, **{"cfg_scale": scale, **changes}),
-        {"keep_logits": True, **choices},
-    )
-    plain, observed = (
-        list(surelock.decode(lm, PROMPTS, settings, **options, observe=observe)) for observe in (False, True)
-    )
-    for a, b in zip(plain, observed, strict=True):
-        assert same(a, b, but=("seconds", "kl", "confidence", "commit_logits"))
-        np.testing.assert_allclose(a.commit_logits, b.commit_logits, rtol=0, atol=1e-12)
-        for mine, all_of_them in ((a.kl, b.kl), (a.confidence, b.confidence)):
-            assert np.array_equal(np.isnan(all_of_them), ~b.computed)
-            told = np.isfinite(mine)
-            np.testing.assert_allclose(mine[told], all_of_them[told], rtol=1e-9, atol=1e-12)
-        assert not np.isnan(a.confidence[a.newly_unmasked]).any()
 
 
 def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
@@ -270,37 +231,6 @@ def test_what_is_decided_by_is_read_and_nothing_else(lm: LanguageModel) -> None:
         assert [int((~np.isnan(step.confidence)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, (
             name
         )
-
-
-def test_a_kl_is_told_where_a_rule_goes_by_it(lm: LanguageModel) -> None:
-    """Of what may lock next, and of what a policy or another rule waits for."""
-    rules = {
-        "what may lock": (LockRule(epsilon=-1.0), Entropy(), [1, 2, 3]),
-        "two rules": (LockRule(epsilon=-1.0) & SelectRule(1.0), Entropy(), [13, 13, 13]),
-        "all that is masked": (LockRule(epsilon=-1.0), Klass(0.99, 1e-9, 1), [13, 13, 13]),
-        "replayed": (LockRule(epsilon=-1.0), Replay([[(t, t, 5) for t in range(GEN)]]), [1, 2, 3]),
-    }
-    for name, (rule, policy, counts) in rules.items():
-        steps = surelock.decode(lm, [[5]], DecodeSettings(gen_length=GEN), compute=rule, unmask=policy)
-        assert [int((~np.isnan(step.kl)).sum()) for _, step in zip(range(3), steps, strict=False)] == counts, name
-
-
-def test_unlocking_keeps_its_times(lm: LanguageModel) -> None:
-    """A position that always passes and always drifts stays locked for more than min_interval steps, then unlocked for
-    more than cooldown steps. Where its KL is above rho * epsilon it does not lock again.
-    """
-
-    def turns(**changes: Any) -> tuple[list[int], list[int]]:
-        told = {"period": 1, "budget": WIDTH, "epsilon_unlock": 0, "min_interval": 1, "cooldown": 2, "rho": 1} | changes
-        rule = LockRule(epsilon=1e3, percentile=None, unlock=UnlockRule(**told))
-        steps = list(surelock.decode(lm, PROMPTS[:1], DecodeSettings(gen_length=GEN), compute=rule))
-        flags = ("newly_locked", "newly_unlocked")
-        return tuple([step.index for step in steps if getattr(step, flag)[0, 0]] for flag in flags)
-
-    assert turns() == ([1, 6, 11], [3, 8])
-    assert turns(min_interval=3, cooldown=1) == ([1, 7], [5, 11])
-    assert turns(rho=0) == ([1], [3])
-    assert turns(period=4) == ([1, 7], [4])  # at step 8 the lock is a step old
 
 
 def test_a_schedule_replaces_the_verdict(lm: LanguageModel) -> None:
@@ -356,49 +286,6 @@ def test_narrow_networks_decode(tmp_path, dtype: torch.dtype, name: str) -> None
     assert any(step.newly_locked.any() for step in steps)
 
 
-# --- the baseline sampler ---------------------------------------------------------------------------------------------
-
-
-def test_a_high_threshold_is_one_token_a_step_and_a_low_one_ends_early(lm: LanguageModel) -> None:
-    def decoded(unmask: Threshold | None) -> list[Step]:
-        settings = DecodeSettings(gen_length=GEN, block_length=4)
-        return list(surelock.decode(lm, PROMPTS, settings, compute=Everything(), unmask=unmask))
-
-    high = decoded(Threshold(1.0))
-    assert np.array_equal(high[-1].tokens, decoded(None)[-1].tokens)
-    low = decoded(Threshold(0.0))
-    assert [int(step.newly_unmasked.sum()) for step in low] == [12, 12, 12]
-    assert len(low) == 3
-
-
-# --- no n-gram twice --------------------------------------------------------------------------------------------------
-
-
-def grams(ids: list[int], size: int) -> list[tuple[int, ...]]:
-    """The n-grams without EOS, which may always come again."""
-    return [gram for gram in zip(*(ids[k:] for k in range(size)), strict=False) if EOS not in gram]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("changes", "unmask"), [({}, None), ({"temperature": 0.5}, None), ({"block_length": 4}, Random())]
-)
-def test_no_ngram_comes_twice(lm: LanguageModel, size: int, changes: dict[str, Any], unmask: Random | None) -> None:
-    """A sharper head repeats itself, and with one token a step `no_repeat_ngram_size` ends that."""
-    sharp = with_weights(lm, "norm.weight", slice(None), 4.0)
-    prompts = [[5, 3, 9], [8, 30, 2, 36], [6]]
-
-    def repeats(no_repeat: int) -> int:
-        settings = DecodeSettings(gen_length=24, no_repeat_ngram_size=no_repeat, **changes)
-        steps = list(surelock.decode(sharp, prompts, settings, compute=LockRule(), unmask=unmask))
-        texts = steps[-1].tokens.tolist()
-        told = [grams(ids[-24 - len(prompt) :], size) for ids, prompt in zip(texts, prompts, strict=True)]
-        return sum(len(all_) - len(set(all_)) for all_ in told)
-
-    assert repeats(0) > 0
-    assert repeats(size) == 0
-
-
 def test_without_another_choice_a_token_comes_again(lm: LanguageModel) -> None:
     """More positions than tokens: repeating is better than committing the mask."""
     settings = DecodeSettings(gen_length=60, no_repeat_ngram_size=1, suppress_eos=True)
@@ -417,12 +304,3 @@ def test_generate_cuts_at_the_first_eos(stories: LanguageModel) -> None:
     asked = {"compute": LockRule(), "unmask": Replay(replay)}
     texts = surelock.generate(stories, ["Once upon a time", "One"], settings, **asked)
     assert texts == [stories.decode(ids[:3]), stories.decode([ids[0]] * len(tokens))]
-
-
-def test_generate_is_decode_to_the_end(stories: LanguageModel) -> None:
-    settings, prompts = DecodeSettings(gen_length=16, temperature=0.5), ["Once upon a time", "The cat"]
-    *_, last = surelock.decode(stories, prompts, settings, compute=LockRule())
-    for text, ids in zip(surelock.generate(stories, prompts, settings, compute=LockRule()), last.tokens, strict=True):
-        generated = ids[-16:].tolist()
-        end = generated.index(stories.eos_id) if stories.eos_id in generated else 16
-        assert text == stories.decode(generated[:end])

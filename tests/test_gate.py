@@ -34,7 +34,6 @@ from surelock.trace.replay import TEMPLATE
 from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
-from surelock.ui.limits import within
 from surelock.ui.models import EMBEDDED
 from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, following
 from surelock.ui.serving import WORKER_POLICY
@@ -328,12 +327,6 @@ def test_the_last_public_address_of_all_lines_is_the_client(
     assert client_of({"client": ("10.2.3.4", 5), "headers": headers}) == client
 
 
-def test_an_ipv6_client_is_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SPACE_ID", raising=False)
-    near, far = (client_of({"client": (f"2001:db8::{end}", 5), "headers": []}) for end in ("1", "ffff:0:0:2"))
-    assert near == far != client_of({"client": ("2001:db8:0:1::1", 5), "headers": []})
-
-
 def honest(url: str, ends: list[str]) -> None:
     visitor = Visitor(url)
     try:
@@ -344,6 +337,7 @@ def honest(url: str, ends: list[str]) -> None:
         visitor.close()
 
 
+@pytest.mark.long
 def test_scripts_do_not_hold_up_the_page(app: App) -> None:
     """120 unread calls of /decode and 60 direct posts beside four visitors: each visitor's run ends, and what the page
     asks beside the queue is answered within a second.
@@ -418,14 +412,6 @@ def test_a_queue_that_has_died_is_told_and_started_again(
     finished(asyncio.wait_for(queue.start_processing(), 10))
     assert tries == [False] * 3
     assert {*caplog.messages} == {"The queue had stopped and was started again."}
-
-
-def test_the_queue_is_looked_at_fifty_times_a_second() -> None:
-    with gr.Blocks() as page:
-        pass
-    gradio_patches.poll_calmly(page)
-    queue = page._queue
-    assert (queue.sleep_when_free, queue.progress_update_sleep_when_free) == (0.02, 0.2)
 
 
 def test_no_value_of_a_field_is_kept_for_links_that_do_not_exist() -> None:
@@ -616,40 +602,6 @@ def test_who_follows_takes_no_place_in_the_queue_but_they_are_not_without_number
         enter("b", "known")
 
 
-def test_a_run_that_nobody_reads_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    from surelock.ui import readers as readers_module
-
-    monkeypatch.setattr(readers_module, "UNREAD_SECONDS", 0.05)
-    readers = Readers()
-
-    def slow() -> Iterator[int]:
-        for number in range(20):
-            time.sleep(0.01)
-            yield number
-
-    assert len(list(within(slow(), 60.0, readers.watched("a")))) < 20
-    assert len(list(within(slow(), 60.0, readers.watched(None)))) == 20
-    readers.open("a", readers_module.Link())
-    assert len(list(within(slow(), 60.0, readers.watched("a")))) == 20
-
-
-def test_who_never_reads_is_looked_for_more_and_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two hundred of them kept the loop busy, and everybody waited for a second."""
-    monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.7)
-    looks: list[float] = []
-
-    async def items() -> AsyncGenerator[int]:
-        for number in range(3):
-            yield number
-
-    async def follow() -> list[int]:
-        return [each async for each in following(items(), lambda: True, lambda: bool(looks.append(time.monotonic())))]
-
-    assert finished(follow()) == [0]
-    assert 5 <= len(looks) <= 9, "a hundred looks a second would be seventy"
-    assert looks[2] - looks[0] < 0.2, "who reads is soon found"
-
-
 def test_the_next_piece_of_a_run_is_begun_when_the_one_before_was_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surelock.ui.readers.UNREAD_SECONDS", 0.2)
     begun: list[int] = []
@@ -720,15 +672,6 @@ def test_where_runs_are_computed_at_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert [first("--share", decode_in=each) for each in ("browser", "server")] == [["browser"], ["server"]]
     monkeypatch.setenv("SPACE_HOST", "me-page.hf.space")
     assert first() == ["browser", "server"]
-
-
-def test_a_gpu_is_one_at_hand_or_zero_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    assert not launch._has_gpu()
-    for name in ("surelock.ui.launch.on_zero_gpu", "torch.cuda.is_available"):
-        with monkeypatch.context() as patch:
-            patch.setattr(name, lambda: True)
-            assert launch._has_gpu()
 
 
 @pytest.mark.parametrize(("words", "said"), [("--model x", "leave out --model"), ("--mcp", "--mcp needs them")])

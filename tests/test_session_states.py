@@ -199,4 +199,4 @@ class Visits(RuleBasedStateMachine):
 
 
 TestVisits = Visits.TestCase
-TestVisits.settings = settings(max_examples=10, stateful_step_count=25, deadline=None, report_multiple_bugs=False)
+TestVisits.settings = settings(max_examples=40, stateful_step_count=25, deadline=None, report_multiple_bugs=False)

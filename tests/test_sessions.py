@@ -22,7 +22,7 @@ from surelock.ui.layout import _continue
 from surelock.ui.limits import Limits, weigh
 from surelock.ui.request import Job
 from surelock.ui.run import ENDED, PAUSED, RUNNING
-from surelock.ui.session import Sessions, keep_tidy, trim_memory
+from surelock.ui.session import Sessions
 from tests.loops import drawn, finished, messages
 
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
@@ -101,14 +101,6 @@ def test_a_run_streams_numbered_messages_to_its_end() -> None:
     assert [message["seq"] for message in seen] == list(range(8))
     assert "open" in seen[0] and seen[-1]["end"] == "finished" and run.state == ENDED
     assert {message["run"] for message in seen} == {run.id} and len(run.id) >= 24
-
-
-def test_letters_are_sent_as_they_are() -> None:
-    """An escaped letter would be six bytes."""
-    recorder: Any = FakeRecorder()
-    recorder.header["model"]["name"] = "Zoë 你"
-    run = Sessions(FakeDecoder()).open("a", JOB, recorder)
-    assert "Zoë 你" in next(drawn(run.stream(-1)))
 
 
 def test_a_step_past_the_last_brings_all_that_follows_the_steps() -> None:
@@ -240,57 +232,6 @@ def test_a_closed_tab_stops_the_run_within_two_steps_and_frees_it(how: str) -> N
     assert decoder.computed <= 4 + 2 and decoder.closed == 1 and len(sessions) == 0
 
 
-def test_memory_goes_back_to_the_system_once_runs_were_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    trimmed: list[None] = []
-    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
-    sessions, _ = open_run(FakeDecoder())
-    open_run(FakeDecoder(), "b", sessions)
-    sessions.leave("a")
-    sessions.leave("b")
-    sessions.tidy()
-    sessions.tidy()
-    assert len(trimmed) == 1
-    monkeypatch.undo()
-    trim_memory()
-
-
-def test_tidying_up_outlives_what_goes_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("surelock.ui.session.TIDY_SECONDS", 0.01)
-    sessions, stop, times = Sessions(FakeDecoder()), threading.Event(), []  # type: ignore[arg-type]
-
-    def tidy() -> None:
-        times.append(None)
-        if len(times) == 3:
-            stop.set()
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(sessions, "tidy", tidy)
-    thread = threading.Thread(target=keep_tidy, args=(sessions, stop))
-    thread.start()
-    thread.join(5)
-    assert not thread.is_alive() and len(times) == 3
-
-
-def test_runs_stay_within_a_budget_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """200 visitors with names of their choice: the run that was idle longest goes first, and its owner is told. What it
-    held is given back at once, not at the next look.
-    """
-    trimmed: list[None] = []
-    monkeypatch.setattr("surelock.ui.session.trim_memory", lambda: trimmed.append(None))
-    each = weigh(FakeRecorder().header)
-    limits = Limits(keep_mb=5.5 * (each.live + each.kept) / 1e6)
-    sessions, runs = Sessions(FakeDecoder(), limits=limits), []  # type: ignore[arg-type]
-    for number in range(200):
-        runs.append(open_run(FakeDecoder(), f"visitor {number}", sessions)[1])
-        runs[-1].touched = number
-        assert sum(each.bytes for each in sessions._computations()) <= limits.keep_mb * 1e6
-    assert [sessions.find(run.id) is not None for run in runs] == [False] * 195 + [True] * 5
-    assert len(trimmed) == 195
-    assert "make room" in sessions.why_gone(runs[0].id) and "no longer kept" in sessions.why_gone("x")
-    list(drawn(runs[-1].stream(-1)))
-    assert runs[-1].computation.bytes == each.kept, "what has ended takes less"
-
-
 @pytest.mark.parametrize("later", [0, 1, 2])
 def test_what_any_of_its_followers_used_last_is_kept(later: int) -> None:
     """Three follow one computation, another one follows a second that was used in between; a third needs the room."""
@@ -303,17 +244,6 @@ def test_what_any_of_its_followers_used_last_is_kept(later: int) -> None:
     between.touched = 5
     open_run(FakeDecoder(), "e", sessions)
     assert [sessions.find(run.id) for run in (*runs, between)] == [*runs, None]
-
-
-def test_what_a_run_takes_is_counted() -> None:
-    """By hand, of two lanes in a model of 2 layers, 32 wide, with 41 pieces, on 8 positions for 6 steps: keys and
-    values, two steps' logits, those of what is committed, 64 bytes for what is recorded of each position; and of all
-    that .15 more, which the allocator holds.
-    """
-    header = FakeRecorder().header | {"lanes": [{}, {}]}
-    live = 2 * (8 * 4 * (2 * 2 * 32) + 8 * 4 * (2 * 41) + 8 * 41 * 4)
-    assert weigh(header).live == pytest.approx(1.15 * live)
-    assert weigh(header).kept == pytest.approx(1.15 * 2 * 8 * 6 * 64)
 
 
 def test_a_run_ends_that_takes_too_long() -> None:
@@ -360,16 +290,6 @@ def test_foreign_ids_find_nothing(run_id: Any) -> None:
     assert sessions.find(run_id) is None
 
 
-def test_a_jobs_key_is_short_however_long_the_prompt_and_no_other_jobs() -> None:
-    changes: tuple[dict[str, Any], ...] = (
-        {"prompt": "\ud800"},
-        {"tokens": [5, 7] * 500},
-        {"chat": True},
-    )
-    keys = {JOB.key, *(replace(JOB, **change).key for change in changes)}
-    assert len(keys) == 4 and {len(key) for key in keys} == {64} and replace(JOB).key == JOB.key
-
-
 def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
     decoder: Any = FakeDecoder()
     sessions = Sessions(decoder)
@@ -381,7 +301,7 @@ def test_thirty_who_ask_for_the_same_wait_for_one_computation() -> None:
         assert {message.pop("run") for message in own} == {run.id} and own == seen[0] and run.state == ENDED
     assert [message["seq"] for message in seen[0]] == list(range(8)) and seen[0][-1]["end"] == "finished"
     assert len({run.id for run in runs}) == 30
-    others = [replace(JOB, prompt="other"), replace(JOB, tokens=[5, 7])]
+    others = [replace(JOB, prompt="other"), replace(JOB, tokens=[5, 7]), replace(JOB, chat=True)]
     settings = surelock.DecodeSettings(gen_length=6, seed=1)
     seeded = replace(JOB.lanes[0], decoder=replace(DECODER, settings=settings))
     for number, job in enumerate([*others, replace(JOB, lanes=(seeded,))]):
@@ -406,81 +326,6 @@ def test_the_runs_of_all_visitors_have_an_end_and_those_that_rest_longest_go(mon
     for owner in ("first", *(f"visitor {number}" for number in range(8))):
         sessions.leave(owner)
     assert len(sessions) == 0 and not sessions.follows("another", JOB.key) and not sessions._of_job
-
-
-def test_only_followers_that_are_streamed_space_out_messages_and_not_without_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("surelock.ui.run.SEND_SECONDS", 0.0)
-    monkeypatch.setattr("surelock.ui.run.EACH_SECONDS", 1000.0)
-    monkeypatch.setattr("surelock.ui.run.MOST_SECONDS", 0.2)
-    sessions = Sessions(FakeDecoder())  # type: ignore[arg-type]
-    watched, *paused = followed(sessions, *(f"visitor {number}" for number in range(9)))
-    assert watched.computation.crowd == 0
-    stream = drawn(watched.stream(-1))
-    next(stream)
-    assert watched.computation.crowd == 1 and not any(run.streams for run in paused)
-    began = time.monotonic()
-    assert messages([*stream])[-1]["end"] == "finished"
-    assert time.monotonic() - began < 5
-
-
-@pytest.mark.usefixtures("each_step_alone")
-def test_who_comes_later_gets_what_there_is_at_once_and_then_the_rest() -> None:
-    decoder: Any = FakeDecoder()
-    sessions = Sessions(decoder)
-    (first,) = followed(sessions, "a")
-    leading = drawn(first.stream(-1))
-    for _ in range(4):
-        next(leading)
-    assert sessions.computing and sessions.follows("b", JOB.key) and not sessions.follows("a", JOB.key)
-    (second,) = followed(sessions, "b")
-    late = drawn(second.stream(-1))
-    assert [message["seq"] for message in json.loads(next(late))] == [0, 1, 2, 3] and decoder.computed == 3
-    assert [message["seq"] for message in messages(late)] == [4, 5, 6, 7] and second.state == ENDED
-    assert [message["seq"] for message in messages(leading)] == [4, 5, 6, 7] and decoder.computed == 6
-    assert sessions.follows("c", JOB.key) and not sessions.computing
-    assert len(messages(followed(sessions, "c")[0].stream(-1))) == 8 and decoder.computed == 6, "it was complete"
-    assert not sessions.follows("a", JOB.key)
-    assert len(messages(followed(sessions, "a")[0].stream(-1))) == 8 and decoder.computed == 12, "who has it wants anew"
-    for owner in "abc":
-        sessions.leave(owner)
-    assert len(sessions) == 0 and not sessions.follows("d", JOB.key), "nothing is kept for nobody"
-
-
-@pytest.mark.usefixtures("each_step_alone")
-@pytest.mark.parametrize("how", ["stop", "leave", "close"])
-def test_who_goes_disturbs_nobody_and_the_last_one_ends_it(how: str) -> None:
-    decoder: Any = FakeDecoder()
-    sessions = Sessions(decoder)
-    runs = followed(sessions, *"abc")
-    streams = [drawn(run.stream(-1)) for run in runs]
-    for stream in (*streams[:1] * 3, *streams[1:]):
-        next(stream)
-
-    def go(number: int) -> None:
-        if how == "stop":
-            assert runs[number].stop() is None
-            assert [(each["seq"], each.get("end")) for each in messages(streams[number])] == [(3, "stopped")]
-        elif how == "leave":
-            sessions.leave("abc"[number])
-            list(streams[number])
-        else:
-            streams[number].close()  # type: ignore[attr-defined]
-            sessions.leave("abc"[number])
-
-    go(0)
-    assert runs[0].state == ENDED and decoder.closed == 0
-    assert json.loads(next(streams[1]))[0]["seq"] == 3 and decoder.computed == 3
-    go(1) if how != "stop" else runs[1].stop()
-    list(streams[1])
-    assert decoder.closed == 0 and sessions.computing
-    runs[2].stop()
-    assert messages(streams[2])[-1]["end"] == "stopped"
-    assert decoder.closed == 1 and decoder.computed == 3 and not sessions.computing
-    assert not sessions.follows("d", JOB.key), "what was stopped early is not used again"
-    messages(followed(sessions, "d")[0].stream(-1))
-    assert decoder.computed == 9
 
 
 @pytest.mark.usefixtures("each_step_alone")

@@ -3,14 +3,11 @@
 import json
 import math
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, fields
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from surelock import (
     BlockCache,
@@ -29,23 +26,18 @@ from surelock import (
     LowConfidence,
     Replay,
     SelectRule,
-    Step,
     Threshold,
     UnlockRule,
-    custom_generate,
     decode,
-    generate,
 )
 from surelock.__main__ import _parser
 from surelock.decoding.choices import (
-    CHOICES,
     COMPUTE,
     UNMASK,
     flat_settings,
     from_flat,
     plain_choice,
     read_compute,
-    read_event,
     read_unmask,
 )
 from surelock.decoding.compute import Both
@@ -53,10 +45,9 @@ from surelock.decoding.flags import given_settings
 from surelock.decoding.recommended import recommended
 from surelock.decoding.settings import described, from_plain, to_plain
 from surelock.harness.asked import read_arguments, read_request
-from surelock.model.errors import cut, first_line, shown
 from surelock.record import field_of
 from surelock.ui.endpoint import read_decoder
-from surelock.ui.parameters import descriptions, parameters
+from surelock.ui.parameters import parameters
 
 NAN, INF = math.nan, math.inf
 WORDS = [1.5, "8", True, [8], NAN]
@@ -124,22 +115,6 @@ def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | N
 def test_replay(value: Any) -> None:
     with pytest.raises(ValueError, match=r"^replay must[^\n]*$"):
         Replay(value)
-
-
-def test_settings_are_frozen_and_hashable() -> None:
-    settings = DecodeSettings(seed=[3, 4])
-    assert settings == DecodeSettings(seed=(3, 4))
-    kinds = {
-        settings,
-        DecodeSettings(),
-        LockRule(),
-        LockRule(unlock=UnlockRule()),
-        LockRule() & SelectRule(),
-        Replay([[]]),
-    }
-    assert len(kinds) == 6
-    with pytest.raises(FrozenInstanceError):
-        settings.steps = 3
 
 
 def test_values_take_the_type_of_their_setting() -> None:
@@ -280,35 +255,16 @@ def test_flat_names_are_unique_and_found() -> None:
         assert getattr(owner, each.name) == value, flat
 
 
-def test_every_way_in_has_the_same_default_decoder(lm: LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
-    """The library, the command line, lm-eval and /decode, which say it in the same words."""
-    asked, default = DecodeSettings(gen_length=8), (LockRule(), LowConfidence())
-    named = dict(zip(("compute", "unmask"), default, strict=True))
-    first, second = (list(decode(lm, [[5, 6]], asked, **more, top_k=2)) for more in ({}, named))
-    for field in fields(Step):
-        if field.name != "seconds":
-            np.testing.assert_equal(*([getattr(step, field.name) for step in steps] for steps in (first, second)))
-    flags = _parser()
+def test_every_way_in_has_the_same_default_decoder() -> None:
+    """The library, the command line, lm-eval and /decode."""
     endpoint = {each.name: each.default for each in parameters()} | {"prompt": "Once"}
     for decoder in (
         Decoder(),
-        recommended({}, given_settings(flags.parse_args(["decode", "Once"]))),
+        recommended({}, given_settings(_parser().parse_args(["decode", "Once"]))),
         recommended({}, read_request({}) | read_arguments({})),
         read_decoder(endpoint),
     ):
-        assert (decoder.compute, decoder.unmask) == default
-    with pytest.raises(SystemExit):
-        flags.parse_args(["decode", "--help"])
-    helped = " ".join(capsys.readouterr().out.split())
-    assert " distance from the next words" in helped and " KL " in helped
-    for name, kind in (("compute", "lock"), ("unmask", "low_confidence")):
-        assert CHOICES[name] in helped and CHOICES[name] == descriptions()[name]
-        assert CHOICES[name].endswith(f" (default: {kind}).")
-        sentence = CHOICES[name].partition(":")[0].lower()
-        for function in (decode, generate, custom_generate):
-            assert f"{name}: {sentence} (default: `{type(named[name]).__name__}()`)." in " ".join(
-                str(function.__doc__).split()
-            )
+        assert (decoder.compute, decoder.unmask) == (LockRule(), LowConfidence())
 
 
 def given_on_the_command_line(values: dict[str, Any]) -> Decoder:
@@ -382,80 +338,6 @@ def test_everything_that_is_described_can_be_read_by_people() -> None:
         assert kind.label and kind.__doc__
 
 
-#: Of each number its default, low, high, slider (low, high, step); then whether it is logarithmic, and folded away.
-NUMBERS: dict[str, tuple[Any, ...]] = {
-    "gen_length": (128, 1, math.inf, (8, 512, 8), False, False),
-    "steps": (None, 1, math.inf, (1, 512, 1), False, False),
-    "block_length": (None, 1, math.inf, None, False, True),
-    "temperature": (0, 0, 1000, (0, 2, 0.05), False, True),
-    "cfg_scale": (0, 0, 1000, (0, 4, 0.1), False, True),
-    "seed": (0, 0, math.inf, None, False, True),
-    "no_repeat_ngram_size": (0, 0, math.inf, (0, 12, 1), False, True),
-    "epsilon": (5e-4, -math.inf, math.inf, (1e-8, 1, 0), True, False),
-    "percentile": (20, 0, 100, (0, 100, 1), False, False),
-    "visible_steps": (1, 0, math.inf, (0, 8, 1), False, False),
-    "unlock_period": (8, 1, math.inf, None, False, False),
-    "unlock_budget": (8, 1, math.inf, None, False, False),
-    "epsilon_unlock": (0.05, 0, math.inf, None, False, False),
-    "unlock_min_interval": (4, 0, math.inf, None, False, False),
-    "unlock_cooldown": (4, 0, math.inf, None, False, False),
-    "unlock_rho": (0.5, 0, 1, None, False, False),
-    "age": (12, 0, math.inf, (0, 64, 1), False, False),
-    "select_fraction": (0.8, 0, 1, (0.05, 1, 0.05), False, False),
-    "budget": (0.3, 0, 1, (0.2, 1, 0.05), False, False),
-    "budget_near": (4, 0.1, math.inf, (1, 64, 1), False, False),
-    "refresh": (8, 1, math.inf, (1, 64, 1), False, False),
-    "threshold": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
-    "klass_confidence": (0.9, 0, 1, (0.05, 1, 0.01), False, False),
-    "klass_kl": (0.01, 0, math.inf, (1e-6, 1, 0), True, False),
-    "klass_history": (2, 1, math.inf, (1, 8, 1), False, False),
-    "gamma": (0.1, 0, math.inf, (1e-4, 10, 0), True, False),
-}
-
-
-def test_what_each_number_may_be_and_what_its_slider_offers() -> None:
-    told = {}
-    for name, each in flat_settings().items():
-        one = each.setting
-        told[name] = (each.default, one.low, one.high, one.offered, one.log, one.advanced)
-    assert {name: told[name] for name in NUMBERS} == NUMBERS
-    for name, (_, low, high, offered, *_) in told.items():
-        assert offered is None or low <= offered[0] < offered[1] <= high, name
-    flags = ("suppress_eos", "suppress_eos_confidence", "future", "dual")
-    assert [told[name][0] for name in flags] == [False, False, False, True]
-    assert all(told[name][5] for name in ("suppress_eos", "suppress_eos_confidence", "unlock", "future"))
-
-
-FINITE = st.floats(0, 1000)
-
-
-@given(
-    blocks=st.integers(1, 6),
-    block_length=st.integers(1, 20),
-    share=st.floats(0, 1),
-    temperature=FINITE | FINITE.map(np.float64) | st.integers(0, 3),
-    cfg_scale=FINITE,
-    seed=st.integers(0, 2**40) | st.lists(st.integers(0, 2**40) | st.integers(0, 99).map(np.int64), min_size=1),
-    no_repeat_ngram_size=st.integers(0, 9),
-    flags=st.tuples(st.booleans(), st.booleans()),
-)
-def test_valid_settings(blocks: int, block_length: int, share: float, seed: Any, flags: tuple, **values: Any) -> None:
-    per_block = 1 + int(share * (block_length - 1))
-    settings = DecodeSettings(
-        gen_length=blocks * block_length,
-        steps=blocks * per_block,
-        block_length=block_length,
-        seed=seed,
-        suppress_eos=flags[0],
-        suppress_eos_confidence=flags[1],
-        **values,
-    )
-    assert (settings.block_length, settings.total_steps) == (block_length, blocks * per_block)
-    assert [settings.seed_of(b) for b in range(2 if isinstance(seed, int) else len(seed))] == (
-        [seed, seed + 1] if isinstance(seed, int) else seed
-    )
-
-
 def test_no_setting_takes_or_repeats_what_is_huge() -> None:
     for name, each in flat_settings().items():
         for value in (10**30, 10**5000, -(10**5000), "x" * 10**6, [[1] * 10**6]):
@@ -463,18 +345,6 @@ def test_no_setting_takes_or_repeats_what_is_huge() -> None:
                 with pytest.raises(ValueError, match=f"^{name} must be") as refused:
                     each.setting.checked(name, value)
                 assert len(str(refused.value)) < 300
-
-
-def test_what_a_message_repeats_is_cut() -> None:
-    """A name at 60 characters, a value's repr too, a text at 600, an error's first line at 200."""
-    for read in (lambda plain: from_plain(DecodeSettings, plain), Decoder.from_plain, read_event):
-        for count, end in ((60, " "), (61, "… ")):
-            with pytest.raises(ValueError, match=rf"\bx{{60}}{end}"):
-                read({"x" * count: 1})
-    assert [shown("x" * 58), shown("x" * 59)] == ["'" + "x" * 58 + "'", "'" + "x" * 59 + "…"]
-    assert [shown(2**53 - 1), shown(2**53), shown(-(2**53))] == ["9007199254740991", *2 * ["a number beyond 2^53"]]
-    assert [len(cut("x" * 600)), cut("x" * 601)] == [600, "x" * 600 + "…"]
-    assert first_line(ValueError("x" * 201 + "\ny")) == "x" * 200 and first_line(ValueError()) == "ValueError"
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

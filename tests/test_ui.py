@@ -22,12 +22,9 @@ from unittest.mock import Mock
 import gradio as gr
 import numpy as np
 import pytest
-from gradio.brotli_middleware import BrotliMiddleware
 from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 import surelock
@@ -45,14 +42,12 @@ from surelock.trace.recorder import Recorder, make_header
 from surelock.trace.replay import replay_html
 from surelock.ui import limits, stage
 from surelock.ui.device import make_decoder
-from surelock.ui.endpoint import make_endpoint, read_decoder
+from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import EXAMPLES, Form, check_seed, defaults
-from surelock.ui.gradio_patches import compress_no_files
-from surelock.ui.kept_answers import KeptAnswers
 from surelock.ui.layout import build
 from surelock.ui.link import read_link
 from surelock.ui.models import Models, NotReady
-from surelock.ui.request import MOST_EVENTS, one_token, read_branch, read_job, read_lanes, read_shared
+from surelock.ui.request import one_token, read_branch, read_job, read_lanes, read_shared
 from surelock.ui.schedule import Wants, fit
 from surelock.ui.serving import _Files, first_parts, page_head, routes
 from surelock.ui.session import Sessions
@@ -292,32 +287,6 @@ def test_the_form_starts_with_what_the_model_recommends(tmp_path: Path) -> None:
     assert {name: field.value for name, field in fields.items()} == DEFAULTS
 
 
-def test_a_link_keeps_the_models_blocks_or_shortens_them_to_what_fits(form: Form) -> None:
-    recommended = {"temperature": 0.7, "gen_length": 128, "steps": 128, "block_length": 16}
-    for linked, block in [
-        ({}, 16),
-        ({"gen_length": 240}, 16),
-        ({"gen_length": 240, "steps": 240}, 16),
-        ({"gen_length": 100}, 10),
-        ({"gen_length": 127}, None),
-        ({"steps": 100}, None),
-        ({"gen_length": 64, "steps": 2}, None),
-        ({"gen_length": 64, "block_length": 32}, 32),
-        ({"gen_length": 0}, None),
-        ({"gen_length": 10**15}, 16),
-    ]:
-        found = over_recommended(recommended, linked)
-        assert found.get("block_length") == block, linked
-        assert found.items() >= linked.items()
-        assert found["temperature"] == 0.7
-    for linked, length, block in (
-        ({"gen_length": "100"}, 100, 25),
-        ({"steps": "126"}, 128, 128),
-    ):  # blocks of 32 wanted
-        found, _ = arrived(form, **linked)
-        assert (found["temperature"], found["gen_length"], found["block_length"]) == (0.5, length, block)
-
-
 def test_two_models_of_one_label_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder / "final").mkdir(parents=True)
@@ -359,18 +328,6 @@ def endpoint(models: Models) -> Any:
     return make_endpoint(models, make_decoder(models), 512)
 
 
-def test_the_endpoint_gives_what_generate_gives(stories: surelock.LanguageModel, endpoint: Any) -> None:
-    steps = list(endpoint("Once upon a time", gen_length=12, epsilon=0.01))
-    settings, rule = surelock.DecodeSettings(gen_length=12), surelock.LockRule(epsilon=0.01)
-    assert [step["step"] for step in steps[:-1]] == list(range(12))
-    assert steps[-1]["texts"] == surelock.generate(stories, ["Once upon a time"], settings, compute=rule)
-    assert 0 < steps[-1]["flops_ratio"] <= 1
-    json.dumps(steps, allow_nan=False)
-    for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
-        with pytest.raises(gr.Error):
-            list(endpoint(**{"gen_length": 8, **bad}))
-
-
 _FULL = "The run stopped: the device ran out of memory; try a shorter run"
 
 
@@ -405,13 +362,6 @@ def test_a_trace_is_refused_before_the_run_where_no_page_could_show_it() -> None
     for size in ((2049, 2048), (9000, 1)):
         with pytest.raises(ValueError, match=r"^trace is of at most 4,194,304 positions"):
             limits.check_size("trace", *size)
-
-
-def test_the_endpoint_refuses_a_trace_that_is_too_large(endpoint: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_CELLS", 40)
-    assert list(endpoint("Once", 8))[-1]["steps"] == 8
-    with pytest.raises(gr.Error, match="trace is of at most 40 positions times steps"):
-        list(endpoint("Once", 8, trace=True))
 
 
 def server_functions(sessions: Sessions | None = None) -> dict[str, Callable[..., Any]]:
@@ -464,13 +414,9 @@ def test_the_endpoint_decodes_as_the_library(stories: surelock.LanguageModel, en
     asked = {"compute": surelock.LockRule(**rule), "unmask": surelock.Entropy()}
     texts = surelock.generate(stories, ["Once"], surelock.DecodeSettings(**shared), **asked)
     assert list(endpoint("Once", unmask="entropy", **shared, **rule))[-1]["texts"] == texts
-    unlocked = list(endpoint("Once", 8, epsilon=-1))[-1]
-    assert unlocked["flops_ratio"] == 1
-    shares = [list(endpoint("Once", 24, compute="select", select_fraction=share))[-1] for share in (0.7, 0.8, 0.9, 1)]
-    rows = [each["active_ratio"] for each in shares]
-    assert rows == sorted(rows) and len(set(rows)) == 4 and rows[3] == 1
-    high = list(endpoint("Once", 8, unmask="threshold", threshold=0.01))
-    assert high[-1]["steps"] < 8
+    for bad in ({"prompt": ""}, {"prompt": "x", "steps": 99}, {"prompt": "x", "model": "/etc"}):
+        with pytest.raises(gr.Error):
+            list(endpoint(**{"gen_length": 8, **bad}))
 
 
 @pytest.mark.parametrize(
@@ -544,7 +490,7 @@ def test_a_run_remembers_whether_its_prompt_is_in_a_chat_template(stories: surel
 # --- what if ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["lock", "unlock", "write a mask", "write a word", "mask", "rule"])
+@pytest.mark.parametrize("kind", ["unlock", "write a word", "rule"])
 def test_a_branch_runs_on_from_its_parents_very_steps(
     stories: surelock.LanguageModel, models: Models, kind: str
 ) -> None:
@@ -627,17 +573,6 @@ print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate"
     assert "still loading" in told and brought == []
 
 
-def test_a_hundred_events_are_taken_by_each_door_and_no_more() -> None:
-    events = [{"kind": "mask", "step": 1 + number, "position": 5} for number in range(MOST_EVENTS + 1)]
-    lane = LANE | {"settings": to_plain(surelock.DecodeSettings())}
-    (own,) = read_lanes([lane | {"events": events[:-1]}], None)
-    assert len(own.decoder.events) == len(read_decoder({"events": events[:-1]}).events) == MOST_EVENTS
-    with pytest.raises(ValueError, match=f"has more than {MOST_EVENTS} events"):
-        read_lanes([lane | {"events": events}], None)
-    with pytest.raises(ValueError, match=f"^events must be a list of at most {MOST_EVENTS}$"):
-        read_decoder({"events": events})
-
-
 def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Models, "start_loading", lambda self, label: self._started.setdefault(label, time.monotonic()))
     models = Models(["stories"])
@@ -671,19 +606,6 @@ def test_only_decode_is_public() -> None:
     assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 
 
-def test_the_settings_are_folded_away_at_first() -> None:
-    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
-    folds = [each for each in page.config["components"] if each["type"] in ("sidebar", "accordion")]
-    assert [(each["props"]["open"], each["props"].get("width")) for each in folds] == [(False, 340), (False, None)]
-
-
-def test_the_pages_own_parts_have_the_pages_own_styles() -> None:
-    """Gradio would add margins, and a size of its own to headings."""
-    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
-    parts = [each for each in page.blocks.values() if isinstance(each, gr.HTML)]
-    assert len(parts) > 3 and not any(each.apply_default_css for each in parts)
-
-
 def test_parts_of_the_script_may_be_kept_for_good_and_the_first_come_with_the_head() -> None:
     """The name of a part holds its content's hash; page.js, which names them, is asked for again."""
     client, head = TestClient(Starlette(routes=routes())), page_head()
@@ -709,16 +631,6 @@ def test_files_are_packed_for_those_who_can_unpack(path: str) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_no_file_is_compressed_for_a_single_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradio would, on the loop, for whoever takes brotli alone."""
-    monkeypatch.setattr(BrotliMiddleware, "_is_compressible_file_type", BrotliMiddleware._is_compressible_file_type)
-    compress_no_files()
-    client = TestClient(Starlette(routes=routes(), middleware=[Middleware(BrotliMiddleware)]))
-    for path in ("scripts/page.js", "runs/stories.json", "plotly.min.js", "replay.txt"):
-        answer = client.get(f"/surelock/{path}", headers={"accept-encoding": "br"})
-        assert answer.status_code == 200 and "content-encoding" not in answer.headers, path
-
-
 def test_a_file_that_has_changed_is_packed_anew(tmp_path: Path) -> None:
     client = TestClient(Starlette(routes=[Mount("/", _Files(tmp_path, "no-cache"))]))
     for second, text in enumerate(("one", "two")):
@@ -739,16 +651,6 @@ def test_gradios_modules_are_packed_and_kept_and_its_fonts_left_alone() -> None:
     names = [file.name for file in folder.iterdir() if file.suffix in (".js", ".css")]
     unnamed = [name for name in names if not re.search(r"-[\w-]{8,9}\.(js|css)$", name)]
     assert len(names) > 100 and not unnamed, "kept for good under a name that does not change with its content"
-
-
-def test_two_scripts_come_before_all_others_of_the_page() -> None:
-    page, other = "<html><head><script>1</script></head><head></html>", "<head></head>"
-    given = {"/": page, "/x": other}
-    routes = [Route(at, lambda request: Response(given[request.url.path])) for at in given]
-    client = TestClient(KeptAnswers(Starlette(routes=routes)))
-    served = client.get("/").text
-    assert re.sub(r"(<head>)<script>.+?</script><script>.+?</script>", r"\1", served, count=1, flags=re.S) == page
-    assert "requestAnimationFrame" in served and client.get("/x").text == other
 
 
 def test_the_head_names_only_files_that_exist() -> None:
