@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,10 +21,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 import surelock
-from surelock.decoding.choices import COMPUTE, UNMASK, flat_settings
 from surelock.ui import launch
 from surelock.ui.gate import Gate
-from surelock.ui.parameters import DEFAULTS, parameters
+from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
 from tests.loops import finished
@@ -207,32 +205,6 @@ def test_there_is_one_tool_and_it_says_what_each_parameter_is(asked: Any) -> Non
     assert list(told) == [each.name for each in parameters()]
     assert all(each["description"].endswith(".") for each in told.values())
     assert "flops_ratio" in tool.description
-
-
-def test_the_schema_is_the_librarys_settings(app: App) -> None:
-    """Read where a script reads it. Every setting's help, type, range and default stand there, as in the library."""
-    info = httpx.get(f"{app.url}/gradio_api/info").json()["named_endpoints"]["/decode"]
-    found = {each["parameter_name"]: each for each in info["parameters"]}
-    kinds = {"whole": "integer", "number": "number", "flag": "boolean", "group": "boolean"}
-    for name, each in flat_settings().items():
-        setting, schema = each.setting, found[name]["type"]
-        assert setting.help in schema["description"] and f"\n{name}" in info["description"]
-        zero = name in ("steps", "block_length")  # 0 for None
-        bare, *rest = schema.get("anyOf", [schema])
-        own = name in DEFAULTS  # what the endpoint has by default is not the library's
-        word = [{"const": "none"}] if setting.none and setting.kind != "group" else []
-        assert rest == ([*word, {"type": "null"}] if each.kind else [])  # null: not given
-        assert bare["type"] == kinds[setting.kind]
-        if setting.kind in ("whole", "number"):
-            low = bare.get("exclusiveMinimum" if setting.above else "minimum", -math.inf)
-            assert (low, bare.get("maximum", math.inf)) == (0 if zero else setting.low, setting.high)
-        default = None if each.kind else 0 if zero else each.default
-        assert found[name]["parameter_default"] == (DEFAULTS[name] if own else default)
-        assert not each.kind or setting.kind == "group" or f"(default: {each.default})." in schema["description"]
-    assert all(kind in found["compute"]["type"]["description"] for kind in COMPUTE)
-    assert found["unmask"]["type"]["enum"] == ["", *UNMASK] and found["model"]["type"]["enum"] == ["", "stories"]
-    assert [name for name, each in found.items() if not each["parameter_has_default"]] == ["prompt"]
-    assert "commit_error" in found and "active_ratio" in info["returns"][0]["type"]["description"]
 
 
 def test_agents_come_through_the_gate_only_where_they_are_let_in() -> None:

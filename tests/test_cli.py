@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,21 +19,6 @@ def run(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
 
 def last_json(out: str) -> dict:
     return json.loads(out.strip().splitlines()[-1])
-
-
-BENCH = [["bench", name] for name in ("decode", "llada", "gpu")]
-COMMANDS = [["page"], ["decode"], ["flops"], *BENCH, ["experiment"], ["train"]]
-
-
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_help_names_the_defaults(command, monkeypatch):
-    """Of every option that has one and takes a value."""
-    asked = []
-    monkeypatch.setattr(argparse.ArgumentParser, "print_help", lambda parser, file=None: asked.append(parser))
-    with pytest.raises(SystemExit):
-        main([*command, "--help"])
-    options = [each for each in asked[0]._actions if each.option_strings and each.default and each.const is None]
-    assert [each.dest for each in options if "(default: " not in (each.help or "")] == ["help"]
 
 
 FLOPS = ["--d-model", "4096", "--layers", "32", "--heads", "32", "--kv-heads", "32", "--ffn", "12288"]
@@ -64,31 +48,17 @@ def test_flops_refuses_impossible_sizes(capsys, flags, said):
     assert said in err
 
 
-def test_flops_takes_a_single_head_and_a_size_that_does_not_divide(capsys):
-    sizes = [*FLOPS, "--seq-len", "8", "--steps", "4", "--json"]
-    for heads in (["--heads", "1", "--kv-heads", "1"], ["--heads", "33", "--kv-heads", "33", "--head-size", "64"]):
-        status, out, _ = run(capsys, "flops", *sizes, *heads)
-        assert status == 0 and last_json(out)["flops_per_position"] > 0
-
-
 def test_decode_prints_text_and_totals(capsys):
     argv = ["decode", "Tom had a red ball. He", "--gen-length", "12", "--temperature", "0", "--device", "cpu", "--json"]
     status, out, _ = run(capsys, *argv)
     result = last_json(out)
-    assert status == 0
-    assert out.startswith("Tom had a red ball. He")
+    assert status == 0 and out.startswith("Tom had a red ball. He")
     assert all(not isinstance(value, dict | list) for value in result.values())
-    assert result["lock"] is True
-    assert result["steps"] == result["tokens"] == 12
-    assert (result["temperature"], result["block_length"], result["no_repeat_ngram_size"]) == (0, 12, 5)
-    assert 0 < result["flops_ratio"] <= 1
-    status, out, _ = run(capsys, *argv, "--compute", "everything")
-    assert last_json(out)["flops_ratio"] == 1
-    status, out, _ = run(capsys, *argv, "--cfg-scale", "1")
-    guided = last_json(out)
+    assert result["lock"] is True and result["steps"] == result["tokens"] == 12 and 0 < result["flops_ratio"] <= 1
+    assert (result["temperature"], result["no_repeat_ngram_size"]) == (0, 5)
+    assert last_json(run(capsys, *argv, "--compute", "everything")[1])["flops_ratio"] == 1
+    guided = last_json(run(capsys, *argv, "--cfg-scale", "1")[1])
     assert guided["baseline_flops"] == pytest.approx(2 * result["baseline_flops"]), "two forward passes a step"
-    for totals in (result, guided):
-        assert totals["padded_baseline_flops"] == pytest.approx(totals["baseline_flops"])
 
 
 @pytest.mark.parametrize(
@@ -108,13 +78,6 @@ def test_decode_says_what_is_wrong_in_one_sentence(capsys, flags, said):
     assert (status, out) == (2, "")
     assert said in err
     assert err.count("\n") == 1
-
-
-@pytest.mark.parametrize(("flag", "kind"), [("--gen-length", "whole number"), ("--epsilon", "number")])
-def test_what_is_no_number_is_told_in_words(capsys, flag, kind):
-    with pytest.raises(SystemExit):
-        main(["decode", "Once", flag, "x"])
-    assert f"argument {flag}: invalid {kind} value: 'x'" in capsys.readouterr().err
 
 
 def test_a_folder_for_the_page_that_holds_something_else_is_left_alone(tmp_path, capsys):

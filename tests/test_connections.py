@@ -323,19 +323,3 @@ for _ in range(99):
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
     assert "a prompt" not in said.replace('logging.warning("a prompt")', "") and 3 <= said.count("\n") <= 5, said
-
-
-def test_advice_to_install_a_library_is_not_written(caplog: pytest.LogCaptureFixture) -> None:
-    """Of a request to upgrade the connection, which is answered as any other."""
-
-    async def go(server: Server) -> None:
-        async with server.running():
-            for kind in (b"websocket", b"h2c", b"x" * 2000):
-                upgrade = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: " + kind + b"\r\n\r\n"
-                assert b"200 OK" in await answer(await server.connect(), upgrade)
-
-    logging.getLogger("uvicorn.error").addFilter(calm := Calm())
-    finished(go(Server()))
-    logging.getLogger("uvicorn.error").removeFilter(calm)
-    warned = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert warned == ["Unsupported upgrade request."]

@@ -19,7 +19,6 @@ import torch
 from checkpoints import write_llada
 from conftest import TINY
 from hypothesis import HealthCheck, given, settings
-from test_decode import GEN, RUNS
 from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
 
 import surelock
@@ -87,7 +86,9 @@ def is_tie(model: Model, case: Case, step: int, patch: pytest.MonkeyPatch) -> bo
     ids=["60", "block-causal", "1000"],
 )
 def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatch, examples: int, kinds) -> None:
-    """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding."""
+    """At most 2 % of runs part, each at a tie; before that all values are the same but for rounding. Every second case
+    is read five rows at a time in ONNX Runtime.
+    """
     seen = parted = 0
 
     @settings(
@@ -98,7 +99,10 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
         nonlocal seen, parted
         exact, *both = engines[case.model]
         told = run_oracle(exact, case)
-        (first, refused), (second, also) = (steps_of(model, case, told.events) for model in both)
+        with monkeypatch.context() as patched:
+            if sum(map(len, case.prompts)) % 2:
+                patched.setattr(both[1].lm.engine, "_rows", 5)
+            (first, refused), (second, also) = (steps_of(model, case, told.events) for model in both)
         seen += 1
         for a, b in zip(first, second, strict=False):
             if not same(a, b):
@@ -116,27 +120,6 @@ def test_engines_agree_over_random_cases(engines, monkeypatch: pytest.MonkeyPatc
     assert parted <= 0.02 * seen
 
 
-@pytest.mark.parametrize("rows", [None, 5])
-@pytest.mark.parametrize("observe", [False, True])
-@pytest.mark.parametrize("name", RUNS)
-def test_engines_agree_on_every_rule(
-    engines, monkeypatch: pytest.MonkeyPatch, name: str, observe: bool, rows: int | None
-) -> None:
-    """rows: of a chunk; None is all of them in one."""
-    changes, choices = RUNS[name]
-    if rows is not None:
-        monkeypatch.setattr(engines["llada"][2].lm.engine, "_rows", rows)
-    settings = surelock.DecodeSettings(gen_length=GEN, **changes)
-    first, second = (
-        list(surelock.decode(model.lm, [[5, 6, 7], [9], [3, 2]], settings, **choices, observe=observe))
-        for model in engines["llada"][1:]
-    )
-    for a, b in zip(first, second, strict=True):
-        assert same(a, b), f"they part in step {a.index}"
-        for told in ("kl", "confidence"):
-            np.testing.assert_allclose(getattr(a, told), getattr(b, told), rtol=0.01, atol=1e-5, err_msg=told)
-
-
 @pytest.mark.parametrize("size", [0, 1, 2])
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 @pytest.mark.parametrize("policy", ["LowConfidence", "Entropy", "Margin", "EntropyBound"])
@@ -150,20 +133,6 @@ def test_engines_commit_the_same_tokens(engines, policy: str, temperature: float
         case = Case("llada-shards", prompts, settings | {"no_repeat_ngram_size": size}, [compute], unmask)
         first, second = (run_library(model, case) for model in engines["llada-shards"][1:])
         assert [each.tokens.tolist() for each in first] == [each.tokens.tolist() for each in second], (seed, block)
-
-
-def test_a_sequence_of_a_batch_may_have_nothing_to_read(engines) -> None:
-    """One sequence has committed all that is masked, another has not: the first is computed, and none of it is read."""
-    replay = [[(0, 0, 5), (0, 1, 6), (1, 2, 7), (2, 3, 8)], [(0, 0, 5), (0, 1, 6), (0, 2, 7), (0, 3, 8)]]
-    settings = surelock.DecodeSettings(gen_length=4)
-    _, torch_model, onnx_model = engines["llada"]
-    steps = [
-        list(surelock.decode(model.lm, [[5, 9], [7]], settings, unmask=surelock.Replay(replay)))
-        for model in (torch_model, onnx_model)
-    ]
-    assert len(steps[0]) == 4
-    for a, b in zip(*steps, strict=True):
-        assert np.array_equal(a.tokens, b.tokens) and np.array_equal(a.computed, b.computed)
 
 
 # --- what it is loaded from -------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import plotly.graph_objects as go
 import pytest
 
 import surelock
@@ -81,17 +80,6 @@ def test_each_sequence_of_a_batch_is_a_lane_without_its_pads(stories: surelock.L
     alone = surelock.decode(stories, [[5, 6]], surelock.DecodeSettings(gen_length=8))
     (ids,) = shown(surelock.figure(alone))  # without the model's words, and nothing observed
     assert re.fullmatch("(#[0-9]+)+", ids["text"]) and ids["median"][0] is None
-
-
-def test_it_has_the_pages_colours() -> None:
-    css, names = (ASSETS / "css" / "base.css").read_text("utf-8"), [f"raster-{state}" for state in STATES]
-    for dark, template in ((False, "plotly_white"), (True, "plotly_dark")):
-        drawn, page = surelock.figure(saved("rules"), dark=dark), {}
-        for selector, rule in re.findall(r"^([^{}@\n]+) \{([^{}]*)\}", css, re.MULTILINE):
-            page |= dict(re.findall(r"--sl-([\w-]+): (#\w+);", rule)) if selector.startswith(".dark") == dark else {}
-        used = [*drawn.layout.coloraxis.colorscale[::2], *((None, each.line.color) for each in drawn.data[1::3])]
-        assert [colour for _, colour in used] == [page[name] for name in (*names, *(f"lane-{i}" for i in range(1, 5)))]
-        assert drawn.layout.template == go.Figure(layout={"template": template}).layout.template
 
 
 def test_nothing_in_a_trace_is_markup() -> None:

@@ -188,11 +188,6 @@ def test_a_links_lengths_that_do_not_fit_are_told(form: Form) -> None:
     assert "Steps 100 does not fit (64 taken instead)" in link.sentence
 
 
-def test_a_model_is_described_by_us_or_by_its_name() -> None:
-    assert "children's stories" in Models(["stories"]).about("stories")
-    assert Models(["some/model"]).about("some/model") == "The model is some/model."
-
-
 def test_the_wait_is_what_is_left_of_the_present_run_and_the_usual_time_of_those_between() -> None:
     sessions = Sessions(lambda *_: iter(()))
     assert sessions.wait(1) == 0.0

@@ -540,6 +540,8 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
     met = told.met.union(*(trace.met for trace in told.traces))
     compute, kinds = " & ".join(name for name, _ in case.compute), {event.kind for event in told.events}
     places = [(event.sequence, event.position) for event in told.events if event.kind != "rule"]
+    ways = {"": True, " and guidance": case.settings["cfg_scale"] > 0, " and events": bool(told.events)}
+    ways |= {" and a temperature": case.settings["temperature"] > 0, " and ends late": "ends of a text are late" in met}
     tally.met.update(
         {
             "rows locked": any(step.newly_locked.any() for step in steps),
@@ -558,8 +560,8 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
             "several events at a place": len(set(places)) < len(places),
             "everything, no event": compute in ("", "Everything") and not kinds,
             **{f"event: {kind}": kind in kinds for kind in EVENTS},
-            **{name: compute == name for name in PAIRS},
-            **{name: case.unmask[0] == name for name in POLICIES},
+            **{f"{name}{how}": compute == name and on for name in PAIRS for how, on in ways.items()},
+            **{f"{name}{how}": case.unmask[0] == name and on for name in POLICIES for how, on in ways.items()},
             **{name: name in met for name in MET},
         }
     )
@@ -568,7 +570,7 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
 @pytest.mark.parametrize(
     ("examples", "least", "drawn"),
     [
-        pytest.param(120, 0, MODELS | ADDED, id="120"),
+        pytest.param(250, 0, MODELS | ADDED, id="250"),
         pytest.param(1000, 1, MODELS | ADDED, marks=pytest.mark.long, id="1000"),
         *(
             pytest.param(130, 0, {kind: (MODELS | ADDED)[kind]}, marks=pytest.mark.long, id=kind)
@@ -577,9 +579,15 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
     ],
 )
 def test_library_equals_the_oracle_over_random_cases(
-    models: dict[str, Model], capsys: pytest.CaptureFixture, examples: int, least: int, drawn: dict[str, Any]
+    models: dict[str, Model],
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    examples: int,
+    least: int,
+    drawn: dict[str, Any],
 ) -> None:
     """Same tokens, lock steps, KL, confidence and FLOPs; near-ties (under 1e-9, not equal) are discarded, under 2 %.
+    Half of the cases draw their tokens as on a GPU.
 
     What Hypothesis draws depends on the modules that a worker has imported, so only the long run asks what was met.
     """
@@ -592,6 +600,7 @@ def test_library_equals_the_oracle_over_random_cases(
     @given(cases(drawn))
     def check(case: Case) -> None:
         tally.cases += 1
+        monkeypatch.setattr(posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set())
         told = run_oracle(models[case.model], case)
         if told.smallest_gap < TOLERANCE:
             tally.discarded += 1
@@ -607,14 +616,6 @@ def test_library_equals_the_oracle_over_random_cases(
     assert tally.cases - tally.discarded >= min(200, examples - 10)
     assert tally.discarded < 0.02 * tally.cases
     assert min(tally.met.values()) >= least, "the cases no longer reach everything they should"
-
-
-@pytest.mark.parametrize("kind", sorted(MODELS))
-@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "Replay"])
-def test_tokens_drawn_as_on_a_gpu(models, monkeypatch: pytest.MonkeyPatch, policy: str, kind: str) -> None:
-    monkeypatch.setattr(posterior, "_BY_TOKEN", set())
-    changes = {"temperature": 0.8, "no_repeat_ngram_size": 2, "suppress_eos": kind == "qwen3"}
-    agree(models[kind], fixed_case(kind, [LOOSE], policy, **changes))
 
 
 # --- fixed cases ------------------------------------------------------------------------------------------------------
@@ -648,48 +649,6 @@ def names(compute: list[Named]) -> str:
     return "&".join(name for name, _ in compute) or "None"
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_rule_that_never_fires_is_the_baseline(models, policy: str, temperature: float) -> None:
-    case = replace(fixed_case(compute=[], policy=policy, temperature=temperature), observe=True)
-    baseline = agree(models["llada"], case)
-    for never in ([("LockRule", {"epsilon": -1.0})], [("LockByAge", {"steps": 99})], [("Everything", {})]):
-        steps = run_library(models["llada"], replace(case, compute=never))
-        assert len(baseline) == len(steps)
-        for a, b in zip(baseline, steps, strict=True):
-            assert np.array_equal(a.tokens, b.tokens)
-            assert not b.locked.any()
-            assert np.array_equal(a.confidence, b.confidence, equal_nan=True)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("kind", ["llada-bias", "qwen3-shards"])
-def test_guidance_with_every_policy(models, kind: str, policy: str) -> None:
-    agree(models[kind], fixed_case(kind, policy=policy, cfg_scale=1.5, temperature=0.4))
-
-
-@pytest.mark.parametrize("compute", COMPUTES, ids=names)
-@pytest.mark.parametrize("kind", ["llada-bias", "qwen3-shards", *ADDED])
-def test_guidance_with_every_compute_rule(models, kind: str, compute: list[Named]) -> None:
-    agree(models[kind], fixed_case(kind, compute, cfg_scale=1.5, temperature=0.4))
-
-
-@pytest.mark.parametrize("visible_steps", [0, 1, 2])
-def test_an_infinite_epsilon_locks_as_soon_as_the_token_was_visible(models, visible_steps: int) -> None:
-    """By hand: a prompt position is visible from step 0, a position committed at t from step t + 1."""
-    rule = ("LockRule", {"epsilon": math.inf, "percentile": None, "visible_steps": visible_steps})
-    steps = agree(models["llada"], fixed_case(compute=[rule]))
-    by_age = run_library(models["llada"], fixed_case(compute=[("LockByAge", {"steps": visible_steps})]))
-    committed = np.full_like(steps[0].tokens, -1)  # a prompt position counts as committed at step -1
-    for step in steps:
-        committed[step.newly_unmasked] = step.index
-    is_pad = ~np.stack([step.computed for step in steps]).any(0)
-    for step, other in zip(steps, by_age, strict=True):
-        due = np.maximum(committed + visible_steps, 0) <= step.index
-        assert np.array_equal(step.locked, due & ~step.masked & ~is_pad)
-        assert np.array_equal(step.locked, other.locked)
-
-
 @pytest.mark.parametrize("policy", ["LowConfidence", "Entropy", "Margin", "Threshold", "Klass", "EntropyBound"])
 def test_exact_ties_go_to_the_lowest_token_and_position(flat: Model, policy: str) -> None:
     """Uniform posteriors: KL is exactly 0 <= epsilon = 0, u equals theta, tokens and positions tie."""
@@ -703,55 +662,6 @@ def test_exact_ties_go_to_the_lowest_token_and_position(flat: Model, policy: str
     suppressed = agree(flat, replace(case, settings={**case.settings, "suppress_eos": True}))
     assert (suppressed[-1].tokens[:, -12:] == 2).all()
     assert suppressed[1].newly_locked.any()
-
-
-@pytest.mark.parametrize("temperature", [0.8, 1.2])
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "Replay"])
-@pytest.mark.parametrize("kind", sorted(EOT))
-def test_ends_of_a_text_are_late_with_every_policy(models, kind: str, policy: str, temperature: float) -> None:
-    """Policies that would take all at once, if none of it ended the text."""
-    case = fixed_case(kind, [], policy, temperature=temperature, suppress_eos_confidence=True, steps=12)
-    generous = {
-        "Threshold": {"p": 0.0},
-        "Klass": {"confidence": 0.0, "kl": 99.0, "history": 1},
-        "EntropyBound": {"gamma": 99.0},
-    }
-    case.unmask = (policy, generous.get(policy, {}))
-    assert "ends of a text are late" in set().union(*(trace.met for trace in run_oracle(models[kind], case).traces))
-    agree(models[kind], case)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 0.8])
-@pytest.mark.parametrize("policy", [policy for policy in POLICIES if policy != "Replay"])
-def test_what_is_masked_before_the_block_is_committed_again(models, policy: str, temperature: float) -> None:
-    """Its noise is that of a stream of its own."""
-    case = fixed_case("qwen3", [DUAL], policy, temperature=temperature, gen_length=18, steps=15)
-    case.wishes = [Wish(t, "mask", b, among="before", pick=pick) for t in (4, 6, 8) for b, pick in ((0, 0.4), (1, 0.8))]
-    told = run_oracle(models["qwen3"], case)
-    assert {"mask: before the block", "committed before the block"} <= told.met.union(*(t.met for t in told.traces))
-    steps = agree(models["qwen3"], case)
-    assert not steps[-1].masked.any()
-    assert sum(step.newly_unmasked.astype(int) for step in steps).max() >= 2
-
-
-@pytest.mark.parametrize("compute", [*COMPUTES, [LOOSE, ("Everything", {})]], ids=names)
-def test_events_of_every_kind_under_every_compute_rule(models, compute: list[Named]) -> None:
-    """A prompt position is locked and freed, a token written over a masked, an unmasked and a locked position."""
-    case = fixed_case("llada-shards", compute, temperature=0.4)
-    case.wishes = [
-        Wish(1, "write", 0, 3 + 1, token=7),  # masked or not
-        Wish(2, "lock", 0, 3 + 1) if not any(name in LOCKING for name, _ in compute) else Wish(2, "lock", 0, pick=0.5),
-        Wish(2, "write", 1, 7 + 9, token=EOS),  # in the block to come
-        Wish(3, "lock", 2, pick=0.9),
-        Wish(4, "write", 0, among="locked", token=8),
-        Wish(4, "unlock", 2),
-        Wish(5, "mask", 2, among="before"),
-        Wish(6, "rule", compute=[PROBING, DELAYED]),
-    ]
-    told = run_oracle(models[case.model], case)
-    assert Counter(event.kind for event in told.events).keys() >= {"write", "lock", "unlock", "mask", "rule"}
-    agree(models[case.model], case)
-    agree(models[case.model], replace(case, observe=True))
 
 
 def test_what_was_never_computed_cannot_be_locked(models) -> None:

@@ -189,6 +189,7 @@ def test_every_flag_is_read_from_the_environment(
         ("--max-length 32 --queue-size 0", "--queue-size must be at least 1"),
         ("--queue-size 1 --port -1", "--port must be from 0 to 65535"),
         ("--port 65536", "--port must"),
+        ("--keep-mb nan", "--keep-mb must be a number above 0, not nan"),
         ("--port 0 --keep-mb 0", "--keep-mb must be a number above 0, not 0"),
         ("--port 65535 --run-seconds inf", "--run-seconds must be a number above 0, not inf"),
     ],

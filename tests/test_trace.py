@@ -20,7 +20,6 @@ from surelock import (
     DecodeSettings,
     Event,
     Everything,
-    Klass,
     LockByAge,
     LockRule,
     LowConfidence,
@@ -35,8 +34,8 @@ from surelock.model.network import Network
 from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
 from surelock.trace.frames import positions_of, read_trace
-from surelock.trace.lanes import Lane, beside_every_position
-from surelock.trace.pieces import Pieces, running_text
+from surelock.trace.lanes import Lane
+from surelock.trace.pieces import Pieces
 from surelock.trace.race import race
 from surelock.trace.recorder import Recorder, make_header, tokens_of
 from surelock.trace.replay import replay_html
@@ -133,13 +132,6 @@ def test_kl_bytes_keep_a_log_scale_within_seven_percent() -> None:
     assert np.array_equal(fmt.kl_to_bytes(fmt.bytes_to_kl(np.arange(256, dtype=np.uint8))), np.arange(256))
 
 
-@pytest.mark.parametrize("positions", [[], [0], [0, 1, 2], [1, 3, 4, 9], list(range(10))])
-def test_runs_of_positions_come_back(positions: list[int]) -> None:
-    mask = np.zeros(10, dtype=bool)
-    mask[positions] = True
-    assert fmt.from_runs(fmt.to_runs(mask), 10).tolist() == positions
-
-
 @pytest.mark.parametrize("runs", [[0, 11], [-1, 2], [3, 2, 4, 1], [5, -2]])
 def test_runs_outside_the_sequence_are_refused(runs: list[int]) -> None:
     with pytest.raises(fmt.TraceError):
@@ -188,30 +180,8 @@ def test_what_is_read_back_equals_the_steps(lm: LanguageModel, document: dict[st
         assert plain(positions.unmask_step) == [unmasked_at.get(i) for i in range(16)]
 
 
-def test_the_text_of_tokens_has_gaps_and_joins_bytes() -> None:
-    pieces = {"2": "a ", "3": [0xC3], "4": [0xA9], "5": "▁b"}
-    assert running_text(pieces, [2, 3, 4, -1, -1, 5, 4, 99]) == "a é▁▁b\ufffd#99"
-    assert running_text({"1": "x" * 999_999}, [1]) == "x" * 100_000
-
-
 def plain(column: Any) -> list[int | None]:
     return column.astype(object).where(column.notna(), None).tolist()
-
-
-def test_locked_so_far_is_locks_less_unlocks() -> None:
-    """By hand: two locks, one of them undone while another locks, then one more undone."""
-
-    def record(step: int, locked: list[int], unlocked: list[int]) -> dict[str, Any]:
-        values = {"unmasked": [], "computed": [], "kl": [], "confidence": [], "seconds": 0, "flops": 0}
-        return {"lane": "a", "step": step, "locked": locked, "unlocked": unlocked, "baseline_flops": 0, **values}
-
-    own = Lane(id="a", name="A", decoder=Decoder()).to_plain()
-    header = {"model": {"name": "m"}, "prompt_tokens": [1, 2, 3], "mask_id": 0, "length": 3, "steps": 3}
-    document = {"format": fmt.FORMAT, "version": 3, "header": header | {"lanes": [own]}, "pieces": {}}
-    records = [record(0, [0, 1], []), record(1, [2], [1]), record(2, [], [0])]
-    trace = read_trace(document | {"records": records})
-    assert trace.steps.locked.tolist() == [2, 2, 1]
-    assert plain(trace.positions.lock_step) == [None, None, 1]
 
 
 def test_a_token_that_somebody_wrote_has_no_commit_error() -> None:
@@ -225,12 +195,6 @@ def test_what_an_engine_of_its_own_computed_is_told(document: dict[str, Any]) ->
     document["header"]["lanes"][1]["engine"] = "onnxruntime 1.32.0"
     mine = document["header"]["engine"]
     assert read_trace(document).lanes.engine.tolist() == [mine, "onnxruntime 1.32.0", mine, mine]
-
-
-def test_a_regret_stands_with_its_step(document: dict[str, Any]) -> None:
-    for record, regret in zip(document["records"], (0.25, None), strict=False):
-        record["regret"] = regret
-    assert plain(read_trace(document).steps.regret)[:3] == [0.25, None, None]
 
 
 def test_a_run_can_be_repeated_from_its_trace(lm: LanguageModel, document: dict[str, Any]) -> None:
@@ -259,13 +223,6 @@ def test_likely_tokens_carry_over_steps_that_did_not_list_them(lm: LanguageModel
             listed = recorder.top("locks", step.index, int(position))
             assert [token for token, _, _ in listed] == step.top_ids[0, position].tolist()
             assert [p for _, _, p in listed] == pytest.approx(step.top_probs[0, position].tolist(), abs=0.013)
-
-
-def test_other_numbers_of_likely_tokens_are_not_kept(lm: LanguageModel) -> None:
-    made = Recorder(make_header(lm, "prompt", PROMPT, FIELD[:1]), lm.tokenizer)
-    for step in decode(lm, [PROMPT], SETTINGS, top_k=fmt.TOP_K + 1):
-        made.record(FIELD[0].id, step)
-    assert all(made.top(FIELD[0].id, 0, position) == [] for position in range(made.header["length"]))
 
 
 def test_pieces_are_text_or_bytes() -> None:
@@ -398,21 +355,6 @@ def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str
 def test_lanes_that_cannot_be(plain: Any, said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
         Lane.from_plain(plain)
-
-
-def test_a_lanes_texts_have_eighty_characters() -> None:
-    for name in ("id", "name", "parent"):
-        plain = {"id": "a", "name": "b", name: "x" * 80}
-        assert getattr(Lane.from_plain(plain), name) == "x" * 80
-        with pytest.raises(ValueError, match="at most 80 characters"):
-            Lane.from_plain(plain | {name: "x" * 81})
-
-
-def test_the_usual_pair_differs_in_its_rule_alone() -> None:
-    own = Decoder(settings=SETTINGS, compute=RULE, unmask=Klass(), events=EVENTS)
-    first, second = beside_every_position("SureLock", own)
-    assert (first.decoder.compute, first.decoder.unmask, first.decoder.events) == (Everything(), Klass(), ())
-    assert (second.name, second.decoder) == ("SureLock", own)
 
 
 def test_no_token_can_end_the_replays_script(document: dict[str, Any]) -> None:

@@ -13,7 +13,6 @@ import surelock
 from surelock.__main__ import main
 from surelock.model.bound import draw_masks, stratified_counts
 from surelock.model.config import NetworkConfig
-from surelock.research import training
 from surelock.research.training import (
     Corpus,
     Trainer,
@@ -21,11 +20,9 @@ from surelock.research.training import (
     batch_loss,
     build_network,
     evaluate,
-    learning_rate,
     make_batch,
     prompt_lengths,
     read_stories,
-    save_checkpoint,
     train_tokenizer,
 )
 
@@ -102,17 +99,6 @@ def test_loss_falls_and_a_resumed_run_equals_an_uninterrupted_one(stories_file: 
     assert all(torch.equal(a, b.bfloat16().float()) for a, b in kept)
 
 
-def test_a_saved_network_is_read_as_it_was_in_shards(stories_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_SHARD", 20_000)
-    trainer = Trainer(options(stories_file, "out"))
-    save_checkpoint(trainer.network, trainer.tokenizer, stories_file.parent / "saved", {"note": "x"})
-    again = surelock.load(stories_file.parent / "saved", device="cpu", engine="torch")
-    for (name, a), b in zip(trainer.network.named_parameters(), again.network.parameters(), strict=True):
-        assert torch.equal(a.bfloat16().float(), b), name
-    assert len(list((stories_file.parent / "saved").glob("*.safetensors"))) > 1
-    assert json.loads((stories_file.parent / "saved" / "config.json").read_text())["note"] == "x"
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -150,18 +136,6 @@ def test_a_state_of_another_run_is_refused(stories_file: Path) -> None:
             Trainer(options(stories_file, "out", "--resume"))
 
 
-def test_schedule_rises_and_falls_to_zero(stories_file: Path) -> None:
-    rates = [learning_rate(p, 0.1) for p in (0.0, 0.05, 0.1, 0.55, 1.0, 1.1)]
-    assert rates == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0, 0.0])
-    trainer = Trainer(options(stories_file, "out"))
-    for step in range(3):
-        own = [optimizer.param_groups[0]["lr"] for optimizer in trainer.optimizers]
-        assert own == pytest.approx([rate * learning_rate(step / 20, 0.1) for rate in (0.02, 3e-3)])
-        trainer._train_step()
-    trained = [p for optimizer in trainer.optimizers for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(map(id, trained)) == sorted(map(id, trainer.network.parameters())), "each of them, once"
-
-
 def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:
     stories = [[i] * (5 + i) for i in range(2, 30)]
     a, b = (Corpus(stories, seed=3, length=8, rows=12) for _ in range(2))
@@ -176,16 +150,6 @@ def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:
     tiled = np.concatenate([row for step in range(20) for row in a.batch(step)[1::2]])
     whole = np.concatenate([[*story, 0] for story in stories])
     assert np.bincount(tiled[: len(whole)]).tolist() == np.bincount(whole).tolist(), "the others read all of an epoch"
-
-
-def test_masking_is_uniform_in_the_number_of_masks() -> None:
-    rng = np.random.default_rng(0)
-    counts = np.concatenate([stratified_counts(rng, np.arange(8), 8, 16) for _ in range(500)])
-    assert set(counts) == set(range(1, 17))
-    assert np.bincount(counts)[1:] == pytest.approx(250, abs=80)
-    masks = draw_masks(rng, counts, 16)
-    assert (masks.sum(axis=1) == counts).all()
-    assert masks.mean(axis=0) == pytest.approx(17 / 32, abs=0.04)
 
 
 def test_a_prompt_is_never_masked() -> None:
