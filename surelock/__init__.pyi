@@ -1,5 +1,3 @@
-from .decoding.adapter import adapter as adapter
-from .decoding.adapter import custom_generate as custom_generate
 from .decoding.choices import Decoder as Decoder
 from .decoding.compute import BlockCache as BlockCache
 from .decoding.compute import BudgetRule as BudgetRule
@@ -26,9 +24,11 @@ from .decoding.unmasking import Random as Random
 from .decoding.unmasking import Replay as Replay
 from .decoding.unmasking import Threshold as Threshold
 from .decoding.unmasking import UnmaskPolicy as UnmaskPolicy
-from .model.families import CheckpointError as CheckpointError
+from .errors import CheckpointError as CheckpointError
+from .harness.adapter import adapter as adapter
+from .harness.adapter import custom_generate as custom_generate
+from .loading import load as load
 from .model.language_model import LanguageModel as LanguageModel
-from .model.loading import load as load
 from .quality.commit_error import CommitError as CommitError
 from .quality.commit_error import commit_error as commit_error
 from .trace.figure import figure as figure

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from surelock.config import LLADA_8B, QWEN3_0_6B, NetworkConfig
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
 from surelock.decoding.locking import LockRule
@@ -30,10 +31,9 @@ from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.torch import TorchEngine
-from surelock.model.config import LLADA_8B, QWEN3_0_6B, NetworkConfig
+from surelock.loading import find_device, load
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import find_device, load
 from surelock.model.machine import device_name, peak_memory, processor
 from surelock.model.network import Network
 from surelock.model.random_weights import write_random

@@ -14,9 +14,9 @@ from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import recommended
 from surelock.engines.flags import add_engine_flag
 from surelock.files import write_text
+from surelock.loading import load
 from surelock.model.flags import add_model_flags, told_dtype
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import load
 from surelock.places import label_of
 from surelock.quality.commit_error import Shadow
 from surelock.trace.cli import target_file

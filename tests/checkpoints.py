@@ -18,7 +18,7 @@ from oracle import LLADA, QWEN3
 from safetensors.torch import save_file
 from torch import Tensor
 
-from surelock.model.loading import STORIES
+from surelock.loading import STORIES
 
 Draw = Callable[..., Tensor]
 

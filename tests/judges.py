@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from surelock.model.loading import STORIES
+from surelock.loading import STORIES
 
 CONTEXT = 64
 

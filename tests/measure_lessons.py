@@ -18,8 +18,8 @@ sys.path.insert(0, str(ROOT))
 
 from lesson_answers import Run, answers, shows  # noqa: E402
 
+from surelock.loading import load  # noqa: E402
 from surelock.model.language_model import LanguageModel  # noqa: E402
-from surelock.model.loading import load  # noqa: E402
 from surelock.record import record_run  # noqa: E402
 from surelock.trace.lanes import Lane  # noqa: E402
 from surelock.trace.lessons import LESSONS, read_lessons  # noqa: E402

@@ -15,9 +15,9 @@ import surelock
 from surelock import DecodeSettings, Everything, LockRule, bench
 from surelock.__main__ import main
 from surelock.bench import quartiles, refusal, told
+from surelock.config import NetworkConfig
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
-from surelock.model.config import NetworkConfig
 from surelock.model.random_weights import write_random
 from surelock.research import tables
 from surelock.research.bench import llada

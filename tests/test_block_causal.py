@@ -12,8 +12,8 @@ from test_adapter import llada_loop, windows_loop
 from test_oracle import COMPUTES, Named, library_rule, names
 
 import surelock
+from surelock.browser_parts import browser_parts
 from surelock.decoding.totals import TotalsCounter
-from surelock.engines.web import browser_parts
 from surelock.model.bound import conditional_bound
 
 SDAR = {"layers": 3, "d_model": 24, "heads": 4, "kv_heads": 2, "head_dim": 8, "d_ff": 40, "vocab": 29, "tied": False}

@@ -122,7 +122,7 @@ def test_a_baseline_makes_no_table_of_previous_posteriors(tmp_path: Path):
 def test_flash_attention_of_segments_is_dense_attention(dtype: torch.dtype):
     for seed in range(60):
         q, keys, values, arrays, expected = segment_case(seed)
-        if arrays["seen"] is not None and "seqused_k" not in attention._PARAMETERS:
+        if arrays["seen"] is not None and "seqused_k" not in attention.parameters():
             continue
         q, keys, values = (each.to("cuda", dtype) for each in (q, keys, values))
         there = {name: None if each is None else each.cuda() for name, each in arrays.items()}

@@ -24,8 +24,8 @@ from checkpoints import write_llada
 from surelock.__main__ import main as command_line
 from surelock.decoding import flops
 from surelock.decoding.settings import DecodeSettings, to_plain
-from surelock.model.families import CheckpointError
-from surelock.model.loading import STORIES, load
+from surelock.errors import CheckpointError
+from surelock.loading import STORIES, load
 from surelock.research import cli as experiments
 from surelock.research import training
 from surelock.research.paper import FLOPS
@@ -235,7 +235,7 @@ def test_a_thread_that_dies_is_no_model_that_loads(llada: Path, monkeypatch: pyt
     def dies(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("surelock.model.loading.load", dies)
+    monkeypatch.setattr("surelock.loading.load", dies)
     models = Models([str(llada)])
     assert "damaged" in ended(models, llada.name)
     with pytest.raises(NotReady, match="could not be loaded"):

@@ -22,12 +22,14 @@ from hypothesis import HealthCheck, given, settings
 from test_oracle import ADDED, BLOCKS, FLAGS, MODELS, Case, Model, cases, run_library, run_oracle
 
 import surelock
+from surelock import loading
 from surelock.engines import onnx
 from surelock.engines.onnx import OnnxEngine
 from surelock.engines.torch import TorchEngine
-from surelock.model import checkpoint, loading
+from surelock.errors import CheckpointError
+from surelock.model import checkpoint
 from surelock.model.checkpoint import find_tensors
-from surelock.model.families import LLADA, CheckpointError
+from surelock.model.families import LLADA
 
 NEAR = {"epsilon": (0.01, 1e-6), "epsilon_unlock": (0.01, 1e-6), "still": (0.01, 1e-6), "selection": (0.01, 1e-6)}
 NEAR |= {"theta": (0, 1e-5), "theta_unlock": (0, 1e-5)}

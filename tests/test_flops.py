@@ -6,9 +6,9 @@ from test_decode import RUNS
 
 import surelock
 from surelock import DecodeSettings, LockRule, Replay
+from surelock.config import NetworkConfig
 from surelock.decoding.flops import baseline_flops, per_position, row_flops
 from surelock.decoding.totals import TotalsCounter
-from surelock.model.config import NetworkConfig
 
 LLADA_8B = NetworkConfig(
     vocab_size=126464, d_model=4096, n_layers=32, n_heads=32, n_kv_heads=32, head_size=128, d_ff=12288,

@@ -12,9 +12,10 @@ import torch
 from test_int8 import FAMILIES, SHAPE, stored
 
 import surelock
+from surelock.config import LLADA_8B
+from surelock.errors import CheckpointError
 from surelock.model import footprint
-from surelock.model.config import LLADA_8B
-from surelock.model.families import LLADA, CheckpointError
+from surelock.model.families import LLADA
 from surelock.model.footprint import Sizes, check_room, file_sizes, weight_bytes
 from surelock.model.network import empty_network
 

@@ -20,11 +20,11 @@ from torch import Tensor
 import surelock
 from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
+from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
 from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
-from surelock.model.config import LLADA_8B
 from surelock.research.bench import counts, gpu
 from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
 

@@ -15,10 +15,10 @@ from torch import nn
 
 import surelock
 from surelock import DecodeSettings, LanguageModel, LockRule
+from surelock.config import LLADA_8B
 from surelock.engines import posterior
 from surelock.engines.torch import TorchEngine
 from surelock.model import int8
-from surelock.model.config import LLADA_8B
 from surelock.model.network import Network, empty_network
 from surelock.research.bench.storages import FlashAttention, LiveStorages
 

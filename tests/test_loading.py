@@ -30,8 +30,8 @@ from surelock import CheckpointError
 from surelock.decoding.ends import text_of
 from surelock.decoding.recommended import recommended
 from surelock.harness.model import SureLockLM
+from surelock.loading import find_device
 from surelock.model.families import family_of
-from surelock.model.loading import find_device
 from surelock.model.machine import peak_memory
 from surelock.model.tokenizer import load_tokenizer
 from surelock.ui.models import Models

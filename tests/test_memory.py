@@ -10,9 +10,9 @@ from checkpoints import write_hf
 
 import surelock
 from surelock import ComputeRule, DecodeSettings, Entropy, Everything, LanguageModel, LockRule
+from surelock.config import LLADA_8B, NetworkConfig
 from surelock.engines import posterior
 from surelock.engines.torch import TorchEngine
-from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.network import Network, empty_network
 from surelock.quality import commit_error
 from surelock.quality.commit_error import Shadow

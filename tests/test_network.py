@@ -16,10 +16,10 @@ from oracle import OracleNetwork
 from torch import Tensor
 
 import surelock
+from surelock.config import LLADA_8B
 from surelock.engines.cache import Rows
 from surelock.engines.torch import PackedForward
 from surelock.model.bound import conditional_bound
-from surelock.model.config import LLADA_8B
 from surelock.model.network import Network
 
 LLADA = {"layers": 2, "d_model": 32, "heads": 4, "kv_heads": 4, "d_ff": 40, "vocab": 37, "seed": 1}

@@ -21,10 +21,10 @@ from surelock import (
     LockRule,
     UnlockRule,
 )  # fmt: skip
+from surelock.config import NetworkConfig, Shape
 from surelock.decoding.run import NonFiniteLogits, Run
 from surelock.decoding.state import Slots, State
 from surelock.decoding.step import Plan, Step
-from surelock.model.config import NetworkConfig, Shape
 
 VOCAB, PROMPTS = 29, [[5, 6, 7], [9], [3]]
 SHAPE = Shape(NetworkConfig(VOCAB, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), mask_id=1, pad_id=0, ends=(0,))
@@ -120,7 +120,7 @@ from made_up import made_up
 from surelock.decoding.choices import COMPUTE, UNMASK, Decoder
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.model.config import NetworkConfig, Shape
+from surelock.config import NetworkConfig, Shape
 shape = Shape(NetworkConfig(29, 8, 1, 1, 1, 8, 8, 64, 1e4, 1e-5, True), 1, 0)
 for rule in COMPUTE.values():
     for policy in UNMASK.values():

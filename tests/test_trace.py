@@ -25,9 +25,9 @@ from surelock import (
     LowConfidence,
     Threshold,
 )
+from surelock.config import NetworkConfig
 from surelock.decoding.loop import decode
 from surelock.engines.torch import TorchEngine
-from surelock.model.config import NetworkConfig
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import processor
 from surelock.model.network import Network

@@ -11,8 +11,8 @@ import torch
 
 import surelock
 from surelock.__main__ import main
+from surelock.config import NetworkConfig
 from surelock.model.bound import draw_masks, stratified_counts
-from surelock.model.config import NetworkConfig
 from surelock.research.training import (
     Corpus,
     Trainer,
@@ -208,7 +208,7 @@ def test_shipped_checkpoint_scores_its_held_out_figure(stories: surelock.Languag
     file = CORPUS / "tinystories_valid.txt"
     if not file.is_file():
         pytest.skip("the held-out stories are not beside the checkout")
-    stated = json.loads((Path(surelock.model.loading.STORIES) / "config.json").read_text())["held_out"]
+    stated = json.loads((Path(surelock.loading.STORIES) / "config.json").read_text())["held_out"]
     texts = read_stories(file)
     bound = evaluate(stories.network, list(map(stories.encode, texts)), sum(map(len, texts)), draws=2, seed=1)
     error = np.hypot(bound["bits_per_character_error"], stated["bits_per_character_error"])

@@ -33,7 +33,7 @@ from surelock.decoding.presets import PRESETS
 from surelock.decoding.recommended import block_choices, over_recommended
 from surelock.decoding.run import NonFiniteLogits
 from surelock.decoding.settings import to_plain
-from surelock.model.errors import without_paths
+from surelock.errors import without_paths
 from surelock.places import ASSETS
 from surelock.quality.commit_error import Shadow
 from surelock.trace.lanes import Lane

@@ -20,11 +20,11 @@ from test_decode import RUNS
 from test_javascript import ROOT, needs_node, node
 
 import surelock
+from surelock.browser_parts import FILE, browser_parts
+from surelock.browser_parts import main as write_parts
+from surelock.config import Shape
 from surelock.decoding.choices import Decoder, plain_event
 from surelock.decoding.unmasking import Replay
-from surelock.engines.web import FILE, browser_parts
-from surelock.engines.web import main as write_parts
-from surelock.model.config import Shape
 from surelock.places import ASSETS
 
 pytestmark = needs_node
@@ -119,7 +119,7 @@ def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
 
 
 def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
-    """`npm run runtime` and `python -m surelock.engines.web stories` write them: stale ones would be served."""
+    """`npm run runtime` and `python -m surelock.browser_parts stories` write them: stale ones would be served."""
     modules = {
         "ort": "onnxruntime-web/dist/ort-wasm-simd-threaded.wasm",
         "quickjs": "@jitl/quickjs-wasmfile-release-sync/dist/emscripten-module.wasm",

@@ -15,7 +15,7 @@ from checkpoints import write_llada
 from starlette.middleware import Middleware
 
 import surelock
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 from surelock.trace.lanes import Lane
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import device, launch

@@ -18,12 +18,12 @@ from made_up import made_up
 from test_oracle import EOS, EOT, MODELS, TOGETHER, Case, Wish, cases, library_rule, make
 
 import surelock
+from surelock.config import NetworkConfig, Shape
 from surelock.decoding.choices import Decoder, plain_event
 from surelock.decoding.noise import Draws
 from surelock.decoding.run import Run
 from surelock.decoding.step import Plan, Reading, Step
 from surelock.decoding.unmasking import Replay
-from surelock.model.config import NetworkConfig, Shape
 
 # Browsers decode no block-causal network, whose rows alone rest.
 STEP = [each.name for each in fields(Step) if each.name not in ("commit_logits", "resting")]

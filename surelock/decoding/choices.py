@@ -31,7 +31,7 @@ from surelock.decoding.unmasking import (
     Threshold,
     UnmaskPolicy,
 )
-from surelock.model.errors import cut, shown
+from surelock.errors import cut, shown
 
 #: Every compute rule and every unmask policy by its kind. A new one is a class in its file and a line here.
 COMPUTE: dict[str, type[ComputeRule]] = {

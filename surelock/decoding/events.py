@@ -14,7 +14,7 @@ from surelock.decoding.compute import ComputeRule
 from surelock.decoding.settings import Setting
 from surelock.decoding.state import Canvas, State
 from surelock.decoding.unmasking import UnmaskPolicy
-from surelock.model.errors import shown
+from surelock.errors import shown
 
 KINDS = ("lock", "unlock", "write", "mask", "rule")
 _WHOLE = Setting(kind="whole", label="", help="", low=0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 
 
 def row_flops(

@@ -19,10 +19,9 @@ from surelock.decoding.events import Event
 from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Plan, Step
+from surelock.decoding.step import Engine, Plan, Step
 from surelock.decoding.unmasking import LowConfidence, Replay, UnmaskPolicy
-from surelock.engines import Engine
-from surelock.model.errors import shown
+from surelock.errors import shown
 
 if TYPE_CHECKING:
     from surelock.model.language_model import LanguageModel

@@ -1,54 +1,10 @@
 """The decoder that a model's generation_config.json recommends. The library's defaults do not depend on it."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from surelock.decoding.choices import Decoder, check_owners, chosen_kinds, flat_settings, from_flat
-from surelock.decoding.settings import DecodeSettings, described
-from surelock.model.config import NetworkConfig
-from surelock.model.families import GENERATION, CheckpointError, Family, read_json
-
-_SHARED = dict(described(DecodeSettings))
-
-
-def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict[str, Any]:
-    """Return the settings that a checkpoint recommends: those of its generation_config.json over those of its family.
-
-    null is not given, and `max_new_tokens` is the length. Steps without a length write at least as many tokens. A
-    block-causal network has its own blocks, so none of the family are recommended. A file with `do_sample` was written
-    for next-token sampling, so its temperature is ignored. Raises CheckpointError, which names the file, for a damaged
-    one and for settings that make no decoder.
-    """
-    file, values = directory / GENERATION, dict(family.generation)
-    if shape.block_size is not None:
-        values.pop("block_length", None)
-    if not file.is_file():
-        return values
-    given = {name: value for name, value in read_json(file).items() if value is not None}
-    if "do_sample" in given:
-        given.pop("temperature", None)
-    try:
-        values = over_recommended(values, _with_length(given, values, shape.max_length))
-        recommended(values, {})
-    except ValueError as error:
-        raise CheckpointError(f"{file}: {error}") from error
-    return values
-
-
-def _with_length(given: dict[str, Any], family: Mapping[str, Any], most: int) -> dict[str, Any]:
-    """The settings of a file with their length, which transformers calls max_new_tokens."""
-    for name in _SHARED.keys() & given.keys():
-        _SHARED[name].checked(name, given[name])
-    if "max_new_tokens" in given:
-        length = _SHARED["gen_length"].checked("max_new_tokens", given["max_new_tokens"])
-        if given.setdefault("gen_length", length) != length:
-            raise ValueError(f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same")
-    elif given.get("steps", 0) > given.get("gen_length", family.get("gen_length", DecodeSettings().gen_length)):
-        given.setdefault("gen_length", given["steps"])
-    if given.get("gen_length", 1) >= most:
-        raise ValueError(f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions")
-    return given
+from surelock.decoding.settings import DecodeSettings
 
 
 def recommended(generation: Mapping[str, Any], given: Mapping[str, Any]) -> Decoder:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from surelock.config import Shape
 from surelock.decoding.block_causal import BlockCausal
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Changes
@@ -23,7 +24,6 @@ from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Flags, Schedule, Slots, State
 from surelock.decoding.step import NO_PAIRS, Choice, Layout, Plan, Reading, Step, Whole
 from surelock.decoding.unmasking import Candidates
-from surelock.model.config import Shape
 
 
 class NonFiniteLogits(ArithmeticError):

@@ -12,7 +12,7 @@ from numbers import Integral, Real
 from operator import index
 from typing import Any
 
-from surelock.model.errors import cut, shown
+from surelock.errors import cut, shown
 
 _KEY = "setting"
 _MOST_WHOLE = 2**53  # JSON readers that use float64 round larger numbers

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.config import NetworkConfig
 from surelock.decoding.noise import Draws
 
 Whole = NDArray[np.int64]
@@ -214,3 +216,45 @@ class Step:
     baseline_flops: NDArray
     seconds: float
     commit_logits: NDArray | None = None
+
+
+class Engine(Protocol):
+    """Computes the rows of a model's runs.
+
+    name: the name and version of the engine, as traces hold them.
+    config: the shape of the network.
+    device: the device of the logits, by its name in torch.
+    dtype: the dtype of the computation, by its name in torch.
+    network: the torch network of the same weights, for dense forwards.
+    """
+
+    name: str
+    config: NetworkConfig
+
+    @property
+    def device(self) -> Any: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    @property
+    def network(self) -> Any: ...
+
+    def memory(self, layout: Layout, tell: bool = False) -> Any:
+        """Allocate the memory of a run: an empty cache, and room for watched posteriors.
+
+        layout: the shape of the run.
+        tell: keep `memory.told` [slots, V], the logits of each slot as of the last time it was a candidate, 0 before.
+        """
+        ...
+
+    def read(self, memory: Any, plan: Plan) -> Reading:
+        """Compute the rows of a plan: write keys and values into the cache, and return the reading."""
+        ...
+
+    def logits(self, memory: Any, rows: NDArray) -> NDArray:
+        """Return the logits [K, V] of rows of the last plan that was read; NaN for a row that was not read.
+
+        rows: [K] int64, row numbers of the plan.
+        """
+        ...

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from surelock.config import NetworkConfig
 from surelock.decoding.ends import first_end
 from surelock.decoding.flops import baseline_flops, per_position
 from surelock.decoding.step import Step
-from surelock.model.config import NetworkConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,9 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 
-_PARAMETERS = frozenset(inspect.signature(varlen_attn).parameters)
 _LEAST_CAPABILITY = (8, 0)  # of a GPU that has flash attention
 _LARGEST_HEAD = 256
 
@@ -43,16 +41,28 @@ class Segments:
         return replace(self, rows=self.rows.to(device), starts=self.starts.to(device), seen=seen)
 
 
+def varlen_attn(*tensors: Any, **more: Any) -> Tensor:
+    from torch.nn.attention import varlen  # it imports torch's compiler, which a CPU never needs
+
+    return cast("Tensor", varlen.varlen_attn(*tensors, **more))
+
+
+@lru_cache
+def parameters() -> frozenset[str]:
+    """Return the names of the parameters of torch's `varlen_attn`, which grow from release to release."""
+    from torch.nn.attention import varlen
+
+    return frozenset(inspect.signature(varlen.varlen_attn).parameters)
+
+
 @lru_cache(maxsize=16)
 def has_varlen(config: NetworkConfig, dtype: torch.dtype, device: torch.device) -> bool:
     """Return whether torch has a kernel on the device for sequences with different numbers of rows."""
     if dtype.itemsize > 2 or config.head_size > _LARGEST_HEAD or config.head_size % 8:
         return False
-    if config.block_size is not None and "seqused_k" not in _PARAMETERS:
+    if device.type not in ("cuda", "meta") or (config.block_size is not None and "seqused_k" not in parameters()):
         return False
-    if device.type != "cuda":
-        return device.type == "meta"
-    return torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
+    return device.type == "meta" or torch.cuda.get_device_capability(device) >= _LEAST_CAPABILITY
 
 
 def segment_arrays(
@@ -82,10 +92,10 @@ def attend_segments(q: Tensor, keys: Tensor, values: Tensor, segments: Segments)
     shape of q.
     """
     more: dict[str, Any] = {} if segments.seen is None else {"seqused_k": segments.seen}
-    if "enable_gqa" in _PARAMETERS:  # torch without it takes any number of key/value heads
+    if "enable_gqa" in parameters():  # torch without it takes any number of key/value heads
         more["enable_gqa"] = q.shape[1] != keys.shape[1]
     most = segments.most_rows, segments.most_seen
-    return cast("Tensor", varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more))
+    return varlen_attn(q, keys, values, segments.rows, segments.starts, *most, **more)
 
 
 def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: bool, mask: Tensor | None) -> Tensor:

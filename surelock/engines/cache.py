@@ -11,8 +11,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from surelock.config import NetworkConfig
 from surelock.engines.attention import Segments, attend_segments, attend_sequences
-from surelock.model.config import NetworkConfig
 from surelock.model.network import sight
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, StringStringEntryProto, TensorProto, helper, numpy_helper
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 from surelock.model.families import Tensors
 
 OPSET, IR = 23, 11  # the first set with attention, rotary embedding and the norm

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from surelock.config import NetworkConfig
 from surelock.decoding.step import Layout, Plan
 from surelock.engines.attention import Segments, segment_arrays
 from surelock.engines.cache import Rows
-from surelock.model.config import NetworkConfig
 
 
 @dataclass(slots=True)

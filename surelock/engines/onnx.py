@@ -20,11 +20,11 @@ import onnxruntime
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from surelock.config import NetworkConfig
 from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.memory import trim_memory
-from surelock.model.config import NetworkConfig
 from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Stored, Tensors
 
 if TYPE_CHECKING:

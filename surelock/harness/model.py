@@ -21,10 +21,10 @@ from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Step
 from surelock.harness.asked import read_arguments, read_request
 from surelock.harness.text import TextLM, before_stops
+from surelock.loading import load
 from surelock.model.bound import conditional_bound
 from surelock.model.flags import DTYPES
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import load
 
 Pair = tuple[tuple[str, str], list[int], list[int]]
 _log = logging.getLogger(__name__)

@@ -18,8 +18,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from tqdm import tqdm
 
-from surelock.model.config import NetworkConfig
-from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, CheckpointError, Family, Stored, Tensors, read_json
+from surelock.config import NetworkConfig
+from surelock.errors import CheckpointError
+from surelock.model.families import AT_ONCE, SHOW_PROGRESS_FROM, Family, Stored, Tensors, read_json
 from surelock.model.int8 import is_product, quantize
 from surelock.model.network import Network
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from surelock.model.errors import first_line, panics, shown
+from surelock.errors import first_line, panics, shown
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

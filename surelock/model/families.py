@@ -15,16 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
+from surelock.errors import CheckpointError
 
 AT_ONCE = 2**24  # numbers of a tensor that are read, converted or written at once
 CONFIG, GENERATION = "config.json", "generation_config.json"
 _MOST_JSON = 2**28  # bytes: the largest tokenizers take a tenth
 SHOW_PROGRESS_FROM = 2**28  # parameters: loading a smaller network shows no progress
-
-
-class CheckpointError(ValueError):
-    """A checkpoint is missing, damaged or not supported. The message names the file, key or tensor."""
 
 
 class Stored(NamedTuple):

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from surelock.errors import CheckpointError
 from surelock.model.checkpoint import TensorFiles
-from surelock.model.families import SHOW_PROGRESS_FROM, CheckpointError
+from surelock.model.families import SHOW_PROGRESS_FROM
 from surelock.model.machine import total_memory
 from surelock.places import label_of
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import torch
 from torch import nn
 
-from surelock.model.errors import shown
+from surelock.errors import shown
 from surelock.model.network import Network
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from surelock.model.config import NetworkConfig, Shape
+from surelock.config import NetworkConfig, Shape
 from surelock.model.encoding import Encoder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from surelock.engines import Engine
+    from surelock.decoding.step import Engine
     from surelock.model.network import Network
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Rotary = tuple[Tensor, Tensor]

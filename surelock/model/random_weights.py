@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from surelock.config import NetworkConfig
 from surelock.model.checkpoint import SINGLE, row_counts
-from surelock.model.config import NetworkConfig
 from surelock.model.families import A2D_QWEN3, LLADA, Family
 from surelock.model.network import empty_network
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surelock.model.errors import shown
-from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, read_json
+from surelock.errors import CheckpointError, shown
+from surelock.model.families import CONFIG, GENERATION, Family, read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

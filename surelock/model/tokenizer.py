@@ -7,8 +7,8 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, TypeVar
 
-from surelock.model.errors import first_line, panics
-from surelock.model.families import CheckpointError, read_json
+from surelock.errors import CheckpointError, first_line, panics
+from surelock.model.families import read_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

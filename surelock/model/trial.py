@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from surelock.errors import CheckpointError
 from surelock.model.encoding import Encoder, Expanded, check_growth
-from surelock.model.families import CheckpointError
 from surelock.model.tokenizer import has_tokenizer, load_tokenizer
 
 SECONDS, MEGABYTES = 20, 2048

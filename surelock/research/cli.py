@@ -9,8 +9,8 @@ from typing import Any
 import pandas as pd
 
 from surelock.engines.flags import add_engine_flag
+from surelock.loading import load
 from surelock.model.flags import add_model_flags, set_threads, told_dtype
-from surelock.model.loading import load
 from surelock.research import paper, speed, theory
 from surelock.research.experiment import Experiment, markdown, rounded, write_csv, write_report
 from surelock.research.frontier import FRONTIER

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
+from surelock.errors import first_line
+from surelock.loading import check_name, find_device
 from surelock.model.encoding import encoding
-from surelock.model.errors import first_line
-from surelock.model.loading import check_name, find_device
 from surelock.model.tokenizer import tried
 
 # What transformers raises for damaged files, from a number of heads that is 0 to a list where a table should be.

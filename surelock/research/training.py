@@ -27,13 +27,13 @@ from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from surelock.config import NetworkConfig
+from surelock.errors import first_line
+from surelock.loading import find_device, load
 from surelock.model.bound import conditional_bound, draw_masks, stratified_counts
 from surelock.model.checkpoint import row_counts
-from surelock.model.config import NetworkConfig
-from surelock.model.errors import first_line
 from surelock.model.families import LLADA
 from surelock.model.flags import set_threads
-from surelock.model.loading import find_device, load
 from surelock.model.network import Network
 from surelock.model.random_weights import llada_config
 from surelock.model.tokenizer import read_tokenizer

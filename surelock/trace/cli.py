@@ -15,8 +15,8 @@ from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
 from surelock.decoding.totals import TotalsCounter
 from surelock.engines.flags import add_engine_flag, add_weights_flag
+from surelock.loading import load
 from surelock.model.flags import add_model_flags, told_dtype
-from surelock.model.loading import load
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:

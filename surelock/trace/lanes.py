@@ -9,7 +9,7 @@ from typing import Any
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Everything
 from surelock.decoding.presets import PRESETS
-from surelock.model.errors import shown
+from surelock.errors import shown
 
 MOST = 4
 

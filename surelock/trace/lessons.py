@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from surelock.model.errors import cut
+from surelock.errors import cut
 from surelock.places import ASSETS
 
 LESSONS = ASSETS / "lessons"

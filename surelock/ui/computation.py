@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from surelock.model.errors import reason_of
+from surelock.errors import reason_of
 from surelock.trace.lanes import StepsOver
 from surelock.ui.limits import Limits, too_long, weigh
 from surelock.ui.request import Job

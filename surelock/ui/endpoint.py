@@ -15,7 +15,7 @@ from gradio.context import LocalContext
 
 from surelock.decoding.choices import CHOICES, Decoder, check_owners, chosen_kinds, flat_settings, from_flat, read_event
 from surelock.decoding.ends import text_of
-from surelock.model.errors import reason_of, shown
+from surelock.errors import reason_of, shown
 from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Runner
 from surelock.ui.limits import Limits, check_size, within

@@ -12,7 +12,7 @@ import gradio as gr
 from surelock.decoding.choices import Decoder, plain_choice
 from surelock.decoding.described import presets_for
 from surelock.decoding.settings import DecodeSettings, to_plain
-from surelock.model.errors import first_line
+from surelock.errors import first_line
 from surelock.places import ASSETS
 from surelock.trace.lanes import MOST
 from surelock.ui.models import Models

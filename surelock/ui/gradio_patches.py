@@ -20,7 +20,7 @@ from gradio.server_messages import ProcessCompletedMessage
 from gradio.state_holder import SessionState
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from surelock.model.errors import cut, without_paths
+from surelock.errors import cut, without_paths
 from surelock.ui.connections import Connection, Crowd, room
 from surelock.ui.gate import BRIEF
 

@@ -16,7 +16,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
 
 from surelock.engines.flags import add_engine_flag, add_weights_flag
-from surelock.model.errors import first_line
+from surelock.errors import first_line
 from surelock.ui.agents import Agents
 from surelock.ui.device import on_zero_gpu
 from surelock.ui.endpoint import check_call

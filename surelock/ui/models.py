@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surelock.decoding.recommended import generation_of
-from surelock.model.errors import without_paths
+from surelock.errors import without_paths
 from surelock.model.families import CONFIG, family_of, read_json, shape_of
+from surelock.model.generation import generation_of
 from surelock.model.trial import check_tokenizer
 from surelock.places import ASSETS, is_hub_id, label_of
 
@@ -145,8 +145,8 @@ class Models:
 
     def _load(self, label: str) -> None:
         try:
+            from surelock.loading import find_device, find_directory, load
             from surelock.model.footprint import check_room  # torch: not before the page can be served
-            from surelock.model.loading import find_device, find_directory, load
 
             name, placed = self._names[label], {key: self._how[key] for key in ("device_map", "weights")}
             if name != EMBEDDED:

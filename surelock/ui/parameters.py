@@ -8,7 +8,7 @@ from typing import Any
 
 from surelock.decoding.choices import CHOICES, UNMASK, FlatSetting, flat_settings
 from surelock.decoding.events import KINDS
-from surelock.model.errors import shown
+from surelock.errors import shown
 from surelock.ui.limits import MOST_CELLS
 
 _TYPES: dict[str, type] = {"whole": int, "number": float, "flag": bool, "group": bool}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from surelock.decoding.choices import TYPED
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
-from surelock.model.errors import shown
+from surelock.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
 from surelock.trace.pieces import Pieces
 

@@ -28,7 +28,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from surelock.model.errors import without_paths
+from surelock.errors import without_paths
 from surelock.places import ASSETS
 from surelock.trace.replay import data_scripts, plotly_script, replay_shell
 from surelock.ui.addresses import client_of

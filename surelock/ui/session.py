@@ -10,8 +10,8 @@ from collections import deque
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from surelock.errors import first_line
 from surelock.memory import trim_memory
-from surelock.model.errors import first_line
 from surelock.ui.computation import FINISHED, Computation
 from surelock.ui.device import Runner
 from surelock.ui.limits import Limits

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import gradio as gr
 
 from surelock.decoding.flops import baseline_flops
-from surelock.model.errors import reason_of
+from surelock.errors import reason_of
 from surelock.ui.models import Models
 from surelock.ui.request import Job
 

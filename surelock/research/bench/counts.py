@@ -22,9 +22,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from surelock.bench import Figures
+from surelock.config import LLADA_8B, NetworkConfig
 from surelock.decoding.step import Choice, Layout, Plan
 from surelock.engines.torch import TorchEngine
-from surelock.model.config import LLADA_8B, NetworkConfig
 from surelock.model.network import empty_network
 
 #: (generated, batch), each after a prompt of PROMPT tokens.

@@ -35,8 +35,8 @@ from surelock.engines.captured import bucket_of
 from surelock.engines.fused import can_fuse, worth_fusing
 from surelock.engines.posterior import kl_divergence
 from surelock.engines.torch import TorchEngine
+from surelock.loading import find_device
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import find_device
 from surelock.places import ASSETS
 from surelock.research.bench.counts import PROMPT, SIZES, count_step, meta_engine, plan_of
 from surelock.research.bench.prediction import predicted

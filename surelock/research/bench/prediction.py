@@ -6,7 +6,7 @@ is launched at once, and its kernels follow one another faster. Compiled reading
 with KLs eight.
 """
 
-from surelock.model.config import NetworkConfig
+from surelock.config import NetworkConfig
 from surelock.research.bench.counts import Counts, Kernel
 
 BANDWIDTH = 3.0e12  # bytes/s, read and written, that an H100 reaches

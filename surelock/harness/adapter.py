@@ -17,7 +17,7 @@ from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings
 from surelock.decoding.step import Plan, Reading
 from surelock.decoding.unmasking import Candidates, UnmaskPolicy
-from surelock.model.errors import shown
+from surelock.errors import shown
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,14 +13,15 @@ import torch
 from accelerate import infer_auto_device_map
 from accelerate.utils import get_balanced_memory
 
-from surelock.decoding.recommended import generation_of
-from surelock.engines import ENGINES, Engine
+from surelock.config import NetworkConfig
+from surelock.decoding.step import Engine
+from surelock.engines import ENGINES
 from surelock.engines.torch import TorchEngine
+from surelock.errors import CheckpointError, shown
 from surelock.model.checkpoint import check_kind, check_tensors, find_tensors, load_weights
-from surelock.model.config import NetworkConfig
-from surelock.model.errors import shown
-from surelock.model.families import CONFIG, GENERATION, CheckpointError, Family, family_of, read_json, shape_of
+from surelock.model.families import CONFIG, GENERATION, Family, family_of, read_json, shape_of
 from surelock.model.footprint import Sizes, check_room, file_sizes, hub_sizes
+from surelock.model.generation import generation_of
 from surelock.model.int8 import check_weights, is_product
 from surelock.model.language_model import LanguageModel
 from surelock.model.network import Network, empty_network

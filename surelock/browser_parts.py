@@ -1,4 +1,4 @@
-"""Writes browser.json, which the engine in the browser reads with a model's files: ``python -m surelock.engines.web
+"""Writes browser.json, which the engine in the browser reads with a model's files: ``python -m surelock.browser_parts
 MODEL``.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from surelock.engines.onnx import OnnxEngine
 from surelock.files import write_text
+from surelock.loading import STORIES, load
 from surelock.model.language_model import LanguageModel
-from surelock.model.loading import STORIES, load
 from surelock.places import ASSETS
 
 FILE = "browser.json"
@@ -61,7 +61,7 @@ def _fingerprint(file: Path) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> None:
     """Write browser.json into the folder of a model."""
-    parser = argparse.ArgumentParser(prog="python -m surelock.engines.web", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m surelock.browser_parts", description=__doc__)
     parser.add_argument("model", help="'stories', or the folder of a checkpoint")
     options = parser.parse_args(arguments)
     directory = STORIES if options.model == "stories" else Path(options.model)

@@ -8,6 +8,10 @@ _MOST_BITS = 53
 _PATH = re.compile(r"(?:/[\w.@+-]+){2,}")
 
 
+class CheckpointError(ValueError):
+    """A checkpoint is missing, damaged or not supported. The message names the file, key or tensor."""
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, cut to 200 characters; the name of its class if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:_LONGEST]
