@@ -61,17 +61,14 @@ def test_beneath_the_tables_no_figure_stands_but_the_papers() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (RESULTS / name / "table.csv").is_file()])
-def test_tables_and_pictures_are_of_the_cells(
+def test_tables_are_of_the_cells(
     name: str,
     stories_in_torch: surelock.LanguageModel,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And the cells are those that the command measures, of the weights that ship, each judge's scores of their texts.
-
-    What a picture is drawn with (the part before `newPlot`) is of plotly's version.
-    """
+    """The cells are those that the command measures, of the weights that ship, each judge's scores of their texts."""
     lab, grid, kept = Lab(stories_in_torch), EXPERIMENTS[name].grids["stories"], RESULTS / name
     (engine,) = {record["setup"].get("engine") for record in finished(kept).values()}
     if engine is not None:  # of another version, here, than the one that measured
@@ -86,12 +83,10 @@ def test_tables_and_pictures_are_of_the_cells(
     (command,) = re.findall(r"^`(.*)`$", table.split("\n\n|")[0], re.MULTILINE)
     assert command.startswith(f"python -m surelock experiment {name} --model stories --preset stories ")
     assert command.endswith("--out assets/results")
-    for file in [*(tmp_path / name).rglob("*.csv"), tmp_path / name / "table.md", tmp_path / name / "picture.html"]:
+    for file in [*(tmp_path / name).rglob("*.csv"), tmp_path / name / "table.md"]:
         file.unlink()
     report(EXPERIMENTS[name], command, lab, records, tmp_path / name)
-    for file in [each for pattern in ("*.md", "*.csv", "*.html") for each in kept.rglob(pattern)]:
+    for file in [each for pattern in ("*.md", "*.csv") for each in kept.rglob(pattern)]:
         made, committed = ((folder / file.relative_to(kept)).read_bytes() for folder in (tmp_path / name, kept))
-        if file.suffix == ".html":
-            made, committed = (content.partition(b"newPlot")[2] for content in (made, committed))
         assert made == committed, file
     assert capsys.readouterr().err == "", "a judge has read other texts"

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """Run what is not finished yet of an experiment; the first process writes its table and its picture."""
+    """Run what is not finished yet of an experiment; the first process writes its table."""
     with launched(arguments.device) as processes:
         return _run(arguments, processes)
 
@@ -94,10 +94,9 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
 
 
 def report(experiment: Experiment, told: str, lab: Lab, records: list[Record], directory: Path) -> pd.DataFrame:
-    """Write the tables and the picture of finished cells, and return the first table. told: the command."""
+    """Write the tables of finished cells, and return the first of them. told: the command."""
     frame = table_of(experiment, records, directory)
-    figure = experiment.picture(frame, records)
-    write_report(directory, experiment, told, lab.setup(), frame, figure, _judges(experiment, lab, records, directory))
+    write_report(directory, experiment, told, lab.setup(), frame, _judges(experiment, lab, records, directory))
     return frame
 
 

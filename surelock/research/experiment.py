@@ -1,4 +1,4 @@
-"""What an experiment is: its question, its grid, its table; and what it leaves behind: CSV, Markdown, a picture."""
+"""What an experiment is: its question, its grid, its table; and what it leaves behind: CSV and Markdown."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import plotly.express as px
-from plotly.graph_objects import Figure
 
 from surelock.files import write_text
 from surelock.research.lab import Lab
@@ -29,7 +27,6 @@ class Experiment:
     grids: dict[str, list[Cell]]
     measure: Callable[[Lab, Cell], Record]
     table: Callable[[list[Record]], pd.DataFrame]
-    picture: Callable[[pd.DataFrame, list[Record]], Figure]
     texts: Callable[[Lab, Record], Texts] | None = None
     judge_table: Callable[[list[Record], list[dict[str, Any]]], pd.DataFrame] | None = None
     judge_note: str = ""
@@ -46,36 +43,6 @@ def points(records: Sequence[Record], cell: Iterable[str], make: Callable[[Recor
     return pd.DataFrame([row(record, cell) | point for record in records for point in make(record["result"])])
 
 
-def course(
-    records: Sequence[Record], cell: Iterable[str], name: str, values: Callable[[Record], Sequence[float]]
-) -> pd.DataFrame:
-    """A row for each step of each record: how much of the run is over, and what `values` says of the step."""
-
-    def steps(result: Record) -> list[Record]:
-        told = values(result)
-        return [{"progress": number / len(told), name: value} for number, value in enumerate(told, start=1)]
-
-    return points(records, cell, steps)
-
-
-def drawn(
-    kind: str, x: str, y: str | list[str], of: Callable[[list[Record]], pd.DataFrame] | None = None, **how: Any
-) -> Callable[[pd.DataFrame, list[Record]], Figure]:
-    """What draws the table, or what `of` says of the records: y over x, with the standard errors of y if there are any.
-
-    kind, how: the function of plotly.express, and its arguments.
-    """
-
-    def picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-        found = (frame if of is None else of(records)).copy()
-        for name in {how.get("color"), how.get("symbol")} & {*found.select_dtypes("number")}:
-            found[name] = found[name].map("{:g}".format)  # a colour for each value, not a scale
-        figure = getattr(px, kind)(found, x, y, error_y=f"{y}_se" if f"{y}_se" in found else None, **how)
-        return figure.update_traces(textposition="top center") if "text" in how else figure
-
-    return picture
-
-
 # --- what is left behind ----------------------------------------------------------------------------------------------
 
 
@@ -85,17 +52,13 @@ def write_report(
     command: str,
     setup: Record,
     frame: pd.DataFrame,
-    figure: Figure,
     sections: Sequence[str] = (),
 ) -> None:
-    """table.csv, table.md, picture.html; raises OSError when one cannot be written. sections: what ends table.md."""
+    """table.csv and table.md; raises OSError when one cannot be written. sections: what ends table.md."""
     write_csv(directory / "table.csv", frame)
     ran = ", ".join(f"{name} {_plain(value)}" for name, value in setup.items() if value)
     parts = [f"# {experiment.title}", f"`{command}`", f"With {ran}.", markdown(frame), experiment.note.strip()]
     write_text(directory / "table.md", "\n\n".join([*parts, *sections]) + "\n")
-    figure.update_layout(title=experiment.title, template="plotly_white")
-    page = figure.to_html(include_plotlyjs="cdn", config={"showSendToCloud": False}, div_id=directory.name)
-    write_text(directory / "picture.html", page)
 
 
 def rounded(frame: pd.DataFrame) -> pd.DataFrame:

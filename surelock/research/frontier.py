@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import plotly.express as px
 import torch
 from numpy.typing import NDArray
-from plotly.graph_objects import Figure
 
 from surelock.bench import load_of_cores
 from surelock.decoding.choices import COMPUTE, Decoder, from_flat
@@ -232,12 +230,6 @@ def _judge_table(records: list[Record], scores: list[dict[str, judged.Scores]]) 
     return pd.DataFrame(rows)
 
 
-def _picture(frame: pd.DataFrame, records: list[Record]) -> Figure:
-    points, hover = frame[frame["error"] > 0], ["median", "regret", "time"]
-    named = {"error_y": "error_se", "color": "rule", "facet_col": "setting", "hover_data": hover}
-    return px.scatter(points, "rows", "error", log_y=True, **named)
-
-
 FRONTIER = Experiment(
     title="The frontier: what leaving out rows costs and saves",
     note="""\
@@ -254,7 +246,6 @@ seconds of a quiet machine; other work lengthens them, less than the time that p
     grids=_GRIDS,
     measure=_measure,
     table=_table,
-    picture=_picture,
     texts=_texts,
     judge_table=_judge_table,
     judge_note=judged.NOTE,

@@ -1,13 +1,12 @@
 """The paper's experiments on cost and quality: 1, 2, 3, 6, and the appendix's unlocking."""
 
 from itertools import pairwise
-from operator import itemgetter
 
 import pandas as pd
 
 from surelock.research import compare
 from surelock.research.compare import comparison
-from surelock.research.experiment import Experiment, course, drawn, row
+from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decode_cell
 from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
 from surelock.research.texts import write_judge_files
@@ -30,7 +29,6 @@ early and flatter the ratio.""",
     },
     measure=lambda lab, cell: decode_cell(lab, cell).figures,
     table=lambda records: pd.DataFrame([row(record, ("gen_length", "epsilon"), _FIGURES) for record in records]),
-    picture=drawn("line", "epsilon", "flops_ratio", color="gen_length", markers=True, log_x=True),
 )
 
 
@@ -72,11 +70,6 @@ steps in which the ratio was above the step before it (permanent locks allow non
     },
     measure=_curves,
     table=_progress,
-    picture=drawn(
-        *("line", "progress", "flops_ratio"),
-        lambda records: course(records, _VARIED, "flops_ratio", itemgetter("flops_ratio")),
-        **{"color": "epsilon", "facet_col": "percentile", "facet_row": "gen_length"},
-    ),
 )
 
 
@@ -108,7 +101,6 @@ MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the fi
         + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
         "quick": _sized([(12, 6), (12, 12)], prompts=2),
     },
-    picture=drawn("scatter", "flops_ratio", "bits_change", color="gen_length", symbol="epsilon", hover_data=_QUALITY),
     artifacts=write_judge_files,
 )
 
@@ -125,7 +117,6 @@ EPSILON = comparison(
         "paper": grid(source="wikitext", prompts=120, gen_length=64, **_MANY, **PAPER),
         "quick": grid(gen_length=12, epsilon=[None, 5e-4, 5e-2], prompts=2),
     },
-    picture=drawn("line", "flops_ratio", "bits_change", text="epsilon", markers=True),
 )
 
 
@@ -147,5 +138,4 @@ unlock_period: steps between probes of 8 locked positions per sequence; empty: l
         "paper": _probed([5e-4, 5e-3], [None, 8, 4], source="wikitext", prompts=120, gen_length=128, **PAPER),
         "quick": _probed([5e-2], [None, 2], gen_length=12, prompts=2),
     },
-    picture=drawn("scatter", "flops_ratio", "bits_change", color="epsilon", text="unlock_period"),
 )

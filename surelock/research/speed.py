@@ -12,7 +12,7 @@ from surelock.bench import load_of_cores, told
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.model.machine import device_name
-from surelock.research.experiment import Experiment, course, drawn, row
+from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
 
@@ -88,15 +88,11 @@ def _timed(lab: Lab, batches: Batches, steps: int) -> dict[str, Any]:
 # --- Experiment 4 and its appendix: over batch size and generated length ----------------------------------------------
 
 
-def _step_ratios(result: Record) -> list[float]:
-    return [own / base for own, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
-
-
 def _speeds(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
         result = record["result"]
-        steps = _step_ratios(result)
+        steps = [own / base for own, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
         eighth, ratio = max(1, len(steps) // 8), result["tps_ratio"]
         told = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
         told |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
@@ -125,11 +121,6 @@ efficiency: tps_ratio * flops_ratio, 1 when every FLOP saved is time saved. Run 
     },
     measure=compare_speed,
     table=_speeds,
-    picture=drawn(
-        *("line", "progress", "step_tps_ratio"),
-        lambda records: course(records, ("batch", "gen_length"), "step_tps_ratio", _step_ratios),
-        **{"color": "batch", "facet_col": "gen_length"},
-    ),
 )
 
 
@@ -171,5 +162,4 @@ where the quartiles of the repeats' own lie further apart than it lies from 1.""
             for r in records
         ]
     ),
-    picture=drawn("bar", "method", ["tps_ratio", "flops_ratio"], barmode="group", facet_col="gen_length"),
 )

@@ -301,7 +301,6 @@ TABLES: dict[str, Callable[[], str]] = {
         "bound",
         {"new tokens": "{gen_length}", "ε": "{epsilon}", "steps": "{steps}", "holds": "{holds:.1%}"}
         | {"too loose": "{loose:.0e} times", "KL and error, rank correlation": "{rank_correlation:.2f}"},
-        "smooth == 'max'",
     ),
     "unlock": Table(
         "unlock", {"ε": "{epsilon}", "probes every": "{unlock_period:.0f}"} | OWN | KEPT, "epsilon == '5e-3'"
