@@ -15,7 +15,7 @@ import oracle
 import pytest
 import torch
 from checkpoints import write_dream, write_hf, write_llada, write_qwen3
-from hypothesis import HealthCheck, event, given, note, settings
+from hypothesis import HealthCheck, event, given, note, seed, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -426,10 +426,13 @@ def choosing(draw: st.DrawFn, kind: str) -> Named:
     return kind, draw(st.fixed_dictionaries(values[kind]))
 
 
+RULES = [*product((None, *LOCKING), (None, *CHOOSING))]
+
+
 @st.composite
-def computes(draw: st.DrawFn) -> list[Named]:
-    """None, each rule alone, and each pair of a locking and a choosing one."""
-    first, second = draw(st.sampled_from([(a, b) for a in (None, *LOCKING) for b in (None, *CHOOSING)]))
+def computes(draw: st.DrawFn, pair: tuple[str | None, str | None] | None = None) -> list[Named]:
+    """None, each rule alone, and each pair of a locking and a choosing one; or those of this pair."""
+    first, second = pair or draw(st.sampled_from(RULES))
     parts = [locking(first)] if first else []
     parts += [choosing(second)] if second else []
     return [draw(part) for part in parts] or draw(st.sampled_from([[], [("Everything", {})]]))
@@ -480,7 +483,7 @@ def random_replay(
 
 
 @st.composite
-def cases(draw: st.DrawFn, models: dict[str, Any] = MODELS) -> Case:
+def cases(draw: st.DrawFn, models: dict[str, Any] = MODELS, pair: tuple[str | None, str | None] | None = None) -> Case:
     """Hypothesis draws the structure, so that it shrinks; prompts and replayed tokens come from one drawn seed."""
     model, rng = draw(st.sampled_from(sorted(models))), np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     vocab = models[model].keywords["vocab"]
@@ -510,7 +513,7 @@ def cases(draw: st.DrawFn, models: dict[str, Any] = MODELS) -> Case:
         "seed": draw(st.sampled_from([rng.integers(2**32).item(), rng.integers(2**32, size=len(lengths)).tolist()])),
     }
     prompts = [[EOS if rng.random() < 0.1 else rng.integers(2, vocab).item() for _ in range(n)] for n in lengths]
-    case = Case(model, prompts, values, draw(computes()), observe=draw(st.booleans()))
+    case = Case(model, prompts, values, draw(computes(pair)), observe=draw(st.booleans()))
     wish = wishes(values["steps"], len(lengths), vocab)
     case.wishes = [draw(wish) for _ in range(draw(st.sampled_from([3, 2, 1, 0])))]
     for first, second in pairwise(case.wishes):
@@ -527,7 +530,7 @@ def cases(draw: st.DrawFn, models: dict[str, Any] = MODELS) -> Case:
     return case
 
 
-PAIRS = [" & ".join(filter(None, pair)) for pair in product(("", *LOCKING), ("", *CHOOSING)) if any(pair)]
+PAIRS = [" & ".join(filter(None, pair)) for pair in RULES if any(pair)]
 MET = (  # of the oracle's own account of a run
     "block ended early", "quota not met", "ends of a text are late", "committed as ready", "committed before the block",
     "lock: prompt", "lock: generated", "unlock: prompt", "unlock: generated", "write: masked", "write: unmasked",
@@ -541,7 +544,8 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
     compute, kinds = " & ".join(name for name, _ in case.compute), {event.kind for event in told.events}
     places = [(event.sequence, event.position) for event in told.events if event.kind != "rule"]
     ways = {"": True, " and guidance": case.settings["cfg_scale"] > 0, " and events": bool(told.events)}
-    ways |= {" and a temperature": case.settings["temperature"] > 0, " and ends late": "ends of a text are late" in met}
+    ways |= {" and a temperature": case.settings["temperature"] > 0}
+    late = "ends of a text are late" in met
     tally.met.update(
         {
             "rows locked": any(step.newly_locked.any() for step in steps),
@@ -562,18 +566,19 @@ def count(tally: Tally, case: Case, steps: list[Any], told: Told) -> None:
             **{f"event: {kind}": kind in kinds for kind in EVENTS},
             **{f"{name}{how}": compute == name and on for name in PAIRS for how, on in ways.items()},
             **{f"{name}{how}": case.unmask[0] == name and on for name in POLICIES for how, on in ways.items()},
+            **{f"{name} and ends late": case.unmask[0] == name and late for name in POLICIES if name != "Replay"},
             **{name: name in met for name in MET},
         }
     )
 
 
 @pytest.mark.parametrize(
-    ("examples", "least", "drawn"),
+    ("examples", "unmet", "drawn"),
     [
-        pytest.param(250, 0, MODELS | ADDED, id="250"),
-        pytest.param(1000, 1, MODELS | ADDED, marks=pytest.mark.long, id="1000"),
+        pytest.param(225, 5, MODELS | ADDED, id="225"),
+        pytest.param(1000, 0, MODELS | ADDED, marks=pytest.mark.long, id="1000"),
         *(
-            pytest.param(130, 0, {kind: (MODELS | ADDED)[kind]}, marks=pytest.mark.long, id=kind)
+            pytest.param(130, 999, {kind: (MODELS | ADDED)[kind]}, marks=pytest.mark.long, id=kind)
             for kind in (*ADDED, "dream")
         ),
     ],
@@ -583,21 +588,16 @@ def test_library_equals_the_oracle_over_random_cases(
     capsys: pytest.CaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     examples: int,
-    least: int,
+    unmet: int,
     drawn: dict[str, Any],
 ) -> None:
     """Same tokens, lock steps, KL, confidence and FLOPs; near-ties (under 1e-9, not equal) are discarded, under 2 %.
     Half of the cases draw their tokens as on a GPU.
 
-    What Hypothesis draws depends on the modules that a worker has imported, so only the long run asks what was met.
+    What Hypothesis draws depends on the modules that a worker has imported, so only the long run asks for all.
     """
     tally = Tally()
 
-    @settings(
-        max_examples=int(CASES or examples), deadline=None, derandomize=CASES is None,
-        database=None, suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(cases(drawn))
     def check(case: Case) -> None:
         tally.cases += 1
         monkeypatch.setattr(posterior, "_BY_TOKEN", {"cpu"} if sum(map(len, case.prompts)) % 2 else set())
@@ -610,12 +610,17 @@ def test_library_equals_the_oracle_over_random_cases(
         steps = compare(models[case.model], case, told)
         count(tally, case, steps, told)
 
-    check()
+    for number, pair in enumerate(RULES):  # what is drawn by chance alone would leave some of them out
+        run = settings(
+            max_examples=-(-int(CASES or examples) // len(RULES)), deadline=None, database=None,
+            suppress_health_check=list(HealthCheck),
+        )(given(cases(drawn, pair))(check))  # fmt: skip
+        (run if CASES else seed(number)(run))()
     with capsys.disabled():
         print(f"\noracle: {tally.cases} cases, {tally.discarded} near a tie and discarded; {dict(tally.met)}")
     assert tally.cases - tally.discarded >= min(200, examples - 10)
     assert tally.discarded < 0.02 * tally.cases
-    assert min(tally.met.values()) >= least, "the cases no longer reach everything they should"
+    assert sum(not times for times in tally.met.values()) <= unmet, "the cases no longer reach everything they should"
 
 
 # --- fixed cases ------------------------------------------------------------------------------------------------------

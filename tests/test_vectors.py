@@ -14,7 +14,7 @@ from surelock.decoding.choices import COMPUTE, UNMASK
 
 
 @needs_node
-@pytest.mark.parametrize(("count", "most"), [(300, 0.2), pytest.param(5000, 0.2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("count", "most"), [(300, 0.3), pytest.param(5000, 0.3, marks=pytest.mark.long)])
 def test_node_repeats_random_runs(count: int, most: float, tmp_path: Path) -> None:
     told = vectors(count)
     file = tmp_path / "vectors.json"
