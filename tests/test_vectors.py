@@ -26,6 +26,6 @@ def test_node_repeats_random_runs(count: int, most: float, tmp_path: Path) -> No
     decoders = [each["decoder"] for each in told]
     parts = [list(d["compute"].values()) if d["compute"]["kind"] == "both" else [d["compute"]] for d in decoders]
     kinds = Counter(part["kind"] for each in parts for part in each if isinstance(part, dict))
-    assert kinds.keys() >= COMPUTE.keys() and {d["unmask"]["kind"] for d in decoders} >= UNMASK.keys() | {"replay"}
+    assert kinds.keys() >= COMPUTE.keys() and {d["unmask"]["kind"] for d in decoders} >= UNMASK.keys()
     events = Counter(event["kind"] for d in decoders for event in d["events"])
     assert events.keys() == {"lock", "unlock", "write", "mask", "rule"}

@@ -45,7 +45,7 @@ def decoders(gen_length: int, **more: Any) -> dict[str, Decoder]:
 
 
 def in_node(
-    lm: Any, weights: list[Path], prompts: list[list[int]], asked: list[tuple[Decoder, int]], folder: Path
+    lm: Any, weights: list[Path], prompt: list[int], asked: list[tuple[Decoder, int]], folder: Path
 ) -> list[list[list[Any]]]:
     """What Node finds of each step of each run, in the order of SHOWN. asked: decoders, each with its top_k."""
     for name, graph in lm.engine.graphs().items():
@@ -53,16 +53,16 @@ def in_node(
     shape = Shape(lm.config, lm.mask_id, lm.pad_id, lm.ends)
     plain = []
     for decoder, top_k in asked:
-        events = [plain_event(event) | {"sequence": event.sequence} for event in decoder.events]
+        events = [plain_event(event) for event in decoder.events]
         plain.append({"decoder": {**decoder.to_plain(), "events": events}, "top_k": top_k})
-    told = {"shape": asdict(shape), "prompts": prompts, "decoders": plain}
+    told = {"shape": asdict(shape), "prompt": prompt, "decoders": plain}
     (folder / "asked.json").write_text(json.dumps(told))
     return [json.loads(line) for line in node("tests/js/runs.js", folder, *weights).splitlines()]
 
 
-def in_python(lm: Any, prompts: list[list[int]], decoder: Decoder, top_k: int) -> list[list[Any]]:
+def in_python(lm: Any, prompt: list[int], decoder: Decoder, top_k: int) -> list[list[Any]]:
     """The same of `decode`."""
-    found = surelock.decode(lm, prompts, **decoder.keywords(), top_k=top_k)
+    found = surelock.decode(lm, [prompt], **decoder.keywords(), top_k=top_k)
     return [[getattr(step, name) for name in SHOWN] for step in found]
 
 
@@ -89,23 +89,24 @@ def test_a_browsers_engine_decodes_as_the_one_of_cpus(stories: Any, tmp_path: Pa
     write = surelock.Event(4, "write", len(prompt) + 2, prompt[1]), surelock.Event(5, "unlock", 1)
     lock = surelock.LockRule(epsilon=9.0, percentile=None)
     asked.append((replace(asked[0][0], compute=lock, events=write), 0))
-    found = in_node(stories, WEIGHTS, [prompt], asked, tmp_path)
+    found = in_node(stories, WEIGHTS, prompt, asked, tmp_path)
     for (decoder, top_k), steps in zip(asked, found, strict=True):
-        ours = in_python(stories, [prompt], decoder, top_k)
+        ours = in_python(stories, prompt, decoder, top_k)
         assert first_difference(ours, steps) is None, decoder
 
 
 @pytest.mark.parametrize("write", [write_llada, write_dream])
-def test_other_shapes_and_batches(write: Any, tmp_path: Path) -> None:
-    """Biases, shared heads, an untied head, a shifted network; sequences of unlike lengths."""
+def test_other_shapes(write: Any, tmp_path: Path) -> None:
+    """Biases, shared heads, an untied head, a shifted network; prompts of unlike lengths."""
     model = tmp_path / "model"
     write(model, layers=2, d_model=24, heads=3, kv_heads=1, d_ff=40, vocab=40, tied=False, seed=2)
     lm = surelock.load(str(model), device="cpu", engine="onnx")
     prompts = [[5, 3, 9], [8, 30, 2, 36, 4, 11, 20], [6]]
     asked = [(decoder, 0) for name, decoder in decoders(12).items() if name in ("guided", "unrepeated", "unlocking")]
-    found = in_node(lm, sorted(model.glob("*.safetensors")), prompts, asked, tmp_path)
-    for (decoder, top_k), steps in zip(asked, found, strict=True):
-        assert first_difference(in_python(lm, prompts, decoder, top_k), steps) is None, decoder
+    for prompt in prompts:
+        found = in_node(lm, sorted(model.glob("*.safetensors")), prompt, asked, tmp_path)
+        for (decoder, top_k), steps in zip(asked, found, strict=True):
+            assert first_difference(in_python(lm, prompt, decoder, top_k), steps) is None, decoder
 
 
 def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_logits_that_are_no_numbers_end_a_run(tmp_path: Path) -> None:
     lm = surelock.load(str(model), device="cpu", engine="onnx")
     decoder = Decoder(settings=surelock.DecodeSettings(gen_length=2))
     with pytest.raises(AssertionError, match="NaN or infinite logits in step 0"):
-        in_node(lm, [model / "model.safetensors"], [[5]], [(decoder, 0)], tmp_path)
+        in_node(lm, [model / "model.safetensors"], [5], [(decoder, 0)], tmp_path)
 
 
 def test_what_a_browser_fetches_is_made_from_what_it_is_made_of(stories: Any) -> None:
@@ -165,8 +166,8 @@ def test_whole_runs_differ_in_ties_alone(stories: Any, tmp_path: Path) -> None:
     count = parted = 0
     for seed in range(18):
         asked = [(decoder, 0) for decoder in whole_runs(prompt, seed)]
-        found = in_node(stories, WEIGHTS, [prompt], asked, tmp_path)
-        ours = [in_python(stories, [prompt], decoder, 0) for decoder, _ in asked]
+        found = in_node(stories, WEIGHTS, prompt, asked, tmp_path)
+        ours = [in_python(stories, prompt, decoder, 0) for decoder, _ in asked]
         parted += sum(first_difference(*each) is not None for each in zip(ours, found, strict=True))
         count += len(asked)
     assert count >= 300 and parted <= 0.02 * count, f"{parted} of {count}"

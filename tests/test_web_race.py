@@ -30,7 +30,7 @@ from surelock.trace.recorder import Recorder, make_header
 
 pytestmark = needs_node
 ROUGH = ("kl", "confidence")  # of a record, bytes: numpy rounds their logarithm as a float32
-ASKED = ("tokens", "blind", "positions", "chooses", "banned", "scores")  # of a plan
+ASKED = ("tokens", "blind", "slots", "chooses", "banned", "scores")  # of a plan
 NAMES = [name for name, (_, choices) in RUNS.items() if not isinstance(choices.get("unmask"), Replay)]
 
 

@@ -23,9 +23,8 @@ from surelock.decoding.choices import Decoder, plain_event
 from surelock.decoding.noise import Draws
 from surelock.decoding.run import Run
 from surelock.decoding.step import Plan, Reading, Step
-from surelock.decoding.unmasking import Replay
 
-# Browsers decode no block-causal network, whose rows alone rest.
+# Browsers decode one prompt at a time, and no block-causal network, whose rows alone rest.
 STEP = [each.name for each in fields(Step) if each.name not in ("commit_logits", "resting")]
 _KINDS = {"b": "u1", "i": "<i4", "f": "<f8"}
 
@@ -63,6 +62,15 @@ def packed_plan(plan: Plan) -> dict[str, Any]:
     repeats = [packed(each) for each in choice.repeats]
     rows = {"chooses": packed(choice.rows), "repeats": repeats, "best": best}
     return packed_fields(plan, *names, "read", "outdated") | chosen | rows
+
+
+def of_one_prompt(case: Case) -> Case:
+    """The first sequence of a case's batch, by a policy that browsers have."""
+    seed = case.settings.get("seed", 0)
+    chosen = case.settings | {"seed": seed[0] if isinstance(seed, list) else seed}
+    unmask = None if case.unmask and case.unmask[0] == "Replay" else case.unmask
+    wishes = [replace(wish, sequence=0) for wish in case.wishes]
+    return replace(case, prompts=case.prompts[:1], settings=chosen, unmask=unmask, wishes=wishes)
 
 
 def shape_of(case: Case) -> Shape:
@@ -135,7 +143,6 @@ def impossible(case: Case) -> list[list[surelock.Event]]:
     alone = [
         event(steps, "lock", 0),
         event(0, "lock", last + 1),
-        event(0, "lock", 0, sequence=len(case.prompts)),
         event(0, "write", len(case.prompts[0]) - 1, 5),
         event(0, "write", last, vocab),
         event(0, "write", last, 1),
@@ -161,14 +168,11 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
     if seed % 10 == 9:
         events += impossible(case)[seed // 10 % len(impossible(case))]
     decoder, top_k = decoder_of(case, events), 2 * (seed % 5 == 0)
-    policy = decoder.unmask
-    replay = {"kind": Replay.kind, "replay": policy.replay} if isinstance(policy, Replay) else None
-    plain = decoder.to_plain()
-    plain |= {"events": [plain_event(event) | {"sequence": event.sequence} for event in events]}
+    plain = decoder.to_plain() | {"events": [plain_event(event) for event in events]}
     told: dict[str, Any] = {
         "shape": asdict(shape),
-        "prompts": case.prompts,
-        "decoder": plain | ({"unmask": replay} if replay else {}),
+        "prompt": case.prompts[0],
+        "decoder": plain,
         "observe": case.observe,
         "top_k": top_k,
         "turns": [],
@@ -196,7 +200,7 @@ def vectors(count: int) -> list[dict[str, Any]]:
     )  # fmt: skip
     @given(cases())
     def collect(case: Case) -> None:
-        found.append(vector(case, len(found)))
+        found.append(vector(of_one_prompt(case), len(found)))
 
     collect()
     return found

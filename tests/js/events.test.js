@@ -8,17 +8,17 @@ import { inOrder } from "../../assets/js/decode/events.js";
 import { Run } from "../../assets/js/decode/run.js";
 
 test("events are applied by step, and within one so that what is locked can be written, and what is written locked", () => {
-  const canvas = { batch: 1, lengths: [4], is_prompt: [1, 1, 0, 0], slot: (_, position) => position, mask_id: 1 };
-  const event = (step, kind, position, token) => ({ step, kind, position, token, sequence: 0 });
+  const canvas = { total: 4, generated_from: 2, mask_id: 1 };
+  const event = (step, kind, position, token) => ({ step, kind, position, token });
   const asked = [
-    { step: 1, kind: "rule", sequence: 0 },
+    { step: 1, kind: "rule" },
     event(1, "lock", 3),
     event(1, "write", 3, 5),
     event(1, "mask", 2),
     event(1, "unlock", 2),
     event(0, "lock", 1),
   ];
-  const order = inOrder(asked, canvas, 2, 9, { scores: "confidence" }).map(({ step, kind }) => `${step} ${kind}`);
+  const order = inOrder(asked, canvas, 2, 9).map(({ step, kind }) => `${step} ${kind}`);
   assert.deepEqual(order, ["0 lock", "1 unlock", "1 mask", "1 write", "1 lock", "1 rule"]);
 });
 
@@ -29,7 +29,7 @@ test("what is never chosen is the mask, and the end of a text where a model has 
   const banned = (ends, suppress_eos) => {
     const shape = { network, mask_id: 1, pad_id: 0, ends };
     const decoder = readDecoder({ settings: { ...settings, suppress_eos }, compute, unmask });
-    return [...new Run(shape, [[3]], decoder).plan().banned];
+    return [...new Run(shape, [3], decoder).plan().banned];
   };
   assert.deepEqual(
     [banned([0, 5], true), banned([0], false), banned([], true), banned([], false)],

@@ -22,7 +22,7 @@ const SHAPE = { network: NETWORK, mask_id: 1, pad_id: 0, ends: [0] };
 /** The steps of a run of 6 tokens after a prompt of 2 by a typed rule; every reading is the same. */
 function decoded(code) {
   const told = { settings: SETTINGS, compute: { kind: "own", code }, unmask: { kind: "low_confidence" } };
-  const run = new Run(SHAPE, [[3, 4]], readDecoder(told));
+  const run = new Run(SHAPE, [3, 4], readDecoder(told));
   const steps = [];
   try {
     for (let plan = run.plan(); plan; plan = run.plan()) {
@@ -186,7 +186,7 @@ test("a rule stays where it was made when the next run has another place", async
   };
   try {
     OwnRule.quickjs = null;
-    const run = new Run(SHAPE, [[3, 4]], { ...readDecoder(PLAIN), compute: rule });
+    const run = new Run(SHAPE, [3, 4], { ...readDecoder(PLAIN), compute: rule });
     run.plan();
     run.compute.end();
     assert.equal(made, 1);

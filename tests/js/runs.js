@@ -10,7 +10,7 @@ import { Run } from "../../assets/js/decode/run.js";
 
 const [folder, ...weights] = process.argv.slice(2);
 const bytes = (file) => new Uint8Array(readFileSync(file));
-const { shape, prompts, decoders } = JSON.parse(readFileSync(join(folder, "asked.json"), "utf8"));
+const { shape, prompt, decoders } = JSON.parse(readFileSync(join(folder, "asked.json"), "utf8"));
 const graphs = Object.fromEntries(["step", "head", "posterior"].map((name) => [name, bytes(join(folder, name))]));
 const files = Object.fromEntries(weights.map((file) => [basename(file), bytes(file)]));
 
@@ -19,7 +19,7 @@ const engine = await OnnxEngine.load(ort, { config: shape.network, graphs, files
 const flat = (values) => Array.from(values);
 
 for (const { decoder, ...observing } of decoders) {
-  const run = new Run(shape, prompts, readDecoder(decoder), observing);
+  const run = new Run(shape, prompt, readDecoder(decoder), observing);
   const memory = engine.memory(run.layout);
   const steps = [];
   for (let plan = run.plan(); plan; plan = run.plan()) {

@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { find } from "../../assets/js/decode/arrays.js";
 import { readDecoder } from "../../assets/js/decode/choices.js";
 import { Run } from "../../assets/js/decode/run.js";
+import { Plan } from "../../assets/js/decode/step.js";
 import { unpacked } from "./packed.js";
 
 function toldDraws(draws) {
@@ -20,11 +21,21 @@ function toldDraws(draws) {
   return { ...draws, keys, ...numbers };
 }
 
-const toldPlan = (plan) => ({
+/** As the library has it, of a batch of one. */
+const toldPlan = ({ quota, ...plan }) => ({
   ...plan,
+  quotas: quota === null ? null : [quota],
+  counts: [plan.slots.length],
+  positions: plan.slots,
   draws: plan.draws && toldDraws(plan.draws),
-  best: plan.best(find(plan.chooses).map((_, i) => (i * 5) % 7)),
+  best: new Plan({ quota, ...plan }).best(find(plan.chooses).map((_, i) => (i * 5) % 7)),
 });
+
+const toldStep = ({ flops, baseline_flops, ...step }) => {
+  const counted = { flops, baseline_flops };
+  for (const [name, value] of Object.entries(counted)) counted[name] = Float64Array.of(value);
+  return { ...step, ...counted };
+};
 
 /** Fails with the name of the first field that differs. */
 function same(found, expected, what) {
@@ -32,15 +43,15 @@ function same(found, expected, what) {
   for (const [name, value] of Object.entries(expected)) assert.deepEqual(found[name], value, `${name} of ${what}`);
 }
 
-function repeat({ shape, prompts, decoder, observe, top_k, turns, refused }, number) {
+function repeat({ shape, prompt, decoder, observe, top_k, turns, refused }, number) {
   const observing = observe ? { observe, top_k } : { top_k }; // a run observes nothing unless it is told to
-  const run = new Run(shape, prompts, readDecoder(decoder), observing);
+  const run = new Run(shape, prompt, readDecoder(decoder), observing);
   for (const [t, turn] of turns.entries()) {
     const plan = run.plan();
     assert.ok(plan, `case ${number} ended before step ${t}`);
     assert.equal(run.plan(), plan, "made once, the same until it is taken");
     same(toldPlan(plan), unpacked(turn.plan), `plan ${t} of case ${number}`);
-    same(run.take(unpacked(turn.reading)), unpacked(turn.step), `step ${t} of case ${number}`);
+    same(toldStep(run.take(unpacked(turn.reading))), unpacked(turn.step), `step ${t} of case ${number}`);
   }
   assert.equal(refused, null);
   assert.equal(run.plan(), null, `case ${number} goes on`);

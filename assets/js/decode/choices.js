@@ -4,19 +4,18 @@
 import { BlockCache, Both, BudgetRule, DelayedCache, Everything, SelectRule } from "./compute.js";
 import { LockByAge, LockRule } from "./locking.js";
 import { OwnRule } from "./own.js";
-import { DecodeSettings } from "./settings.js";
-import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Replay, Threshold } from "./unmasking.js";
+import { Entropy, EntropyBound, Klass, LowConfidence, Margin, Random, Threshold } from "./unmasking.js";
 
 const byKind = (...classes) => Object.fromEntries(classes.map((each) => [each.kind, each]));
 
 /** Every rule and every policy. A new one is a class in its file and a name here. */
 const COMPUTE = byKind(Everything, LockRule, LockByAge, SelectRule, BudgetRule, BlockCache, DelayedCache, OwnRule);
-const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound, Replay);
+const UNMASK = byKind(LowConfidence, Random, Entropy, Margin, Threshold, Klass, EntropyBound);
 
 /** {settings, compute, unmask, events} of a decoder's plain form, which is whole: every setting stands there. */
 export function readDecoder({ settings, compute, unmask, events = [] }) {
   return {
-    settings: new DecodeSettings(numbers(settings)),
+    settings: numbers(settings),
     compute: readCompute(compute),
     unmask: read(unmask, UNMASK),
     events: events.map(readEvent),
@@ -30,10 +29,7 @@ function readCompute(plain) {
 
 const read = ({ kind, ...settings }, table) => new table[kind](numbers(settings));
 
-function readEvent(plain) {
-  const event = { sequence: 0, ...plain };
-  return plain.compute ? { ...event, compute: readCompute(plain.compute) } : event;
-}
+const readEvent = (event) => (event.compute ? { ...event, compute: readCompute(event.compute) } : event);
 
 /** JSON has no infinities: they come as text. */
 function numbers(values) {

@@ -1,5 +1,5 @@
 // What skipping rows changed: each choice of a run beside the one that the whole forward offers. It mirrors
-// surelock/quality/commit_error.py, for one sequence.
+// surelock/quality/commit_error.py.
 
 import { find, flags, largest, NONE } from "./arrays.js";
 import { Plan } from "./step.js";
@@ -10,7 +10,6 @@ const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all cand
 export class Shadow {
   #waiting = [];
   #scores = null;
-  #isPrompt = null;
 
   constructor(engine, shape, settings) {
     Object.assign(this, { engine, shape, settings });
@@ -18,11 +17,8 @@ export class Shadow {
 
   /** Takes in the next step. */
   add(step) {
-    const { index, computed, newly_unmasked: unmasked, masked, written } = step;
-    if (index === 0) {
-      this.#isPrompt = computed.map((_, i) => Number(!(masked[i] || unmasked[i] || written[i])));
-      if (this.shape.network.vocab_size <= MOST_WORDS) this.#scores = step.scores;
-    }
+    const { index, computed, newly_unmasked: unmasked } = step;
+    if (index === 0 && this.shape.network.vocab_size <= MOST_WORDS) this.#scores = step.scores;
     const committed = find(unmasked);
     if (!committed.length) return;
     const tokens = step.tokens.map((token, i) => (unmasked[i] ? this.shape.mask_id : token));
@@ -44,7 +40,7 @@ export class Shadow {
   }
 
   async #compared({ tokens, committed, asked, logits: other }, none) {
-    const memory = this.engine.memory({ lengths: [tokens.length], passes: this.settings.cfg_scale > 0 ? 2 : 1 });
+    const memory = this.engine.memory({ length: tokens.length, passes: this.settings.cfg_scale > 0 ? 2 : 1 });
     const { score } = await this.engine.read(memory, this.#plan(tokens, asked));
     const z = await this.engine.logits(memory, committed);
     const width = this.shape.network.vocab_size;
@@ -58,17 +54,15 @@ export class Shadow {
   /** The first step of a sequence: every row is computed, and those `asked` are scored. */
   #plan(tokens, asked) {
     const { mask_id, ends } = this.shape;
-    const { suppress_eos, cfg_scale } = this.settings;
+    const { suppress_eos, cfg_scale, gen_length } = this.settings;
     const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
     const none = new Uint8Array(tokens.length);
     const chooses = flags(tokens.length, (i) => chosen.has(i));
     return new Plan({
       step: 0,
       slots: every,
-      counts: [tokens.length],
       tokens,
-      blind: cfg_scale > 0 ? tokens.map((token, i) => (this.#isPrompt[i] ? mask_id : token)) : null,
-      positions: every,
+      blind: cfg_scale > 0 ? tokens.map((token, i) => (i < tokens.length - gen_length ? mask_id : token)) : null,
       probed: none,
       watches: none,
       compares: none,
@@ -77,7 +71,7 @@ export class Shadow {
       read: find(chooses),
       outdated: NONE,
       scores: this.#scores,
-      quotas: null,
+      quota: null,
       banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
       repeats: [NONE, NONE],
       temperature: 0,

@@ -1,11 +1,11 @@
 // Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache.
 //
 // A rule has the settings of its plain form, and two methods. `rows(state, active)`, before the forward, chooses from
-// the active slots (not locked, of sequences that have not ended); `after(state, reading)`, once the step's tokens are
+// the active slots, which are not locked; `after(state, reading)`, once the step's tokens are
 // committed, says what locks or unlocks for good. The rules that lock are in locking.js. What each does and why is told
 // in surelock/decoding/compute.py.
 
-import { either, flags, join, NONE, ranked, take } from "./arrays.js";
+import { either, flags, NONE, ranked, take } from "./arrays.js";
 
 /** A KL below this is rounding: such rows count as equally converged. */
 const ZERO_KL = 1e-9;
@@ -53,17 +53,13 @@ export class SelectRule extends ComputeRule {
 
   rows(state, active) {
     if (this.fraction === 1) return active;
-    const chosen = state.split(active).map(([start, stop]) => {
-      const slots = active.subarray(start, stop);
-      const count = Math.ceil(this.fraction * slots.length - 1e-9);
-      const order = ranked(
-        slots.length,
-        (i) => state.computed_at[slots[i]],
-        (i) => -Math.max(state.kl[slots[i]], ZERO_KL),
-      );
-      return take(slots, order.subarray(0, count)).sort();
-    });
-    return join(chosen);
+    const count = Math.ceil(this.fraction * active.length - 1e-9);
+    const order = ranked(
+      active.length,
+      (i) => state.computed_at[active[i]],
+      (i) => -Math.max(state.kl[active[i]], ZERO_KL),
+    );
+    return take(active, order.subarray(0, count)).sort();
   }
 
   watches(_state, slots) {
@@ -74,15 +70,10 @@ export class SelectRule extends ComputeRule {
 export class BlockCache extends ComputeRule {
   static kind = "block_cache";
 
-  rows(state, active) {
-    const { canvas, schedule } = state;
-    const kept = new Uint8Array(canvas.total);
-    schedule.steps_in_block.forEach((step, b) => {
-      const [block, own] = [schedule.block(b), canvas.slotsOf(b)];
-      const later = this.dual ? block : [block[0], own[1]];
-      kept.fill(1, ...(step === 0 ? own : later));
-    });
-    return active.filter((slot) => kept[slot]);
+  rows({ schedule }, active) {
+    const [start, stop] = schedule.block;
+    if (schedule.steps_in_block === 0) return active;
+    return active.filter((slot) => slot >= start && (slot < stop || !this.dual));
   }
 }
 
@@ -90,9 +81,10 @@ export class DelayedCache extends ComputeRule {
   static kind = "delayed_cache";
 
   rows(state, active) {
-    const { masked, visible, canvas, schedule } = state;
-    const whole = schedule.steps_in_block.map((step) => step < 2 || step % this.refresh === 0);
-    return active.filter((slot) => masked[slot] || visible[slot] === 0 || whole[canvas.sequence[slot]]);
+    const { masked, visible, schedule } = state;
+    const step = schedule.steps_in_block;
+    if (step < 2 || step % this.refresh === 0) return active;
+    return active.filter((slot) => masked[slot] || visible[slot] === 0);
   }
 }
 
@@ -113,11 +105,9 @@ export class BudgetRule extends ComputeRule {
       debt.fill(0); // in the run, or after other rules: nothing is owed
       return active;
     }
-    for (const slot of changed) {
-      const [start, stop] = state.canvas.slotsOf(state.canvas.sequence[slot]);
-      for (let own = start; own < stop; own++) debt[own] += 1 / Math.max(Math.abs(own - slot), 1);
-    }
-    return join(state.split(active).map((part, b) => this.#chosen(state, b, active.subarray(...part), debt)));
+    for (const slot of changed)
+      for (let other = 0; other < debt.length; other++) debt[other] += 1 / Math.max(Math.abs(other - slot), 1);
+    return this.#chosen(state, active, debt);
   }
 
   /** The masks of blocks to come, whose confidence counts when their block begins. */
@@ -130,9 +120,9 @@ export class BudgetRule extends ComputeRule {
     return new Uint8Array(slots.length);
   }
 
-  /** Of one sequence's active slots those that are worth most. */
-  #chosen(state, b, slots, debt) {
-    const count = Math.ceil(this.share * state.canvas.lengths[b] - 1e-9);
+  /** Of the active slots those that are worth most. */
+  #chosen(state, slots, debt) {
+    const count = Math.ceil(this.share * state.canvas.total - 1e-9);
     const open = slots.filter((slot) => state.open[slot]);
     const masks = take(
       open,

@@ -1,7 +1,6 @@
 // The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/graph.py.
 //
-// It mirrors surelock/engines/onnx.py: each sequence is a call of its own, the packed forward (Algorithm 1, lines 9-14)
-// up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
+// It mirrors surelock/engines/onnx.py: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
 // in bounded chunks of rows.
 
 import { count, find, flags, largest, NONE, place, put, release, rowsOf, take } from "./arrays.js";
@@ -33,7 +32,7 @@ class Runtime {
   }
 }
 
-/** Keys and values of one sequence's positions. */
+/** Keys and values of all positions. */
 class Cache {
   #runtime;
   #session;
@@ -99,10 +98,9 @@ class Cache {
  * that can be asked for, what their logits come from, and the logits of candidates: numbers of their rows, and a row of
  * [V] for each. */
 class Memory {
-  constructor(makeCache, { lengths, passes }, vocabSize) {
-    this.caches = Array.from({ length: passes }, () => lengths.map(makeCache));
-    this.vocabSize = vocabSize;
-    this.has = new Uint8Array(lengths.reduce((sum, length) => sum + length, 0));
+  constructor(caches, length, vocabSize) {
+    Object.assign(this, { caches, vocabSize });
+    this.has = new Uint8Array(length);
     this.kept = null; // [slots, V] once a posterior is watched
     [this.rows, this.hidden, this.logits] = [NONE, new Float32Array(0), new Map()];
   }
@@ -143,9 +141,9 @@ export class OnnxEngine {
   }
 
   /** What is kept of a run of that layout; nothing is cached yet. */
-  memory(layout) {
-    const makeCache = (length) => new Cache(this.#runtime, this.#sessions.step, this.config, length);
-    return new Memory(makeCache, layout, this.config.vocab_size);
+  memory({ length, passes }) {
+    const cache = () => new Cache(this.#runtime, this.#sessions.step, this.config, length);
+    return new Memory(Array.from({ length: passes }, cache), length, this.config.vocab_size);
   }
 
   /** Computes the plan's rows: keys and values into the cache, posteriors into the reading. */
@@ -170,25 +168,24 @@ export class OnnxEngine {
       observed += performance.now() - before;
       await this.#choose(chunk);
     }
-    if (plan.quotas) await this.#draw(memory, plan, reading);
+    if (plan.quota !== null) await this.#draw(memory, plan, reading);
     reading.seconds = (performance.now() - began - observed) / 1000;
     return reading;
   }
 
-  /** Logits of rows of the step that was read last, [K, V]: NaN where a row was not read. */
+  /** Logits of rows that the last step read, [K, V]. */
   async logits(memory, rows) {
     const width = this.config.vocab_size;
-    const found = new Float32Array(rows.length * width).fill(Number.NaN);
+    const found = new Float32Array(rows.length * width);
     rows.forEach((row, i) => {
       if (memory.logits.has(row)) found.set(memory.logits.get(row), i * width);
     });
-    const isKnown = (row) => !memory.logits.has(row) && memory.rows[place(memory.rows, row)] === row;
-    const known = find(Uint8Array.from(rows, isKnown));
-    if (!known.length) return found;
-    const at = take(rows, known).map((row) => place(memory.rows, row));
+    const others = find(Uint8Array.from(rows, (row) => !memory.logits.has(row)));
+    if (!others.length) return found;
+    const at = take(rows, others).map((row) => place(memory.rows, row));
     const hidden = this.#runtime.table(rowsOf(memory.hidden, at, this.config.d_model), this.config.d_model);
     const logits = (await this.#sessions.head.run({ hidden })).logits.data;
-    known.forEach((i, k) => {
+    others.forEach((i, k) => {
       found.set(logits.subarray(k * width, (k + 1) * width), i * width);
     });
     return found;
@@ -224,40 +221,25 @@ export class OnnxEngine {
   /** The hidden states of the rows `read`, [K, d_model]. Guidance combines its two passes here already, since the head
    * is linear. */
   async #forward(memory, plan, read) {
-    const hidden = await this.#pass(memory.caches[0], plan, plan.tokens, read);
+    const pass = (cache, tokens) => cache.forward(tokens, plan.slots, plan.probed, read);
+    if (!plan.slots.length) return new Float32Array(0);
+    const hidden = await pass(memory.caches[0], plan.tokens);
     if (!plan.blind) return hidden;
-    const blind = await this.#pass(memory.caches[1], plan, plan.blind, read);
+    const blind = await pass(memory.caches[1], plan.blind);
     const scale = Math.fround(plan.cfg_scale + 1);
     return hidden.map((value, i) => blind[i] + Math.fround(scale * Math.fround(value - blind[i])));
-  }
-
-  /** The packed forward, sequence by sequence. */
-  async #pass(caches, plan, tokens, read) {
-    const width = this.config.d_model;
-    const found = new Float32Array(read.length * width);
-    let stop = 0;
-    for (const [b, count] of plan.counts.entries()) {
-      const start = stop;
-      stop += count;
-      if (!count) continue;
-      const [first, last] = [place(read, start), place(read, stop)];
-      const [ids, positions, probed] = [tokens, plan.positions, plan.probed].map((each) => each.subarray(start, stop));
-      const own = read.subarray(first, last).map((row) => row - start);
-      found.set(await caches[b].forward(ids, positions, probed, own), first * width);
-    }
-    return found;
   }
 
   /** Confidences, candidates (their tokens where any may be committed), and KLs that a rule goes by. */
   async #choose(chunk) {
     const { memory, plan, reading, own, logits } = chunk;
-    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own));
+    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own)); // null: of a shadow
     const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
     if (chosen.length && byPosterior) feeds.scored = this.#runtime.whole(chosen);
     const score = byPosterior ? plan.scores : "own";
     const first = chosen.length ? count(plan.chooses.subarray(0, own[chosen[0]])) : 0;
-    if (chosen.length && !plan.quotas) {
+    if (chosen.length && plan.quota === null) {
       feeds.chosen = this.#runtime.whole(chosen);
       const candidates = chosen.map((_, i) => first + i);
       feeds.bias = this.#runtime.table(biasOf(plan, candidates, logits.dims[1]), logits.dims[1]);
@@ -270,10 +252,10 @@ export class OnnxEngine {
     for (const i of chosen) memory.logits.set(own[i], logits.data.subarray(i * width, (i + 1) * width));
     if (!chosen.length) return;
     reading.score.set(found[score].data, first);
-    if (!plan.quotas) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
+    if (plan.quota === null) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
   }
 
-  /** Tokens of the candidates that `Plan.quotas` lets be committed: the graph's sums and its order, without its call. */
+  /** Tokens of the candidates that `Plan.quota` lets be committed: the graph's sums and its order, without its call. */
   async #draw(memory, plan, reading) {
     const [best, rows] = [plan.best(reading.score), find(plan.chooses)];
     const width = this.config.vocab_size;

@@ -1,5 +1,5 @@
 // What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere:
-// {step, kind, position, token, compute, sequence}, as surelock/decoding/events.py has them. What is wrong with one in
+// {step, kind, position, token, compute}, as surelock/decoding/events.py has them. What is wrong with one in
 // itself was refused where it was read; what does not fit the run is refused here, in one sentence, a RangeError.
 
 /** In which order the events of a step are applied. */
@@ -18,28 +18,23 @@ export const refused = (event, reason) => new RangeError(`${where(event)}: ${rea
 
 /** The events of one run, checked against what it is asked to do: by step, and within a step so that a locked position
  * can be written and a written one locked. */
-export function inOrder(events, canvas, steps, vocabSize, policy) {
+export function inOrder(events, canvas, steps, vocabSize) {
   for (const event of events) {
     if (event.step >= steps)
       throw refused(event, `there is no such step, the run has ${steps}, from 0 to ${steps - 1}`);
-    if (event.position !== undefined) checkPlace(event, canvas, vocabSize, policy);
+    if (event.position !== undefined) checkPlace(event, canvas, vocabSize);
   }
   checkPairs(events);
   return [...events].sort((a, b) => a.step - b.step || ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind));
 }
 
-function checkPlace(event, canvas, vocabSize, policy) {
-  const { kind, position, token, sequence } = event;
-  if (sequence >= canvas.batch) throw refused(event, `there is no sequence ${sequence}, the batch has ${canvas.batch}`);
-  const length = canvas.lengths[sequence];
+function checkPlace(event, canvas, vocabSize) {
+  const { kind, position, token } = event;
+  const length = canvas.total;
   if (position >= length)
     throw refused(event, `there is no such position, the sequence has ${length}, from 0 to ${length - 1}`);
-  if (kind === "write" || kind === "mask") {
-    if (canvas.is_prompt[canvas.slot(sequence, position)])
-      throw refused(event, "it belongs to the prompt, whose tokens stay as they are");
-    if (policy.scores === null)
-      throw refused(event, `under the policy '${policy.constructor.kind}' tokens and their steps are given already`);
-  }
+  if ((kind === "write" || kind === "mask") && position < canvas.generated_from)
+    throw refused(event, "it belongs to the prompt, whose tokens stay as they are");
   if (token !== undefined && (token >= vocabSize || token === canvas.mask_id)) {
     const named = token === canvas.mask_id ? "the mask token" : `outside 0 to ${vocabSize - 1}`;
     throw refused(event, `token ${token} cannot be written, it is ${named}`);
@@ -49,7 +44,7 @@ function checkPlace(event, canvas, vocabSize, policy) {
 function checkPairs(events) {
   const kinds = new Map();
   for (const event of events) {
-    const place = [event.step, event.sequence, event.position].join();
+    const place = [event.step, event.position].join();
     const others = kinds.get(place) ?? kinds.set(place, new Set()).get(place);
     if (others.has(event.kind)) throw refused(event, `'${event.kind}' is asked for twice`);
     others.add(event.kind);
@@ -61,8 +56,7 @@ function checkPairs(events) {
 /** Do to the state what the event says. */
 export function apply(event, state) {
   const { canvas } = state;
-  const slot = canvas.slot(event.sequence, event.position);
-  if (!state.alive[slot]) throw refused(event, `sequence ${event.sequence} has ended before`);
+  const slot = event.position;
   const [masked, locked] = [state.masked[slot], state.locked[slot]];
   if (event.kind === "lock" && (masked || locked))
     throw refused(event, `it is ${masked ? "masked" : "locked"}, so it cannot be locked`);

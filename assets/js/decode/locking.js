@@ -1,7 +1,7 @@
 // When does a position lock? Algorithm 1, lines 17-24, the appendix' optional unlocking, and a control. All decisions
-// are taken from each row's KL and uncertainty; everything is per sequence. See surelock/decoding/locking.py.
+// are taken from each row's KL and uncertainty. See surelock/decoding/locking.py.
 
-import { find, flags, join, NONE, ranked, take, union } from "./arrays.js";
+import { find, flags, NONE, ranked, take, union } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
 
 /** The m-th percentile as the lower order statistic, sorted(values)[floor(m (n - 1) / 100)]. */
@@ -13,20 +13,15 @@ function percentile(values, m) {
 class LockingRule extends ComputeRule {
   /** Those of the candidates Z (line 20) that have converged: active, unmasked, and seen by `wait` passes. */
   locked(state, reading, wait) {
-    const rows = find(reading.probed.map((probed) => !probed));
-    const slots = take(reading.slots, rows);
     // The paper's text lets a position lock in the step that unmasks it, before any other has seen its token, so
     // it must also have been visible for some steps.
-    const candidate = (row) => {
-      const slot = reading.slots[row];
-      return !state.masked[slot] && state.visible[slot] >= wait;
-    };
-    const converged = state.split(slots).map(([start, stop]) => {
-      const z = rows.subarray(start, stop).filter(candidate);
-      const passes = z.length ? this.converged(state, reading, z) : NONE;
-      return z.filter((_, i) => passes[i]);
-    });
-    return take(reading.slots, join(converged));
+    const isCandidate = (slot, row) => !reading.probed[row] && !state.masked[slot] && state.visible[slot] >= wait;
+    const z = find(Uint8Array.from(reading.slots, isCandidate));
+    const passes = z.length ? this.converged(state, reading, z) : NONE;
+    return take(
+      reading.slots,
+      z.filter((_, i) => passes[i]),
+    );
   }
 }
 
@@ -66,7 +61,7 @@ export class LockRule extends LockingRule {
     return { locked: this.locked(state, reading, this.visible_steps), unlocked };
   }
 
-  /** Which of one sequence's candidates, rows `z` of the reading, lock: D <= epsilon and, with the gate on, u <= theta
+  /** Which of the candidates, rows `z` of the reading, lock: D <= epsilon and, with the gate on, u <= theta
    * (lines 21-23). */
   converged(state, reading, z) {
     const slots = take(reading.slots, z);
@@ -82,36 +77,29 @@ export class LockRule extends LockingRule {
   }
 
   /** Whether a slot is a mask of a later block, and no block begins. */
-  #rests({ schedule, canvas, open, masked }, slot) {
-    return schedule.steps_in_block[canvas.sequence[slot]] > 0 && !open[slot] && masked[slot];
+  #rests({ schedule, open, masked }, slot) {
+    return schedule.steps_in_block > 0 && !open[slot] && masked[slot];
   }
 
   /** The locked slots to probe in this step: the least recently probed first, then the lowest position. */
   #probes(state, budget) {
-    const locked = find(state.locked.map((flag, slot) => flag & state.alive[slot]));
-    const chosen = state.split(locked).map(([start, stop]) => {
-      const slots = locked.subarray(start, stop);
-      return take(slots, ranked(slots.length, (i) => state.probed_at[slots[i]]).subarray(0, budget)).sort();
-    });
-    return join(chosen);
+    const locked = find(state.locked);
+    return take(locked, ranked(locked.length, (i) => state.probed_at[locked[i]]).subarray(0, budget)).sort();
   }
 
   /** The probed slots that meet the appendix' three conditions; theta is the percentile over the active rows. */
   #drifted(state, reading, unlock) {
     const uncertainty = reading.confidence.map((confidence) => 1 - confidence);
-    const drifted = new Uint8Array(reading.slots.length);
-    for (const [start, stop] of state.split(reading.slots)) {
-      const active = uncertainty.subarray(start, stop).filter((_, i) => !reading.probed[start + i]);
-      const gated = this.percentile !== null && active.length > 0;
-      const theta = gated ? percentile(active, this.percentile) : 0;
-      for (let row = start; row < stop; row++)
-        drifted[row] =
-          reading.probed[row] &&
-          reading.kl[row] > unlock.epsilon_unlock &&
-          state.step - state.locked_at[reading.slots[row]] > unlock.min_interval &&
-          (!gated || uncertainty[row] > theta);
-    }
-    return take(reading.slots, find(drifted));
+    const active = uncertainty.filter((_, row) => !reading.probed[row]);
+    const gated = this.percentile !== null && active.length > 0;
+    const theta = gated ? percentile(active, this.percentile) : 0;
+    return reading.slots.filter(
+      (slot, row) =>
+        reading.probed[row] &&
+        reading.kl[row] > unlock.epsilon_unlock &&
+        state.step - state.locked_at[slot] > unlock.min_interval &&
+        (!gated || uncertainty[row] > theta),
+    );
   }
 }
 

@@ -1,6 +1,6 @@
-// Random numbers of the sampler: one stream per (seed of the sequence, step), over every position of the block.
+// Random numbers of the sampler: one stream per (seed, step), over every position of the block.
 //
-// A number depends on seed, step, position in the block and token alone: neither locks nor batch mates ever shift it.
+// A number depends on seed, step, position in the block and token alone: locks never shift it.
 // Positions before the block, which only an event can have masked again, have a stream of their own, (seed, step, 1).
 // The stream is numpy's PCG64, which can jump, so that only the rows that are asked for are drawn.
 
@@ -38,25 +38,16 @@ class Draws {
   }
 }
 
-/** The draws of ascending slots [C]: masked ones of the blocks, or of what is before them. */
-export function draws(canvas, schedule, settings, step, slots, scored) {
-  const [keys, lengths, streams, rows] = [[], [], [], []];
-  canvas.split(slots).forEach(([from, to], b) => {
-    const own = slots.subarray(from, to);
-    const [[start, stop], begin] = [schedule.block(b), canvas.generated_from[b]];
-    const cut = place(own, start);
-    const parts = [
-      [own.subarray(0, cut).map((slot) => slot - begin), start - begin, [1]],
-      [own.subarray(cut).map((slot) => slot - start), stop - start, []],
-    ];
-    for (const [row, length, more] of parts) {
-      if (!row.length) continue;
-      streams.push(new Int32Array(row.length).fill(keys.length));
-      rows.push(row);
-      keys.push([settings.seedOf(b), step, ...more]);
-      lengths.push(length);
-    }
-  });
+/** The draws of ascending slots [C]: masked ones of the block, or of what is before it. */
+export function draws(canvas, schedule, { seed }, step, slots, scored) {
+  const [[start, stop], begin] = [schedule.block, canvas.generated_from];
+  const cut = place(slots, start);
+  const parts = [
+    { row: slots.subarray(0, cut).map((slot) => slot - begin), length: start - begin, key: [seed, step, 1] },
+    { row: slots.subarray(cut).map((slot) => slot - start), length: stop - start, key: [seed, step] },
+  ].filter(({ row }) => row.length);
+  const [keys, lengths, rows] = ["key", "length", "row"].map((name) => parts.map((part) => part[name]));
+  const streams = rows.map((row, i) => new Int32Array(row.length).fill(i));
   return new Draws(keys, lengths, join(streams), join(rows), scored);
 }
 

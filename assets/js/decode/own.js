@@ -12,7 +12,6 @@ const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) 
 const shown = (value) => JSON.stringify(value).slice(0, 60);
 const truths = (values) => Array.from(values, Boolean);
 
-/** For runs of one sequence, whose slots are its positions. */
 export class OwnRule extends ComputeRule {
   static kind = "own";
   /** Where rules run that are made from now on, a module of quickjs-emscripten-core, another one for each run: a text may
@@ -51,12 +50,11 @@ export class OwnRule extends ComputeRule {
   /** What one of its functions says. */
   #asked(name, state, active) {
     const read = state.kept(READ, -1);
-    const [block, stop] = state.schedule.block(0);
     const told = {
       step: state.step,
       length: state.canvas.total,
-      prompt: state.canvas.generated_from[0],
-      block: [block, stop],
+      prompt: state.canvas.generated_from,
+      block: state.schedule.block,
       active: Array.from(active),
       written: Array.from(
         find(read.map((token, slot) => token >= 0 && token !== state.tokens[slot] && !state.masked[slot])),

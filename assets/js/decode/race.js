@@ -14,7 +14,7 @@ export const TOP_K = 5;
 export async function* race(engine, shape, prompt, lanes) {
   const top_k = Math.min(TOP_K, shape.network.vocab_size);
   const runs = lanes.map((lane) => {
-    const run = new Run(shape, [prompt], readDecoder(lane), { top_k });
+    const run = new Run(shape, prompt, readDecoder(lane), { top_k });
     const shadow = new Shadow(engine, shape, run.settings);
     return { lane: lane.id, run, shadow, memory: engine.memory(run.layout) };
   });
@@ -54,6 +54,6 @@ async function turned(run, engine, memory) {
   const read = performance.now();
   const step = run.take(reading);
   const seconds = reading.seconds + (planned - begun + performance.now() - read) / 1000;
-  const rows = find(step.newly_unmasked).map((slot) => plan.slots.indexOf(slot)); // -1: not computed
+  const rows = find(step.newly_unmasked).map((slot) => plan.slots.indexOf(slot));
   return { ...step, seconds, commit_logits: await engine.logits(memory, rows) };
 }

@@ -116,8 +116,8 @@ export class Recorder {
       kl: encoded(Array.from(kl, klByte)),
       confidence: encoded(Array.from(confidence, unitByte32)),
       seconds: Number(step.seconds.toFixed(7)),
-      flops: step.flops[0],
-      baseline_flops: step.baseline_flops[0],
+      flops: step.flops,
+      baseline_flops: step.baseline_flops,
     };
     const rare = { masked: "newly_masked", unlocked: "newly_unlocked", probed: "probed" };
     for (const [name, flag] of Object.entries(rare)) {

@@ -1,6 +1,6 @@
 // A run decides: which rows a step computes, what is committed, what locks. It knows no network, no device, no clock.
 //
-//   const run = new Run(shape, prompts, decoder);
+//   const run = new Run(shape, prompt, decoder);
 //   for (let plan = run.plan(); plan; plan = run.plan()) step = run.take(await engine.read(memory, plan));
 //
 // One turn of this loop is one turn of Algorithm 1's. It mirrors surelock/decoding/run.py and, on equal readings,
@@ -19,7 +19,7 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE };
 
-/** One run of a batch of prompts, lists of token ids. shape: {network, mask_id, pad_id, ends}. decoder: see
+/** One run of a prompt, token ids. shape: {network, mask_id, ends}. decoder: see
  * `readDecoder`. observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it
  * observes. Throws a RangeError, one sentence, for an event that the run cannot have. */
 export class Run {
@@ -31,36 +31,35 @@ export class Run {
   #forgets = [];
   #made = null;
 
-  constructor(shape, prompts, decoder, { observe = false, top_k = 0 } = {}) {
+  constructor(shape, prompt, decoder, { observe = false, top_k = 0 } = {}) {
     const { settings, unmask: policy } = decoder;
     Object.assign(this, { shape, settings, compute: decoder.compute, policy });
-    this.canvas = new Canvas(prompts, settings, shape.mask_id, shape.pad_id);
-    this.events = inOrder(decoder.events, this.canvas, settings.totalSteps, shape.network.vocab_size, policy);
+    this.canvas = new Canvas(prompt, settings, shape.mask_id);
+    this.totalSteps = settings.steps || settings.gen_length;
+    this.events = inOrder(decoder.events, this.canvas, this.totalSteps, shape.network.vocab_size);
     this.schedule = new Schedule(this.canvas, settings, policy.early);
     this.state = new State(this.canvas, this.schedule);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
-    this.layout = { lengths: Array.from(this.canvas.lengths), passes: settings.cfg_scale > 0 ? 2 : 1 };
+    this.layout = { length: this.canvas.total, passes: settings.cfg_scale > 0 ? 2 : 1 };
     this.#ends = shape.ends;
     this.#late = settings.suppress_eos_confidence ? shape.ends : [];
     this.#banned = [shape.mask_id, ...(settings.suppress_eos ? shape.ends.slice(0, 1) : [])];
-    // FLOPs of a row of each sequence, and of one that is only probed
-    this.#rowFlops = [false, true].map((probed) =>
-      this.layout.lengths.map((n) => this.layout.passes * rowFlops(shape.network, n, { probed })),
-    );
+    const { length, passes } = this.layout;
+    const flopsOf = (probed) => passes * rowFlops(shape.network, length, { probed });
+    this.#rowFlops = [false, true].map(flopsOf); // of a row, and of one that is only probed
   }
 
   /** What the next step computes (lines 5-8), made once and the same until it is taken; null when the run is over.
    * Throws a RangeError for an event that does not fit what the run has become. */
   plan() {
     if (this.#made) return this.#made.plan;
-    if (this.#next === this.settings.totalSteps) return null;
-    if (!this.schedule.running.includes(1)) {
+    if (this.#next === this.totalSteps) return null;
+    if (!this.schedule.running) {
       const late = this.events.find((event) => event.step >= this.#next);
       if (late) throw refused(late, `there is no such step, the run ended before step ${this.#next}`);
       return null;
     }
     this.state.step = this.#next;
-    this.state.alive = take(this.schedule.running, this.canvas.sequence);
     const due = this.events.filter((event) => event.step === this.#next);
     const done = due.length ? this.#intervene(due) : UNDISTURBED;
     this.#made = { plan: this.#plan(), done };
@@ -106,10 +105,11 @@ export class Run {
         this.compute = event.compute;
       } else apply(event, state);
     }
-    const slotsOf = (kind) => {
-      const own = due.filter((event) => event.kind === kind);
-      return Int32Array.from(own, ({ sequence, position }) => this.canvas.slot(sequence, position));
-    };
+    const slotsOf = (kind) =>
+      Int32Array.from(
+        due.filter((event) => event.kind === kind),
+        ({ position }) => position,
+      );
     const [written, masked, unlocked] = ["write", "mask", "unlock"].map(slotsOf);
     this.#forgets.push(join([written, masked, unlocked]).filter((slot) => before[slot])); // also where it locks again
     return {
@@ -123,15 +123,16 @@ export class Run {
   /** The rows that the rule chooses, the masks that an ending block must commit, and who may be committed. */
   #plan() {
     const { canvas, state, schedule, settings, policy } = this;
-    const ending = this.#openBlocks();
+    const ending = this.#openBlock();
     const active = state.active();
     let slots = this.compute.rows(state, active);
     if (state.step === 0) slots = active; // nothing is cached yet; the rule was asked because it may keep account
     slots = union(slots, ending);
-    const chooses = policy.chooses(state, slots);
+    const chooses = take(state.open, slots);
     const choosers = slots.filter((_, row) => chooses[row]);
     const scored = policy.scores === "noise";
     const drawn = settings.temperature > 0 || scored;
+    const committed = schedule.closing ? canvas.total : schedule.quota;
     const tokens = take(canvas.tokens, slots);
     const { observe } = this;
     const probed = take(state.locked, slots);
@@ -142,11 +143,11 @@ export class Run {
     return new Plan({
       step: state.step,
       slots,
-      counts: canvas.counts(slots),
       tokens,
       blind:
-        settings.cfg_scale > 0 ? tokens.map((id, row) => (canvas.is_prompt[slots[row]] ? canvas.mask_id : id)) : null,
-      positions: take(canvas.position, slots),
+        settings.cfg_scale > 0
+          ? tokens.map((id, row) => (slots[row] < canvas.generated_from ? canvas.mask_id : id))
+          : null,
       probed,
       watches,
       compares: this.#asked("compares", slots),
@@ -155,7 +156,7 @@ export class Run {
       read: find(flags(slots.length, (row) => observe || watches[row] || chooses[row])),
       outdated,
       scores: policy.scores,
-      quotas: drawn && policy.by_posterior && !this.#late.length ? this.#quotas() : null,
+      quota: drawn && policy.by_posterior && !this.#late.length ? committed : null,
       banned: this.#banned,
       repeats: settings.no_repeat_ngram_size ? this.#repeats(choosers) : [NONE, NONE],
       temperature: settings.temperature,
@@ -165,43 +166,28 @@ export class Run {
     });
   }
 
-  /** How many candidates each sequence commits. */
-  #quotas() {
-    const { schedule, canvas } = this;
-    return Array.from(schedule.closing, (closing, b) => (closing ? canvas.total : schedule.quota(b)));
-  }
-
   /** Says which masks the step may commit, and returns those that it must. */
-  #openBlocks() {
+  #openBlock() {
     const { canvas, state, schedule } = this;
+    const [start, stop] = schedule.open;
     state.open.fill(0);
-    const ending = [];
-    schedule.running.forEach((running, b) => {
-      if (!running) return;
-      const [start, stop] = schedule.open(b);
-      state.open.set(canvas.masked.subarray(start, stop), start);
-      if (schedule.closing[b]) ending.push(find(canvas.masked.subarray(start, stop)).map((at) => start + at));
-    });
-    return join(ending);
+    state.open.set(canvas.masked.subarray(start, stop), start);
+    return schedule.closing ? find(state.open) : NONE;
   }
 
   /** Which rows the rule or the policy watches, or compares. */
   #asked(what, slots) {
     if (this.events.length && !this.observe) return new Uint8Array(slots.length).fill(1); // one may open any row
-    return either(this.compute[what](this.state, slots), this.policy[what](this.state, slots));
+    return either(this.compute[what](this.state, slots), this.policy.watches(this.state, slots));
   }
 
   /** What `no_repeat_ngram_size` forbids: numbers among the choosers, ascending, and tokens. */
   #repeats(choosers) {
     const { canvas, settings, shape } = this;
     const pairs = [];
-    for (let b = 0; b < canvas.batch && choosers.length; b++) {
-      const [start, stop] = canvas.slotsOf(b);
-      const [tokens, masked] = [canvas.tokens, canvas.masked].map((values) => values.subarray(start, stop));
-      for (const [position, token] of repeatingTokens(tokens, masked, settings.no_repeat_ngram_size)) {
-        const row = place(choosers, start + position);
-        if (choosers[row] === start + position && !this.#ends.includes(token)) pairs.push([row, token]);
-      }
+    for (const [position, token] of repeatingTokens(canvas.tokens, canvas.masked, settings.no_repeat_ngram_size)) {
+      const row = place(choosers, position);
+      if (choosers[row] === position && !this.#ends.includes(token)) pairs.push([row, token]);
     }
     // Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
     const counts = new Int32Array(choosers.length);
@@ -210,23 +196,18 @@ export class Run {
     return [0, 1].map((side) => Int32Array.from(kept, (pair) => pair[side]));
   }
 
-  /** Commit what the policy takes, and move every sequence's schedule on. Returns the slots committed. */
+  /** Commit what the policy takes, and move the schedule on. Returns the slots committed. */
   #unmask(plan, reading) {
     const { state, schedule, canvas, policy } = this;
     policy.prepare(state, reading);
     const choosers = plan.slots.filter((_, row) => plan.chooses[row]);
-    const scores = plan.draws?.scored ? plan.draws.scores() : reading.score;
+    const score = plan.draws?.scored ? plan.draws.scores() : reading.score;
     const late = flags(choosers.length, (i) => this.#late.includes(reading.tokens[i]));
-    const unmasked = canvas.split(choosers).map((part, b) => {
-      if (!schedule.running[b]) return NONE;
-      const own = { slots: choosers, tokens: reading.tokens, score: scores, late };
-      for (const name of Object.keys(own)) own[name] = own[name].subarray(...part);
-      const [slots, tokens] = policy.commits({ state, b, quota: schedule.quota(b), ...own });
-      canvas.commit(slots, tokens);
-      schedule.advance(b, slots.length);
-      return slots;
-    });
-    return join(unmasked);
+    const candidates = { state, quota: schedule.quota, slots: choosers, tokens: reading.tokens, score, late };
+    const [slots, tokens] = policy.commits(candidates);
+    canvas.commit(slots, tokens);
+    schedule.advance(slots.length);
+    return slots;
   }
 
   #report(plan, reading, unmasked, changes, done) {
@@ -234,15 +215,14 @@ export class Run {
     const rows = find(plan.probed.map((probed) => !probed));
     const [slots, probed] = [take(plan.slots, rows), plan.slots.filter((_, row) => plan.probed[row])];
     const [computedFlops, probedFlops] = this.#rowFlops;
-    const [computedRows, probedRows] = [canvas.counts(slots), canvas.counts(probed)];
     const likely = (values, fill) => (k ? canvas.grid(rowsOf(values, rows, k), fill, slots, k) : null);
     return {
       index: state.step,
-      tokens: canvas.grid(canvas.tokens, canvas.pad_id),
-      open: canvas.grid(state.open, 0),
+      tokens: canvas.tokens.slice(),
+      open: state.open.slice(),
       scores: this.policy.scores === "noise" ? null : this.policy.scores,
-      masked: canvas.grid(canvas.masked, 0),
-      locked: canvas.grid(state.locked, 0),
+      masked: canvas.masked.slice(),
+      locked: state.locked.slice(),
       newly_unmasked: canvas.flags(unmasked),
       newly_masked: canvas.flags(done.masked),
       written: canvas.flags(done.written),
@@ -254,10 +234,8 @@ export class Run {
       confidence: canvas.grid(take(reading.confidence, rows), Number.NaN, slots),
       top_ids: likely(reading.top_ids, -1),
       top_probs: likely(reading.top_probs, Number.NaN),
-      flops: Float64Array.from(computedFlops, (f, b) => f * computedRows[b] + probedFlops[b] * probedRows[b]),
-      baseline_flops: Float64Array.from(computedFlops, (f, b) =>
-        state.alive[canvas.starts[b]] ? f * canvas.lengths[b] : 0,
-      ),
+      flops: computedFlops * slots.length + probedFlops * probed.length,
+      baseline_flops: computedFlops * canvas.total,
       seconds: reading.seconds,
     };
   }

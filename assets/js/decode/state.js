@@ -1,49 +1,16 @@
-// What a run knows: the sequences on one flat axis, how far each is, and the state of every position. All that a
-// compute rule and an unmask policy may decide by. Padding exists only where a step is shown.
+// What a run knows: its sequence, how far that is, and the state of every position. All that a compute rule and an
+// unmask policy may decide by. A browser decodes one prompt at a time: a slot of the library is a position here.
 
-import { find, place, put, take } from "./arrays.js";
+import { find, flags, put } from "./arrays.js";
 
-/** Prompts followed by masks. All arrays are flat, over `total` slots: the sequences' positions, one after another.
- * lengths, starts, generated_from [B]. sequence, position, is_prompt [total]: what a slot is. tokens and masked change
- * as the run unmasks. */
+/** A prompt followed by masks. tokens and masked [total] change as the run unmasks. */
 export class Canvas {
-  #cells;
-  #size;
-
-  constructor(prompts, { gen_length }, mask_id, pad_id) {
-    Object.assign(this, { mask_id, pad_id, batch: prompts.length });
-    this.lengths = Int32Array.from(prompts, (prompt) => prompt.length + gen_length);
-    this.total = this.lengths.reduce((sum, length) => sum + length, 0);
-    let next = 0;
-    this.starts = this.lengths.map((length) => {
-      next += length;
-      return next - length;
-    });
-    this.generated_from = this.starts.map((start, b) => start + prompts[b].length);
-    for (const name of ["sequence", "position", "tokens"]) this[name] = new Int32Array(this.total);
-    for (const name of ["is_prompt", "masked"]) this[name] = new Uint8Array(this.total);
-    const width = Math.max(...this.lengths);
-    this.#size = this.batch * width;
-    this.#cells = new Int32Array(this.total);
-    prompts.forEach((prompt, b) => {
-      for (let i = 0; i < this.lengths[b]; i++) {
-        const slot = this.starts[b] + i;
-        const masked = i >= prompt.length;
-        [this.sequence[slot], this.position[slot], this.tokens[slot]] = [b, i, masked ? mask_id : prompt[i]];
-        [this.is_prompt[slot], this.masked[slot]] = [!masked, masked];
-        this.#cells[slot] = (b + 1) * width - this.lengths[b] + i;
-      }
-    });
-  }
-
-  /** [start, stop] of the slots of sequence b. */
-  slotsOf(b) {
-    return [this.starts[b], this.starts[b] + this.lengths[b]];
-  }
-
-  /** The slot of a sequence's position. */
-  slot(b, position) {
-    return this.starts[b] + position;
+  constructor(prompt, { gen_length }, mask_id) {
+    const total = prompt.length + gen_length;
+    Object.assign(this, { mask_id, total, generated_from: prompt.length });
+    this.tokens = new Int32Array(total).fill(mask_id);
+    this.tokens.set(prompt);
+    this.masked = flags(total, (slot) => slot >= prompt.length);
   }
 
   commit(slots, tokens) {
@@ -56,112 +23,96 @@ export class Canvas {
     put(this.masked, slots, 1);
   }
 
-  /** [start, stop] of each sequence's part of ascending `slots`. */
-  split(slots) {
-    const edges = [...Array.from(this.starts), this.total].map((edge) => place(slots, edge));
-    return edges.slice(1).map((stop, b) => [edges[b], stop]);
-  }
-
-  /** Rows of each sequence among `slots`. */
-  counts(slots) {
-    return this.split(slots).map(([start, stop]) => stop - start);
-  }
-
-  /** [B, N], left-padded: 1 at the slots of all lists. */
+  /** [total]: 1 at the slots of all lists. */
   flags(...lists) {
-    const marked = new Uint8Array(this.#size);
-    for (const slots of lists) put(marked, take(this.#cells, slots), 1);
+    const marked = new Uint8Array(this.total);
+    for (const slots of lists) put(marked, slots, 1);
     return marked;
   }
 
-  /** Values of `slots` as a left-padded table [B, N, width], `fill` at pads and everywhere else. */
-  grid(values, fill, slots = null, width = 1) {
-    const out = new values.constructor(this.#size * width).fill(fill);
-    const count = slots === null ? this.total : slots.length;
-    for (let i = 0; i < count; i++) {
-      const cell = this.#cells[slots === null ? i : slots[i]];
-      for (let k = 0; k < width; k++) out[cell * width + k] = values[i * width + k];
-    }
+  /** Values of `slots` as a table [total, width], `fill` everywhere else. */
+  grid(values, fill, slots, width = 1) {
+    const out = new values.constructor(this.total * width).fill(fill);
+    slots.forEach((slot, i) => {
+      out.set(values.subarray(i * width, (i + 1) * width), slot * width);
+    });
     return out;
   }
 }
 
-/** How far each sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
- * early: a block ends as soon as none of its positions is masked, not only after its steps. running: the sequences that
- * have not ended. closing: this is the last step of its block, which must commit all that is still masked there. */
+/** How far a sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
+ * early: a block ends as soon as none of its positions is masked, not only after its steps. running: it has not ended. */
 export class Schedule {
   #canvas;
   #early;
   #length;
   #blocks;
   #steps;
-  #block;
-  #owed;
+  #block = 0;
+  #owed = 0;
+  steps_in_block = 0;
+  running = true;
 
-  constructor(canvas, settings, early) {
+  constructor(canvas, { gen_length, block_length, steps }, early) {
     [this.#canvas, this.#early] = [canvas, early];
-    this.#length = settings.block_length || settings.gen_length;
-    this.#blocks = settings.gen_length / this.#length;
-    this.#steps = Math.floor(settings.totalSteps / this.#blocks);
-    [this.#block, this.#owed, this.steps_in_block] = [0, 0, 0].map(() => new Int32Array(canvas.batch));
-    this.running = new Uint8Array(canvas.batch).fill(1);
-    this.closing = new Uint8Array(canvas.batch).fill(this.#steps === 1);
+    this.#length = block_length || gen_length;
+    this.#blocks = gen_length / this.#length;
+    this.#steps = Math.floor((steps || gen_length) / this.#blocks);
   }
 
-  /** [start, stop] of the slots of the block that sequence b fills. */
-  block(b) {
-    const start = this.#canvas.generated_from[b] + this.#block[b] * this.#length;
+  /** Whether this is the last step of the block, which must commit all that is still masked there. */
+  get closing() {
+    return this.steps_in_block === this.#steps - 1;
+  }
+
+  /** [start, stop] of the block that is filled. */
+  get block() {
+    const start = this.#canvas.generated_from + this.#block * this.#length;
     return [start, start + this.#length];
   }
 
-  /** [start, stop] of the slots whose masks sequence b may commit: its block, and what is before it. */
-  open(b) {
-    return [this.#canvas.generated_from[b], this.block(b)[1]];
+  /** [start, stop] of what may be committed: the block, and what is before it. */
+  get open() {
+    return [this.#canvas.generated_from, this.block[1]];
   }
 
   /** Positions of this step by an even share of the block's, the remainder in the first steps. */
-  share(b) {
+  get share() {
     const share = Math.floor(this.#length / this.#steps);
-    return share + (this.steps_in_block[b] < this.#length % this.#steps);
+    return share + (this.steps_in_block < this.#length % this.#steps);
   }
 
   /** Positions to commit in this step: its share, and what is owed. */
-  quota(b) {
-    return this.share(b) + this.#owed[b];
+  get quota() {
+    return this.share + this.#owed;
   }
 
-  /** Close the step of sequence b. Commits that selection could not meet carry over to the next. */
-  advance(b, committed) {
-    this.#owed[b] = Math.max(0, this.quota(b) - committed);
-    this.steps_in_block[b] += 1;
-    const early = this.#early && !this.#canvas.masked.subarray(...this.open(b)).includes(1);
-    if (this.steps_in_block[b] === this.#steps || early) {
-      this.#block[b] += 1;
-      this.steps_in_block[b] = this.#owed[b] = 0;
-      this.running[b] = this.#block[b] < this.#blocks;
-    }
-    this.closing[b] = this.steps_in_block[b] === this.#steps - 1;
+  /** Close the step. Commits that selection could not meet carry over to the next. */
+  advance(committed) {
+    this.#owed = Math.max(0, this.quota - committed);
+    this.steps_in_block += 1;
+    const early = this.#early && !this.#canvas.masked.subarray(...this.open).includes(1);
+    if (this.steps_in_block < this.#steps && !early) return;
+    this.#block += 1;
+    this.steps_in_block = this.#owed = 0;
+    this.running = this.#block < this.#blocks;
   }
 }
 
-/** The state of Algorithm 1 (lines 1-3) for a batch. Arrays are flat, one value for each of the canvas' slots; they
- * mean what those of surelock/decoding/state.py do. */
+/** The state of Algorithm 1 (lines 1-3): a value for each position. They mean what those of surelock/decoding/state.py
+ * do. */
 export class State {
   #kept = {};
 
   constructor(canvas, schedule) {
     Object.assign(this, { canvas, schedule, step: 0, tokens: canvas.tokens, masked: canvas.masked });
     const { total } = canvas;
-    [this.locked, this.alive, this.open] = [0, 1, 0].map((fill) => new Uint8Array(total).fill(fill));
+    [this.locked, this.open] = [new Uint8Array(total), new Uint8Array(total)];
     this.visible = new Int32Array(total);
     for (const name of ["computed_at", "locked_at", "unlocked_at", "probed_at"])
       this[name] = new Int32Array(total).fill(-1);
     this.kl = new Float64Array(total).fill(Number.POSITIVE_INFINITY);
     this.confidence = new Float64Array(total).fill(Number.NaN);
-  }
-
-  split(slots) {
-    return this.canvas.split(slots);
   }
 
   /** A rule's or a policy's own array, [total], kept from step to step; `fill` everywhere at first. */
@@ -170,9 +121,9 @@ export class State {
     return this.#kept[name];
   }
 
-  /** The slots that a step may compute without probing: not locked, of sequences that have not ended. */
+  /** The slots that a step may compute without probing. */
   active() {
-    return find(this.alive.map((alive, slot) => alive && !this.locked[slot]));
+    return find(this.locked.map((locked) => !locked));
   }
 
   /** Lock `slots`: they are no longer computed. */

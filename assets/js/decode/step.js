@@ -1,8 +1,7 @@
-// What passes between a run and an engine, and what a run tells of a step: data. Slots are places on a run's flat axis,
-// where its sequences lie one behind the other. R counts a step's rows, C those of them that may be committed. The
+// What passes between a run and an engine, and what a run tells of a step: data. Slots are positions. R counts a step's rows, C those of them that may be committed. The
 // fields of a plan, a reading and a step are those of surelock/decoding/step.py, and mean the same; tables are flat.
 
-import { count, join, ranked } from "./arrays.js";
+import { ranked } from "./arrays.js";
 
 /** What an engine is asked to compute in one step, and which candidate tokens it is asked for. */
 export class Plan {
@@ -10,21 +9,11 @@ export class Plan {
     Object.assign(this, fields);
   }
 
-  /** Numbers of the candidates that `quotas` lets be committed, ascending. score: of each. */
+  /** Numbers of the candidates that `quota` lets be committed, ascending. score: of each. */
   best(score) {
-    const found = [];
-    let [start, row] = [0, 0];
-    for (const [b, rows] of this.counts.entries()) {
-      const own = count(this.chooses.subarray(row, row + rows));
-      const [quota, from] = [this.quotas?.[b] ?? own, start];
-      found.push(
-        ranked(own, (i) => -score[from + i])
-          .subarray(0, quota)
-          .map((i) => from + i),
-      );
-      [start, row] = [start + own, row + rows];
-    }
-    return join(found).sort();
+    return ranked(score.length, (i) => -score[i])
+      .subarray(0, this.quota ?? score.length)
+      .sort();
   }
 }
 

@@ -3,8 +3,7 @@
 // A policy says what it scores a candidate by, and which of the candidates it takes. In the last step of a block
 // everything that is still masked there is committed, whatever the policy says. See surelock/decoding/unmasking.py.
 //
-// Candidates are {state, b, slots, tokens, score, late, quota}: the masked positions of sequence b that this step
-// computed and may commit, in order of position. late: would end the text, and is committed last.
+// Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may commit, in order of position. late: would end the text, and is committed last.
 
 import { count, flags, ranked, take } from "./arrays.js";
 
@@ -16,7 +15,7 @@ const inOrder = ({ slots, score, late }) =>
     (i) => -score[i],
   );
 
-/** What all policies share. scores: what candidates are scored by; "noise", one uniform number each; null: not at all.
+/** What all policies share. scores: what candidates are scored by; "noise", one uniform number each.
  * early: a block may end before its steps. by_posterior: it commits the best by posterior, as many as the schedule asks
  * for, whatever their tokens. */
 class UnmaskPolicy {
@@ -29,33 +28,23 @@ class UnmaskPolicy {
     Object.assign(this, settings);
   }
 
-  /** Which of the rows that a step computes it may commit. */
-  chooses(state, slots) {
-    return take(state.open, slots);
-  }
-
-  /** Which of them it follows beside, see `ComputeRule.watches`. */
+  /** Which of the rows that a step computes it follows, and whose KL it goes by, see `ComputeRule.watches`. */
   watches(_state, slots) {
     return new Uint8Array(slots.length);
   }
 
-  /** Those of them whose KL it goes by, see `ComputeRule.compares`. */
-  compares(state, slots) {
-    return this.watches(state, slots);
-  }
-
-  /** Called once a step, before any sequence commits. */
+  /** Called once a step, before it commits. */
   prepare(_state, _reading) {}
 
-  /** Which of one sequence's candidates are committed: by default as many of the best as the schedule asks for. */
+  /** Which of the candidates are committed: by default as many of the best as the schedule asks for. */
   take(candidates) {
     return inOrder(candidates).subarray(0, candidates.quota);
   }
 
-  /** [slots, tokens] that this step commits in one sequence, slots ascending. */
+  /** [slots, tokens] that this step commits, slots ascending. */
   commits(candidates) {
-    const { state, b, slots, tokens } = candidates;
-    if (state.schedule.closing[b]) return [slots, tokens];
+    const { state, slots, tokens } = candidates;
+    if (state.schedule.closing) return [slots, tokens];
     const taken = this.take(candidates).slice().sort();
     return [take(slots, taken), take(tokens, taken)];
   }
@@ -110,14 +99,14 @@ export class Klass extends UnmaskPolicy {
   }
 
   take(candidates) {
-    const { state, b, slots, score, late } = candidates;
-    if (state.schedule.steps_in_block[b] >= this.history - 1) {
+    const { state, slots, score, late } = candidates;
+    if (state.schedule.steps_in_block >= this.history - 1) {
       const still = state.kept("klass_still", 0);
       const isReady = (i) => still[slots[i]] >= this.history && score[i] > this.confidence && !late[i];
       const ready = Int32Array.from(slots.keys()).filter(isReady);
       if (ready.length) return ready;
     }
-    return inOrder(candidates).subarray(0, state.schedule.share(b));
+    return inOrder(candidates).subarray(0, state.schedule.share);
   }
 }
 
@@ -135,37 +124,5 @@ export class EntropyBound extends UnmaskPolicy {
       ignored += Math.max(-score[i], 0);
     }
     return order.subarray(0, Math.max(1, within));
-  }
-}
-
-/** Commit given tokens in given steps. replay: for each sequence its [step, position within the generated part, token]
- * triples, every position once. */
-export class Replay extends UnmaskPolicy {
-  static kind = "replay";
-  scores = null;
-
-  /** Every mask: any may be committed next, in whatever block, and may lock one step later. */
-  watches(state, slots) {
-    return take(state.masked, slots);
-  }
-
-  compares(_state, slots) {
-    return new Uint8Array(slots.length);
-  }
-
-  chooses(state, slots) {
-    const due = new Set(this.replay.flatMap((_, b) => Array.from(this.#due(state, b)[0])));
-    return flags(slots.length, (i) => state.open[slots[i]] || due.has(slots[i]));
-  }
-
-  commits({ state, b }) {
-    return this.#due(state, b);
-  }
-
-  /** [slots, tokens] of a sequence in the present step. */
-  #due(state, b) {
-    const due = this.replay[b].filter(([step]) => step === state.step).sort(([, p], [, q]) => p - q);
-    const from = state.canvas.generated_from[b];
-    return [Int32Array.from(due, ([, position]) => from + position), Int32Array.from(due, ([, , token]) => token)];
   }
 }
