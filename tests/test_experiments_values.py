@@ -118,19 +118,13 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
             "f_locked": spent / 33,
             "flops_ratio": spent / baseline,
             "flops_ratio_padded": spent / padded,
-            "flops_ratio_to_eos": sum(r * c for r, c in zip(rows_to_eos, costs, strict=True))
-            / sum(4 * n * c for n, c in zip(counted, costs, strict=True)),
             "locked": sum(int(run[-1].locked.sum()) for run in runs) / 33,
         }
     )
     assert 0.2 < decoded.figures["active_ratio"] < 0.9
     by_step = list(zip(*rows, strict=True))
-    assert decoded.curve["active"] == [sum(step) for step in by_step]
-    assert decoded.curve["present"] == [33] * 4
-    assert decoded.curve["flops"] == pytest.approx(
-        [sum(r * c for r, c in zip(step, costs, strict=True)) for step in by_step]
-    )
-    assert decoded.curve["baseline_flops"] == pytest.approx([baseline / 4] * 4)
+    expected = [sum(r * c for r, c in zip(step, costs, strict=True)) / (baseline / 4) for step in by_step]
+    assert decoded.curve == pytest.approx(expected)
 
 
 # --- texts and their comparison ---------------------------------------------------------------------------------------
@@ -167,7 +161,7 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
 
 def texts_of(nats: list[float], ends: list[int], tokens: list[list[int]], repeats: list[float | None]) -> dict:
     """The result of a cell of two texts of ten characters; nats in units of ln 2."""
-    costs = {"active_ratio": 0.5, "flops_ratio": 0.6, "flops_ratio_to_eos": 0.7}
+    costs = {"active_ratio": 0.5, "active_ratio_to_eos": 0.7, "flops_ratio": 0.6}
     figures = {"nats": [n * LN2 for n in nats], "characters": [10, 10], "ends": ends, "repeats": repeats}
     return costs | figures | {"tokens": tokens}
 
@@ -197,7 +191,7 @@ def test_changes_are_against_the_same_samplers_baseline(compared: list[dict]) ->
     assert cold["equal"] == pytest.approx((2 / 3 + 1) / 2)
     assert cold["equal_se"] == pytest.approx(1 / 6)
     assert (cold["repeats"], cold["repeats_base"]) == pytest.approx((0.5, 0.3))
-    assert (cold["active_ratio"], cold["flops_ratio"], cold["flops_ratio_to_eos"]) == (0.5, 0.6, 0.7)
+    assert (cold["active_ratio"], cold["flops_ratio"], cold["active_ratio_to_eos"]) == (0.5, 0.6, 0.7)
     assert cold["prompts"] == 2 and "gen_ppl" not in cold
 
 
@@ -232,9 +226,8 @@ def test_estimates_beside_the_jackknife() -> None:
 
 
 def test_dynamics_are_each_steps_share_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    curve = {"flops": [8.0, 3.0], "baseline_flops": [8.0, 12.0], "active": [4.0, 1.0], "present": [4.0, 5.0]}
-    monkeypatch.setattr(paper, "decode_cell", lambda *_: lab.Decoded([], {}, curve))
-    assert paper.DYNAMICS.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25], "active_ratio": [1, 0.2]}
+    monkeypatch.setattr(paper, "decode_cell", lambda *_: lab.Decoded([], {}, [1, 0.25]))
+    assert paper.DYNAMICS.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25]}
 
 
 # --- Theorem 1 and its assumptions ------------------------------------------------------------------------------------

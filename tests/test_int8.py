@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_dream, write_llada, write_qwen3
+from storages import FlashAttention, LiveStorages
 from torch import nn
 
 import surelock
@@ -20,7 +21,6 @@ from surelock.engines import posterior
 from surelock.engines.torch import TorchEngine
 from surelock.model import int8
 from surelock.model.network import Network, empty_network
-from surelock.research.bench.storages import FlashAttention, LiveStorages
 
 SHAPE = {"layers": 3, "d_model": 64, "heads": 4, "kv_heads": 2, "d_ff": 96, "vocab": 199, "seed": 3}
 FAMILIES = {"llada": write_llada, "qwen3": partial(write_qwen3, head_dim=24), "dream": write_dream}

@@ -68,17 +68,17 @@ def loss(judge: Judge, prompt: str, text: str) -> tuple[float, int]:
 def test_the_sum_is_transformers_own_loss(judge):
     for prompt, text in PAIRS[:5]:
         score, (nats, counted) = scored(judge, prompt, text), loss(judge, prompt, text)
-        assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == len(score.tokens) == counted
+        assert sum(score.nats) == pytest.approx(nats, rel=1e-5) and len(score.nats) == counted
 
 
-def test_padding_on_the_left_and_other_texts_change_nothing(judge, monkeypatch):
+def test_padding_and_other_texts_change_nothing(judge, monkeypatch):
     together, alone = judge.scores(PAIRS), [judge.scores([pair])[0] for pair in PAIRS]
     monkeypatch.setattr("surelock.research.judge._BATCH_TOKENS", {"cpu": 40})
     shapes, logits = [], Judge._logits
-    monkeypatch.setattr(Judge, "_logits", lambda self, ids, seen: shapes.append(ids.shape) or logits(self, ids, seen))
+    monkeypatch.setattr(Judge, "_logits", lambda self, ids: shapes.append(ids.shape) or logits(self, ids))
     for scores in (together, judge.scores(PAIRS), judge.scores(PAIRS[::-1])[::-1]):
         for one, other in zip(alone, scores, strict=True):
-            assert one.nats == pytest.approx(other.nats, rel=1e-4) and one.tokens == other.tokens
+            assert one.nats == pytest.approx(other.nats, rel=1e-4)
     assert [tuple(each) for each in shapes] == 2 * [(3, 10), (2, 19)], "as many as fit, of similar lengths"
 
 
@@ -92,9 +92,8 @@ def test_padding_changes_nothing_where_positions_are_learnt():
 
 def test_one_token_and_none(judge):
     alone = scored(judge, "", "The")
-    assert alone.nats == alone.tokens == () and alone.characters == 0 and math.isnan(alone.bits_per_character)
-    empty = scored(judge, "Tom", "")
-    assert empty.nats == () and math.isnan(empty.bits_per_character)
+    assert alone.nats == () and alone.characters == 0
+    assert scored(judge, "Tom", "").nats == ()
     after = scored(judge, "Tom", " ran")
     assert len(after.nats) == 1 and sum(after.nats) == pytest.approx(loss(judge, "Tom", " ran")[0], rel=1e-5)
     assert judge.scores([]) == []
@@ -102,13 +101,13 @@ def test_one_token_and_none(judge):
 
 def test_the_first_token_counts_where_something_stands_before_it(judge):
     without = scored(judge, "", "The sun was warm.")
-    assert without.tokens[0] == " sun" and without.characters == len(" sun was warm.")
+    assert without.characters == len(" sun was warm.")
     begins = tokenizer()
     begins.add_special_tokens({"bos_token": "<|endoftext|>"})
     special = [("<|endoftext|>", begins.convert_tokens_to_ids("<|endoftext|>"))]
     begins.backend_tokenizer.post_processor = TemplateProcessing("<|endoftext|> $A", special_tokens=special)
     score = scored(Judge("begins", judge.model, begins), "", "The sun was warm.")
-    assert score.tokens[0] == "The" and score.characters == len("The sun was warm.")
+    assert score.characters == len("The sun was warm.")
     assert score.nats[1:] != pytest.approx(without.nats)
 
 
@@ -189,7 +188,7 @@ def test_a_damaged_judge_is_refused_in_one_sentence(tmp_path, path, file, change
 
 def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):
     special = tokenizer().convert_ids_to_tokens(0)
-    assert "".join(judge.scores([("Tom", special)])[0].tokens) == special and special in tokenizer().get_added_vocab()
+    assert len(scored(judge, "Tom", special).nats) > 1 and special in tokenizer().get_added_vocab()
     assert judge.scores([("x" * 10**5 + "\0", "\0a")])[0].characters == 2
     for pair in [("Tom", "a\ud800"), ("\ud800", "a")]:
         with pytest.raises(ValueError, match=r"^text is no UTF-8 text"):

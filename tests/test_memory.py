@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from checkpoints import write_hf
+from storages import FlashAttention, LiveStorages
 
 import surelock
 from surelock import ComputeRule, DecodeSettings, Entropy, Everything, LanguageModel, LockRule
@@ -16,7 +17,6 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.network import Network, empty_network
 from surelock.quality import commit_error
 from surelock.quality.commit_error import Shadow
-from surelock.research.bench.storages import FlashAttention, LiveStorages
 
 VOCAB, LENGTH = 50_000, 800
 TABLE = LENGTH * VOCAB * 2  # bytes, in bfloat16: 76 MiB, against which a few chunks are small

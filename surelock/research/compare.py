@@ -44,7 +44,7 @@ def measure(lab: Lab, cell: Cell) -> Record:
 def table(records: Sequence[Record], settings: Sequence[str]) -> pd.DataFrame:
     """One row per locked cell: its `settings`, what it cost, and its texts beside those of its baseline."""
     baselines = {sampler_of(r["cell"]): r["result"] for r in records if r["cell"]["epsilon"] is None}
-    costs = ("active_ratio", "flops_ratio", "flops_ratio_to_eos")
+    costs = ("active_ratio", "active_ratio_to_eos", "flops_ratio")
     locked = [r for r in records if r["cell"]["epsilon"] is not None]
     return pd.DataFrame(
         [row(r, settings, costs) | _beside(r["result"], baselines[sampler_of(r["cell"])]) for r in locked]

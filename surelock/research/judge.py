@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
+from torch.nn.utils.rnn import pad_sequence
 
 from surelock.errors import first_line
 from surelock.loading import check_name, find_device
@@ -30,23 +29,15 @@ _DAMAGES = (
 _BATCH_TOKENS = {"cpu": 2**10, "cuda": 2**14}
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
+class Score(NamedTuple):
     """The score of one text.
 
     nats: -log p of each token given all tokens before it. The first token of a text without a prompt is not counted.
-    tokens: the text of each counted token.
     characters: the number of characters of the counted tokens.
     """
 
     nats: tuple[float, ...]
-    tokens: tuple[str, ...]
     characters: int
-
-    @property
-    def bits_per_character(self) -> float:
-        """The sum of `nats` in bits, divided by `characters`; NaN if nothing was counted."""
-        return sum(self.nats) / math.log(2) / self.characters if self.characters else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +107,6 @@ class Judge:
                 nats[number] = own
         return [self._score(text, own, counted) for (_, text), (_, own), counted in zip(pairs, jobs, nats, strict=True)]
 
-    @property
-    def _most_tokens(self) -> int | None:
-        return getattr(self.model.config, "max_position_embeddings", None)
-
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
         """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
         with encoding(f"the judge {self.name!r}", text, "text"):
@@ -129,13 +116,12 @@ class Judge:
         return ids
 
     def _score(self, text: str, own: list[int], nats: tuple[float, ...]) -> Score:
-        pieces = [self.tokenizer.decode([token]) for token in own]
-        left_out = len(own) - len(nats)
-        return Score(nats, tuple(pieces[left_out:]), max(0, len(text) - len("".join(pieces[:left_out]))))
+        left_out = self.tokenizer.decode(own[: len(own) - len(nats)])
+        return Score(nats, max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
         given = self._tokens(prompt, whole=True)
-        own, most = self._tokens(text), self._most_tokens
+        own, most = self._tokens(text), getattr(self.model.config, "max_position_embeddings", None)
         if most is None:
             return given, own
         if len(own) > most:
@@ -154,34 +140,27 @@ class Judge:
         return batches
 
     def _nats(self, jobs: list[tuple[list[int], list[int]]]) -> list[tuple[float, ...]]:
-        """-log p of the counted tokens of each job: one forward pass, padded on the left."""
-        width = max(len(given) + len(own) for given, own in jobs)
-        ids = torch.zeros(len(jobs), width, dtype=torch.int64)
-        seen = torch.zeros_like(ids)
-        for row, mask, (given, own) in zip(ids, seen, jobs, strict=True):
-            both = torch.tensor([*given, *own], dtype=torch.int64)
-            row[width - len(both) :], mask[width - len(both) :] = both, 1
-        logits = self._logits(ids, seen)
+        """-log p of the counted tokens of each job: one forward pass, padded on the right, where no token looks."""
+        ids = pad_sequence([torch.tensor([*given, *own]) for given, own in jobs], batch_first=True)
         found = []
-        for z, row, (given, own) in zip(logits, ids.to(logits.device), jobs, strict=True):
-            counted = len(own) if given else len(own) - 1
-            nats = F.cross_entropy(z[width - counted - 1 : -1].float(), row[width - counted :], reduction="none")
-            found.append(tuple(nats.tolist()))
+        for z, row, (given, own) in zip(self._logits(ids), ids.to(self.model.device), jobs, strict=True):
+            stop = len(given) + len(own)
+            start = max(1, len(given))
+            found.append(
+                tuple(F.cross_entropy(z[start - 1 : stop - 1].float(), row[start:stop], reduction="none").tolist())
+            )
         return found
 
     @torch.inference_mode()
-    def _logits(self, ids: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Logits [B, N, V]. seen: [B, N], 0 on padding. Positions count from the first token that is not padding."""
-        inputs = {"input_ids": ids, "attention_mask": seen}
-        if "position_ids" in inspect.signature(self.model.forward).parameters:
-            inputs["position_ids"] = (seen.cumsum(1) - 1).clamp_(min=0)
-        return self.model(**{name: value.to(self.model.device) for name, value in inputs.items()}).logits
+    def _logits(self, ids: torch.Tensor) -> torch.Tensor:
+        """Logits [B, N, V]."""
+        return self.model(input_ids=ids.to(self.model.device)).logits
 
     def _check(self) -> None:
         """Raise ValueError if the tokenizer fails, or if the last token changes logits before it (no causal model)."""
         self._tokens("A word, two")
         ids = torch.tensor([[1, 2, 3], [1, 2, 4]])
-        first, second = self._logits(ids, torch.ones_like(ids))[:, :-1].float()
+        first, second = self._logits(ids)[:, :-1].float()
         if not (first.isfinite().all() and second.isfinite().all()):
             raise ValueError("its logits are not finite")
         if not torch.allclose(first, second, rtol=1e-3, atol=1e-3):

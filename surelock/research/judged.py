@@ -82,7 +82,7 @@ def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: 
         scores = [known[pair] for pair in own]
         return {
             "nats": [float(f"{sum(score.nats):.5g}") for score in scores],
-            "tokens": [len(score.tokens) for score in scores],
+            "tokens": [len(score.nats) for score in scores],
             "characters": [score.characters for score in scores],
         }
 
@@ -136,29 +136,24 @@ def joined(parts: Sequence[Scores]) -> Scores:
     return Scores(*(list(chain.from_iterable(each)) for each in zip(*parts, strict=True)))
 
 
-def beside(own: Sequence[Scores], base: Scores | None = None) -> Record:
-    """A table's figures: of one decoder's texts, or of several ones' together, on the same prompts; and of the baseline
-    with the paired differences, where there is one.
+def beside(own: Sequence[Scores], base: Scores) -> Record:
+    """A table's figures: of one decoder's texts, or of several ones' together, and of the baseline on the same prompts,
+    with the paired differences.
     """
-    row: Record = {"prompts": len(own[0].nats)}
-    bits, log_ppl, repeats = _estimates(own)
-    if base is None:
-        told = {"bits": bits, "gen_ppl": _exp(log_ppl), "repeats": repeats}
-    else:
-        bits_base, log_ppl_base, repeats_base = _estimates([base])
-        told = {
-            "bits_base": bits_base,
-            "bits": bits,
-            "bits_change": estimates.difference(bits, bits_base),
-            "bits_change_even": _change_at_equal_repeats(own, base),
-            "gen_ppl_base": _exp(log_ppl_base),
-            "gen_ppl": _exp(log_ppl),
-            "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
-            "repeats_base": repeats_base,
-            "repeats": repeats,
-            "repeats_change": estimates.difference(repeats, repeats_base),
-        }
-    return row | estimates.named(told) | {"bits_repeats": _preference(own)}
+    (bits, log_ppl, repeats), (bits_base, log_ppl_base, repeats_base) = _estimates(own), _estimates([base])
+    figures = {
+        "bits_base": bits_base,
+        "bits": bits,
+        "bits_change": estimates.difference(bits, bits_base),
+        "bits_change_even": _change_at_equal_repeats(own, base),
+        "gen_ppl_base": _exp(log_ppl_base),
+        "gen_ppl": _exp(log_ppl),
+        "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
+        "repeats_base": repeats_base,
+        "repeats": repeats,
+        "repeats_change": estimates.difference(repeats, repeats_base),
+    }
+    return {"prompts": len(own[0].nats), **estimates.named(figures), "bits_repeats": _preference(own)}
 
 
 def _estimates(own: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.choices import Decoder, from_flat
-from surelock.decoding.flops import row_flops
 from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
@@ -86,56 +85,46 @@ def decoder_of(cell: Cell, first: int = 0) -> Decoder:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What decoding a cell gave. tokens: generated ids of each prompt. figures: of the whole cell. curve: per step."""
+    """What decoding a cell gave. tokens: generated ids of each prompt. figures: of the whole cell.
+
+    curve: the FLOPs of each step over the baseline's.
+    """
 
     tokens: list[list[int]]
     figures: dict[str, float]
-    curve: dict[str, list[float]]
+    curve: list[float]
 
 
 def decode_cell(lab: Lab, cell: Cell) -> Decoded:
-    """Decode the cell's prompts, with FLOPs counted as Sec. 2.4 and Table 1 do, micro-averaged over the batches."""
+    """Decode the cell's prompts, with FLOPs counted as Sec. 2.4 and Table 1 do, micro-averaged over the batches.
+
+    `_to_eos` leaves out the positions after each sequence's first EOS, which lock early and flatter the ratio.
+    """
     tokens: list[list[int]] = []
     sums: dict[str, float] = defaultdict(float)
     total_steps = decoder_of(cell).settings.total_steps
-    curve = {name: [0.0] * total_steps for name in ("flops", "baseline_flops", "active", "present")}
+    flops, baseline = np.zeros((2, total_steps))
     for ids, decoder in lab.batches(cell):
         counter = TotalsCounter(lab.lm.config, cell["gen_length"], lab.lm.ends)
         positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length
         last = None
         for last in decode(lab.lm, ids, **decoder.keywords()):
             counter.add(last)
-            curve["flops"][last.index] += float(last.flops.sum())
-            curve["baseline_flops"][last.index] += float(last.baseline_flops.sum())
-            curve["active"][last.index] += int(last.computed.sum())
-            curve["present"][last.index] += positions
+            flops[last.index] += last.flops.sum()
+            baseline[last.index] += last.baseline_flops.sum()
         assert last is not None
-        generated = last.tokens[:, -decoder.settings.gen_length :].tolist()
-        tokens += generated
-        for name, value in _counts(lab.lm, ids, generated, counter):
-            sums[name] += value
+        tokens += last.tokens[:, -decoder.settings.gen_length :].tolist()
+        totals = counter.totals()
+        sums["flops"] += totals.flops
+        sums["baseline"] += totals.baseline_flops
+        sums["padded"] += totals.padded_baseline_flops
+        for prefix, rows in (("", counter.rows()), ("eos_", counter.rows(to_eos=True))):
+            sums[f"{prefix}computed"] += float(rows.computed.sum())
+            sums[f"{prefix}present"] += float(rows.present.sum())
         sums["positions"] += positions
         sums["padded_positions"] += last.tokens.size
-        sums["locked"] += counter.totals().locked * positions
-    return Decoded(tokens, _figures(sums), curve)
-
-
-def _counts(
-    lm: LanguageModel, prompts: list[list[int]], generated: list[list[int]], counter: TotalsCounter
-) -> Iterator[tuple[str, float]]:
-    """Rows and FLOPs of a batch; `eos_`: without the positions after each sequence's first EOS, which lock early and
-    flatter the ratio.
-    """
-    totals, config = counter.totals(), lm.config
-    yield from (("flops", totals.flops), ("baseline", totals.baseline_flops), ("padded", totals.padded_baseline_flops))
-    for prefix, rows in (("", counter.rows()), ("eos_", counter.rows(to_eos=True))):
-        yield f"{prefix}computed", float(rows.computed.sum())
-        yield f"{prefix}present", float(rows.present.sum())
-    lengths = [len(prompt) + len(ids) for prompt, ids in zip(prompts, generated, strict=True)]
-    counts = zip(lengths, *(getattr(rows, name).tolist() for name in ("computed", "probed", "present")), strict=True)
-    for length, computed, probed, present in counts:
-        yield "eos_flops", computed * row_flops(config, length) + probed * row_flops(config, length, probed=True)
-        yield "eos_baseline", present * row_flops(config, length)
+        sums["locked"] += totals.locked * positions
+    return Decoded(tokens, _figures(sums), (flops / baseline).tolist())
 
 
 def _figures(sums: dict[str, float]) -> dict[str, float]:
@@ -147,6 +136,5 @@ def _figures(sums: dict[str, float]) -> dict[str, float]:
         "f_locked": sums["flops"] / sums["positions"],
         "flops_ratio": sums["flops"] / sums["baseline"],
         "flops_ratio_padded": sums["flops"] / sums["padded"],
-        "flops_ratio_to_eos": sums["eos_flops"] / sums["eos_baseline"],
         "locked": sums["locked"] / sums["positions"],
     }

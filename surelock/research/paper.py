@@ -7,13 +7,13 @@ import pandas as pd
 from surelock.research import compare
 from surelock.research.compare import comparison
 from surelock.research.experiment import Experiment, row
-from surelock.research.lab import Lab, decode_cell
+from surelock.research.lab import decode_cell
 from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
 from surelock.research.texts import write_judge_files
 
 EPSILONS = [5e-4, 5e-3, 5e-2]
 _FIGURES = ("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked")
-_FIGURES += ("flops_ratio", "flops_ratio_padded", "flops_ratio_to_eos")
+_FIGURES += ("flops_ratio", "flops_ratio_padded")
 
 FLOPS = Experiment(
     title="Algorithmic FLOPs (Experiment 1, Table 1)",
@@ -38,14 +38,6 @@ _VARIED = ("percentile", "gen_length", "epsilon")
 _SHARES = {"percentile": [10.0, 20.0, 40.0]}
 
 
-def _curves(lab: Lab, cell: Cell) -> Record:
-    curve = decode_cell(lab, cell).curve
-    return {
-        "flops_ratio": [a / b for a, b in zip(curve["flops"], curve["baseline_flops"], strict=True)],
-        "active_ratio": [a / b for a, b in zip(curve["active"], curve["present"], strict=True)],
-    }
-
-
 def _progress(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
@@ -68,7 +60,7 @@ steps in which the ratio was above the step before it (permanent locks allow non
         ),
         "quick": grid(**_SHARES, gen_length=16, epsilon=[5e-3], prompts=2, batch=2),
     },
-    measure=_curves,
+    measure=lambda lab, cell: {"flops_ratio": decode_cell(lab, cell).curve},
     table=_progress,
 )
 
