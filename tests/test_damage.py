@@ -189,7 +189,7 @@ def load_once(name: str, **how: Any) -> Any:
 KINDS: dict[str, tuple[Damage, type[Exception], int]] = {
     "checkpoint": (checkpoint_damage, CheckpointError, 20),
     "tokenizer": (tokenizer_damage, CheckpointError, 20),
-    "trace": (trace_damage, TraceError, 20),
+    "trace": (trace_damage, TraceError, 120),
     "settings": (settings_damage, ValueError, 50),
     "flags": (flag_damage, Told, 30),
     "cells": (cell_damage, ValueError, 30),

@@ -187,24 +187,6 @@ def test_an_engine_that_cannot_be_had_is_refused(llada: Path, asked: dict[str, A
         surelock.load(llada, **asked)
 
 
-@pytest.mark.parametrize(
-    ("asked", "wanted"),
-    [
-        ({"engine": "onnx"}, "cpu"),
-        ({"engine": "torch"}, None),
-        ({"engine": "torch", "device": "cpu"}, "cpu"),
-        ({}, None),
-    ],
-)
-def test_onnx_is_looked_for_on_the_cpu_whatever_else_there_is(
-    llada: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], wanted: str | None
-) -> None:
-    looked = []
-    monkeypatch.setattr(loading, "find_device", lambda device: looked.append(device) or torch.device("cpu"))
-    surelock.load(llada, **asked)
-    assert looked == [wanted]
-
-
 def test_without_its_packages_there_is_torch(llada: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "find_spec", lambda package: None if package == "onnxruntime" else object())
     assert isinstance(surelock.load(llada, device="cpu").engine, TorchEngine)

@@ -216,14 +216,6 @@ def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("preset", ["stories", "paper"])
-def test_quick_takes_the_place_of_a_preset(preset, tmp_path, capsys):
-    for flags in (["--quick", "--preset", preset], ["--preset", preset, "--quick"]):
-        with pytest.raises(SystemExit):
-            main(["experiment", "flops", *flags, "--out", str(tmp_path / "out")])
-        assert "not allowed with argument" in capsys.readouterr().err
-
-
 def test_a_judge_that_is_none_is_refused_before_the_work(tmp_path, capsys):
     assert quick("quality", tmp_path, "--judge", str(tmp_path)) == 2
     assert "cannot be loaded as a causal language model" in capsys.readouterr().err

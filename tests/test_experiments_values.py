@@ -18,7 +18,7 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Both
 from surelock.decoding.locking import UnlockRule
 from surelock.model.bound import conditional_bound
-from surelock.research import compare, estimates, lab, paper, theory
+from surelock.research import compare, estimates, theory
 from surelock.research.judged import Scores
 from surelock.research.lab import Lab, decode_cell, decoder_of
 from surelock.research.prompts import Prompt
@@ -55,19 +55,6 @@ def test_every_setting_of_a_cell_reaches_the_decoder() -> None:
     assert decoder_of(EVERY_SETTING | {"epsilon": None, "select_fraction": 1.0}, 3) == replace(
         locked, compute=Everything()
     )
-
-
-def test_a_lab_gives_its_files_to_its_prompts(
-    lm: surelock.LanguageModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    """And reads each source once."""
-    asked: list[Any] = []
-    every = [Prompt(number, "", [number]) for number in range(99)]
-    monkeypatch.setattr(lab, "read_source", lambda *given: asked.append(given) or every)
-    own, cell = Lab(lm, {"mt_bench": tmp_path}), {"source": "mt_bench", "prompts": 3}
-    assert own.prompts(cell) == every[:3] and own.prompts(cell | {"skip": 90, "prompts": 9}) == every[90:]
-    assert own.prompts(cell | {"source": "openings"}) == every[:3]
-    assert asked == [(lm, source, {"mt_bench": tmp_path}) for source in ("mt_bench", "openings")]
 
 
 def test_a_batch_begins_with_its_first_prompts_seed(lm: surelock.LanguageModel) -> None:
@@ -225,18 +212,7 @@ def test_estimates_beside_the_jackknife() -> None:
     assert estimates.difference(found, other).value == pytest.approx(-4000 / under.sum())
 
 
-def test_dynamics_are_each_steps_share_of_the_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(paper, "decode_cell", lambda *_: lab.Decoded([], {}, [1, 0.25]))
-    assert paper.DYNAMICS.measure(Lab.__new__(Lab), DEFAULTS) == {"flops_ratio": [1, 0.25]}
-
-
 # --- Theorem 1 and its assumptions ------------------------------------------------------------------------------------
-
-
-def column(kl: list[float], jump: list[float] | None = None, first: int = 0) -> Drift:
-    """A run of one position whose tail begins with step `first`."""
-    steps = np.arange(len(kl))[:, None]
-    return Drift(np.array([kl]).T, steps >= first, np.array([jump or [np.nan] * len(kl)]).T)
 
 
 def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None:
@@ -260,35 +236,6 @@ def test_a_drift_is_the_unlocked_runs_own_kl(lm: surelock.LanguageModel) -> None
         for i in range(len(ids) + 6):
             # unmasked in step u, first seen in u + 1, first compared with itself in u + 2: pairs from u + 3 on
             assert run.tail[:, i].tolist() == [s >= unmasked.get(i, 0) + 3 for s in range(6)]
-
-
-def test_only_whole_numbers_are_seeds() -> None:
-    assert (theory.prompt_seed(DEFAULTS, 7), theory.prompt_seed(DEFAULTS, "HumanEval/7")) == (7, 0)
-
-
-def test_ratios_are_each_step_over_the_one_before() -> None:
-    run = column([8.0, 4.0, 2.0, 3.0, 0.3, 1e-11, 5.0], first=3)
-    assert theory.ratios(run) == pytest.approx([1.5, 0.1, 1e-11 / 0.3])  # not 5 over what may be rounding
-
-
-def test_smoothness_is_over_the_root_of_the_kl_before() -> None:
-    run = column([np.inf, 4.0, 9.0, 1e-11, 4.0], [np.nan, 6.0, 10.0, 12.0, 7.0])
-    assert theory.smoothness(run) == pytest.approx([10 / 2, 12 / 3])
-
-
-def test_a_positions_rho_is_fitted_to_its_tail() -> None:
-    """3 * .8^s from step 3 on; what comes before and what is below the floor do not count; seven points are too few."""
-    falling = 3 * 0.8 ** np.arange(12.0)
-    early = np.concatenate(([50.0, 1e-5, 7.0], falling[3:]))
-    assert theory.position_rhos(column(early.tolist(), first=3)) == pytest.approx([0.8])
-    assert len(theory.position_rhos(column(early[:10].tolist(), first=3))) == 0
-    assert theory.position_rhos(column([*early.tolist(), 1e-12], first=3)) == pytest.approx([0.8])
-
-
-def test_a_fit_of_rho_is_least_squares_on_logarithms() -> None:
-    steps, kl = np.array([1, 2, 4, 7]), np.array([1.0, 0.9, 0.2, 0.3])
-    x, y = steps - steps.mean(), np.log(kl) - np.log(kl).mean()
-    assert theory.fit_rho(steps, kl) == pytest.approx(math.exp((x * y).sum() / (x * x).sum()))
 
 
 def test_the_tails_constant_by_hand() -> None:
@@ -325,18 +272,6 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     # fits need eight points: the first has five
     assert told["rho"] == pytest.approx(0.95)
     assert told["rho_above_1"] == 0.5
-
-
-def test_one_fit_of_three_is_above_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    s = np.arange(12.0)
-    kl = np.stack([0.8**s, 0.9**s, 1.1**s], axis=1)
-    run = Drift(kl, np.ones_like(kl, dtype=bool), np.ones_like(kl))
-    monkeypatch.setattr(theory, "drifts", lambda *_, **__: iter([run]))
-    monkeypatch.setattr(Lab, "prompts", lambda *_: [1])
-    monkeypatch.setattr(theory, "locked_positions", lambda *_: {"kl": np.array([0.5])})
-    for experiment in (theory.CONTRACTION, theory.BOUND):
-        told = experiment.measure(Lab.__new__(Lab), DEFAULTS | {"fit_prompts": 1})
-        assert told["rho_above_1"] == pytest.approx(1 / 3) and told["rho"] == pytest.approx(0.9)
 
 
 def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.MonkeyPatch) -> None:

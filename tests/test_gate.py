@@ -35,7 +35,7 @@ from surelock.ui import gate, gradio_patches, launch, site
 from surelock.ui.addresses import client_of, is_local
 from surelock.ui.gate import Gate, own_names
 from surelock.ui.models import EMBEDDED
-from surelock.ui.readers import KEPT_SECONDS, Inboxes, Readers, following
+from surelock.ui.readers import Readers, following
 from surelock.ui.serving import WORKER_POLICY
 from surelock.ui.shares import DEVICE_SLOT, Shares
 from tests.browser.server import App, serve, wait_for_model
@@ -155,38 +155,6 @@ def test_bodies_are_bounded_and_say_their_length(small: TestClient) -> None:
     refused(small.post("/gradio_api/queue/join", content=b"1", headers={**KIND, "content-length": "-5"}), 413)
 
 
-def brought(*parts: bytes, ends: bool = True, length: int | None = None) -> tuple[int, bytes]:
-    """What a POST is answered that comes in these parts, and what of it the application reads."""
-    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
-    messages.append({"type": "http.request", "body": b""} if ends else {"type": "http.disconnect"})
-    coming, answers, got = iter(messages), [], b""
-
-    async def receive() -> Any:
-        return next(coming)
-
-    async def send(message: Any) -> None:
-        answers.append(message)
-
-    async def application(scope: Any, receive: Any, send: Any) -> None:
-        nonlocal got
-        got = (await receive())["body"]
-        await JSONResponse({})(scope, receive, send)
-
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    headers += [] if length is None else [(b"content-length", str(length).encode())]
-    scope = {"type": "http", "method": "POST", "path": "/gradio_api/queue/join", "headers": headers}
-    finished(Gate(application)({**scope, "query_string": b"", "client": ("127.0.0.1", 5)}, receive, send))
-    return answers[0]["status"], got
-
-
-def test_a_body_is_bounded_as_a_whole_however_it_comes() -> None:
-    quarter = b" " * (gate.MOST_BODY // 4)
-    whole = (quarter, quarter, quarter, quarter[1:], b"1")
-    assert brought(*whole) == brought(*whole, length=gate.MOST_BODY) == (200, b"".join(whole))
-    assert brought(*whole, b" ") == brought(b"1", length=gate.MOST_BODY + 1) == (413, b"")
-    assert brought(b"1", quarter, ends=False) == (400, b"")
-
-
 @pytest.mark.parametrize("session", ["", "x" * 65, "x" * 900_000, "a b", "é", "a/b", "a\n", 5, [], {}, True])
 def test_a_session_goes_by_a_short_plain_name(small: TestClient, session: Any) -> None:
     for path in ("queue/join", "run/predict", "component_server", "cancel", "reset", "call/decode", "call/v2/decode"):
@@ -246,26 +214,6 @@ def test_a_file_is_sent_whole_whatever_parts_of_it_are_asked_for() -> None:
     ranges = "bytes=" + ",".join(f"{2 * number}-{2 * number}" for number in range(4000))
     told_of = TestClient(app, base_url="http://localhost").get("/assets/a.js", headers={"range": ranges, "x-a": "b"})
     assert "range" not in told_of.json() and "x-a" in told_of.json()
-
-
-def test_a_long_answer_is_handed_over_in_pieces() -> None:
-    async def page(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        for part in parts:
-            await send({"type": "http.response.body", "body": part, "more_body": part is not parts[-1]})
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    sent: list[Any] = []
-    parts = [bytes(range(256)) * 1024, b"", b"x" * gate.PIECE, b"y" * (gate.PIECE + 1)]
-    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")]}
-    finished((door := Gate(page))(scope, None, send))  # type: ignore[arg-type]
-    assert not door._bodies, "what was asked for without a body holds none"
-    bodies = sent[1:]
-    assert b"".join(each["body"] for each in bodies) == b"".join(parts)
-    assert max(len(each["body"]) for each in bodies) == gate.PIECE
-    assert [each["more_body"] for each in bodies] == [True] * (len(bodies) - 1) + [False]
 
 
 @pytest.mark.parametrize("content", [b'{"a": [1,', b"", b"\xff\xfe\x00", b"[" * 100_000])
@@ -439,40 +387,6 @@ def test_the_queues_share_is_not_told_by_a_number_that_is_none(app: App) -> None
         assert answer.status_code == 400 and answer.json()["detail"].startswith("fn_index must be"), number
 
 
-def test_who_waits_or_runs_keeps_their_messages() -> None:
-    used = {"first", "third"}
-    events = {"second": {"1"}, "third": {"2"}}
-    inboxes = Inboxes(3, lambda: used, events)
-    for session in ("first", "second", "third", "fourth", "fifth"):
-        inboxes[session] = session
-    assert list(inboxes) == ["first", "third", "fifth"]
-    inboxes["first"] = "again"
-    used.add("fifth")
-    inboxes["sixth"] = "sixth"
-    assert list(inboxes) == ["first", "third", "fifth", "sixth"], "rather one too many"
-    used.remove("first")
-    inboxes["seventh"] = "seventh"
-    assert list(inboxes) == ["third", "fifth", "sixth", "seventh"], "though there are more than that"
-    del inboxes["seventh"]
-    assert list(events) == ["third"], "with its messages a session's events are forgotten"
-    for _ in range(2):  # streams
-        del inboxes["third"]
-    inboxes["third"].put_nowait("for nobody")
-    assert "third" not in inboxes and not events
-    inboxes["fifth"] = asyncio.Queue()
-    assert inboxes.taken("fifth") and inboxes.taken("unknown")
-    inboxes["fifth"].put_nowait("a message")
-    assert not inboxes.taken("fifth")
-
-
-def test_messages_that_nobody_reads_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    inboxes, now = Inboxes(9, lambda: {"used"}, {}), time.monotonic()
-    for session, seconds in (("used", 0), ("idle", 0), ("late", 9), ("new", KEPT_SECONDS + 1)):
-        monkeypatch.setattr("time.monotonic", lambda seconds=seconds: now + seconds)
-        inboxes[session] = session
-    assert list(inboxes) == ["used", "late", "new"]
-
-
 class Ask(SimpleNamespace):
     """An event of the queue, equal to itself alone."""
 
@@ -502,19 +416,6 @@ def waiting() -> tuple[Any, list[Ask]]:
         follows=lambda _, key: key == "known", goes_on=lambda run: run == "going", computing=False, name="sessions"
     )
     return Shares(page, 8, Readers(), sessions, {0: lambda values: values[0]}), queue.queue
-
-
-def test_a_session_that_waits_or_reads_is_busy(waiting: tuple[Any, list[Ask]]) -> None:
-    shares, queue = waiting
-    asks = asked(False, "a")
-    asks.session_hash = "waits"
-    queue.append(asks)
-    shares._queue.pending_messages_per_session["reads"] = asyncio.Queue()
-    stream = {"method": "GET", "path": "/gradio_api/queue/data", "query_string": b"session_hash=reads"}
-    done = shares.admit({**asked(False, "b").request.scope, **stream}, None)
-    assert shares._busy() == {"waits", "reads"}
-    done.close()
-    assert shares._busy() == {"waits"}
 
 
 def test_pages_come_before_scripts_and_clients_in_turn(waiting: tuple[Any, list[Ask]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from judges import CONTEXT, small_llama, tokenizer
+from judges import CONTEXT, tokenizer
 from labs import quick
 from tokenizers.processors import TemplateProcessing
 from transformers import (
@@ -155,35 +155,6 @@ def test_what_is_no_judge_is_refused_in_one_sentence(tmp_path, path, monkeypatch
     (tmp_path / "spoilt.gguf").write_bytes(b"GGUF but not really")
     monkeypatch.setattr("surelock.research.judge.find_spec", lambda name: None)
     refused(tmp_path / "spoilt.gguf", r"a GGUF file needs the package gguf \(pip install gguf\)")
-
-
-@pytest.mark.parametrize(
-    ("file", "changes", "why"),
-    [
-        ("tokenizer.json", [], "its tokenizer or configuration cannot be read: "),
-        ("tokenizer_config.json", [], "its tokenizer or configuration cannot be read: "),
-        (
-            "tokenizer_config.json",
-            {"model_max_length": "x"},
-            "the tokenizer of the judge 'judge' cannot read this text: '>' not supported",
-        ),
-        ("config.json", {"num_attention_heads": 0}, "its tokenizer or configuration cannot be read: "),
-        ("model.safetensors", 100, "the judge 'judge' has 100 tokens, its tokenizer knows others"),
-        ("model.safetensors", math.nan, "its logits are not finite"),
-    ],
-)
-def test_a_damaged_judge_is_refused_in_one_sentence(tmp_path, path, file, changes, why):
-    place = Path(shutil.copytree(path, tmp_path / "judge"))
-    if file == "model.safetensors":
-        model = small_llama(0.5)
-        model.resize_token_embeddings(changes) if changes == 100 else model.lm_head.weight.data.fill_(changes)
-        model.save_pretrained(place)
-    else:
-        content = {**json.loads((place / file).read_text()), **changes} if changes else changes
-        (place / file).write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=re.escape("loaded as a causal language model: ") + why) as caught:
-        Judge.load(str(place), torch.device("cpu"))
-    assert "\n" not in str(caught.value)
 
 
 def test_hostile_texts_are_read_as_text_or_refused_in_one_sentence(judge, path):

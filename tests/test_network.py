@@ -124,7 +124,6 @@ def layout(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Network, Ora
 
 
 NEAR = 1e-5  # of the truth, in float32
-BETWEEN_TWO = 2 * NEAR  # of one another, both near the truth
 
 
 def assert_near(found: Tensor, expected: Tensor, tolerance: float = NEAR) -> None:

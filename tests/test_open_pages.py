@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from surelock.ui import gradio_patches, kept_answers, shares
+from surelock.ui import gradio_patches, shares
 from surelock.ui.gate import Refused
 from surelock.ui.gradio_patches import FewAtOnce
 from surelock.ui.heartbeats import Heartbeats
@@ -106,25 +106,6 @@ def test_calls_of_the_pages_functions_take_turns_and_nothing_else_does(
         return pages.most
 
     assert [finished(most(path)) for path in ("run/predict", "run/predict/", "queue/join")] == [2, 2, 9]
-
-
-def test_what_went_wrong_is_not_kept(pages: Pages) -> None:
-    with pages.client() as http:
-        pages.status = 500
-        assert http.get("/").status_code == 500
-        pages.status = 200
-        assert http.get("/").text.startswith("2 ") and http.get("/").text.startswith("2 ")
-
-
-def test_the_least_used_address_makes_room(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_answers, "MOST", 3)
-    with pages.client() as http:
-        for host in ("own", "own", "a", "a", "b", *map(str, range(9))):
-            http.get(f"http://{host}/")
-        made = pages.made
-        assert http.get("http://own/").text.startswith("1 ") and http.get("http://a/").text.startswith("2 ")
-        assert pages.made == made == 12
-        assert http.get("http://b/").text.startswith("13 ")
 
 
 def test_the_served_page_is_the_same_for_all_and_has_what_gradio_puts_in(app: App) -> None:

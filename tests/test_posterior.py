@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-import surelock
-from surelock.decoding import noise
 from surelock.decoding.noise import Draws
-from surelock.decoding.state import Canvas
 from surelock.decoding.step import Choice, Plan, Reading
 from surelock.engines import posterior
 from surelock.engines.chunks import chunk_rows, even
@@ -116,41 +112,6 @@ def test_narrow_logits_are_kept_without_loss(dtype: torch.dtype) -> None:
     np.testing.assert_allclose(reads.read(moved).kl, true_kl(moved, logits).numpy(), rtol=0, atol=1e-9)
 
 
-def test_the_last_posterior_is_that_of_the_last_computation() -> None:
-    """Rows not computed keep theirs, probes replace nothing, and a forgotten row has none."""
-    a, b, c = torch.randn(3, 4, VOCAB, generator=torch.Generator().manual_seed(3))
-    reads = Reads(4)
-    reads.read(a)
-    reads.read(b[[0, 1, 2]], [0, 1, 2], probed=[2])
-    kl = reads.read(c, forgets=[1]).kl
-    expected = [*true_kl(c[:1], b[:1]).tolist(), np.inf, *true_kl(c[2:], a[2:]).tolist()]
-    np.testing.assert_allclose(kl, expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("observing", [False, True])
-def test_what_is_watched_has_a_kl_and_is_kept(observing: bool) -> None:
-    """The other rows have one where they are observed, too, and then theirs count as kept."""
-    a, b = torch.randn(2, 4, VOCAB, generator=torch.Generator().manual_seed(5))
-    reads = Reads(4)
-    first = reads.read(a, watched=[0, 1, 2], observing=observing)
-    assert np.isposinf(first.kl[:3]).all() and (np.isposinf if observing else np.isnan)(first.kl[3])
-    exact = true_kl(b, a).numpy()
-    kl = reads.read(b, watched=[1, 2, 3], observing=observing).kl
-    np.testing.assert_allclose(kl, exact if observing else [np.nan, exact[1], exact[2], np.inf], rtol=1e-5)
-
-
-@pytest.mark.parametrize("observing", [False, True])
-def test_what_is_watched_and_not_compared_is_kept(observing: bool) -> None:
-    """Its KL is told when it is observed, from the posterior before, and when it is compared next."""
-    a, b, c = torch.randn(3, 4, VOCAB, generator=torch.Generator().manual_seed(6))
-    reads = Reads(4)
-    reads.read(a, compared=[0], observing=observing)
-    middle = reads.read(b, compared=[0], observing=observing).kl
-    expected = true_kl(b, a).numpy()
-    np.testing.assert_allclose(middle, expected if observing else [expected[0], *[np.nan] * 3], rtol=1e-5)
-    np.testing.assert_allclose(reads.read(c).kl, true_kl(c, b).numpy(), rtol=1e-5)
-
-
 @pytest.mark.parametrize("by_token", [{"cpu"}, set()], ids=["by token", "by span"])
 @pytest.mark.parametrize("changes", [{}, {"scores": "entropy", "temperature": 0.7}, {"scores": "margin"}])
 def test_chunks_do_not_change_results(
@@ -208,31 +169,6 @@ def draws(key: tuple[int, ...], rows: Sequence[int], scored: bool = False, lengt
     return Draws([key], [length], np.zeros(len(rows), dtype=int), np.array(rows, dtype=int), scored)
 
 
-@pytest.mark.parametrize("scored", [False, True])
-@pytest.mark.parametrize("rows", [[0], [5], [0, 1, 2], [1, 4, 5], list(range(6))])
-def test_rows_drawn_alone_are_those_of_the_block(rows: list[int], scored: bool) -> None:
-    whole, some, half = draws((3, 9), range(6), scored), draws((3, 9), rows, scored), len(rows) // 2
-    drawn = whole.gumbel(np.arange(6), 17)
-    parts = some.gumbel(np.arange(half), 17), some.gumbel(np.arange(half, len(rows)), 17)
-    np.testing.assert_array_equal(np.concatenate(parts), drawn[rows])
-    np.testing.assert_array_equal(some.scores(), whole.scores()[rows])
-
-
-def test_noise_depends_on_its_key_alone() -> None:
-    keys = [(seed, step, *before) for seed in (0, 1) for step in (0, 1) for before in ((), (1,))]
-    drawn = [draws(key, range(4)).gumbel(np.arange(4), 9) for key in keys]
-    np.testing.assert_array_equal(drawn[0], draws((0, 0), range(4)).gumbel(np.arange(4), 9))
-    assert len({float(each[0, 0]) for each in drawn}) == 8
-    assert all(each.dtype == np.float64 and ((each >= 0) & (each < 1)).all() for each in drawn)
-
-
-def test_noise_is_numpys() -> None:
-    """The layout that a run is reproduced from: scores first where there are any, then a row per position."""
-    generator, own = np.random.default_rng(np.random.SeedSequence((5, 2))), draws((5, 2), range(4), True, 4)
-    np.testing.assert_array_equal(own.scores(), generator.random(4))
-    np.testing.assert_array_equal(own.gumbel(np.arange(4), 9), generator.random((4, 9)))
-
-
 def test_tokens_drawn_by_span_have_the_posteriors_distribution() -> None:
     """At a temperature, of 37 tokens, of which two are never chosen: by chi-square of 100,000 draws, 34 degrees."""
     logits = torch.randn(37, generator=torch.Generator().manual_seed(1)).mul(2)
@@ -267,15 +203,3 @@ def test_a_step_on_a_gpu_draws_its_noise_at_once() -> None:
     numbers = engine.memory(layout).reader.look(plan).arrays["uniform"]
     assert numbers.shape == (4096, 494 + 256) and 2 * numbers.nbytes < 50e6
     assert counts.count_step(engine, layout, plan).uploads == 1
-
-
-def test_what_is_masked_again_before_the_block_has_a_stream_of_its_own() -> None:
-    """Of two sequences with prompts of three and five tokens, both in the second of two blocks of four."""
-    settings = surelock.DecodeSettings(gen_length=8, steps=8, block_length=4, seed=5)
-    canvas = Canvas([[7] * 3, [7] * 5], settings, mask_id=1, pad_id=0)
-    begins = canvas.generated_from
-    schedule = SimpleNamespace(starts=begins + 4, stops=begins + 8)
-    slots = np.array([begin + row for begin in begins for row in (1, 3, 5, 6)])
-    found = noise.draws(canvas, schedule, settings, 6, slots, False)  # type: ignore[arg-type]
-    assert found.keys == [(5, 6, 1), (5, 6), (6, 6, 1), (6, 6)] and found.lengths == [4] * 4
-    assert found.stream.tolist() == [0, 0, 1, 1, 2, 2, 3, 3] and found.row.tolist() == [1, 3, 1, 2] * 2

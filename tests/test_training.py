@@ -12,16 +12,14 @@ import torch
 import surelock
 from surelock.__main__ import main
 from surelock.config import NetworkConfig
-from surelock.model.bound import draw_masks, stratified_counts
+from surelock.model.bound import draw_masks
 from surelock.research.training import (
-    Corpus,
     Trainer,
     add_train_arguments,
     batch_loss,
     build_network,
     evaluate,
     make_batch,
-    prompt_lengths,
     read_stories,
     train_tokenizer,
 )
@@ -134,35 +132,6 @@ def test_a_state_of_another_run_is_refused(stories_file: Path) -> None:
         state.write_bytes(content)
         with pytest.raises(ValueError, match="is no state of this run"):
             Trainer(options(stories_file, "out", "--resume"))
-
-
-def test_batches_depend_on_seed_and_step_alone_and_start_stories() -> None:
-    stories = [[i] * (5 + i) for i in range(2, 30)]
-    a, b = (Corpus(stories, seed=3, length=8, rows=12) for _ in range(2))
-    for step in (500, 3, 0):
-        np.testing.assert_array_equal(a.batch(step), b.batch(step))
-    lengths = {story[0]: len(story) for story in stories}
-    starts = [row for step in range(5) for row in a.batch(step)[::2]]
-    for row in starts[:28]:
-        expected = ([row[0]] * lengths[row[0]] + [0])[:8]
-        assert list(row[: len(expected)]) == expected
-    assert {int(row[0]) for row in starts[:28]} == set(lengths), "one epoch of them starts every story"
-    tiled = np.concatenate([row for step in range(20) for row in a.batch(step)[1::2]])
-    whole = np.concatenate([[*story, 0] for story in stories])
-    assert np.bincount(tiled[: len(whole)]).tolist() == np.bincount(whole).tolist(), "the others read all of an epoch"
-
-
-def test_a_prompt_is_never_masked() -> None:
-    """Half of the windows keep a beginning of any length; the number of masks is uniform over the rest."""
-    rng = np.random.default_rng(0)
-    prompts = prompt_lengths(rng, 4000, 16, 0.5)
-    assert prompts.min() == 0 and prompts.max() == 15
-    assert (prompts > 0).mean() == pytest.approx(0.5 * 15 / 16, abs=0.03)
-    counts = stratified_counts(rng, np.arange(4000), 4000, 16 - prompts)
-    masks = draw_masks(rng, counts, 16, prompts)
-    assert (masks.sum(axis=1) == counts).all() and (counts <= 16 - prompts).all() and counts.min() == 1
-    assert not masks[np.arange(16) < prompts[:, None]].any()
-    assert (counts / (17 - prompts)).mean() == pytest.approx(0.5, abs=0.02)
 
 
 def test_objective_equals_the_formula(lm: surelock.LanguageModel) -> None:

@@ -22,7 +22,6 @@ from unittest.mock import Mock
 import gradio as gr
 import numpy as np
 import pytest
-from gradio.route_utils import BUILD_PATH_LIB
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
@@ -637,20 +636,6 @@ def test_a_file_that_has_changed_is_packed_anew(tmp_path: Path) -> None:
         (tmp_path / "a.js").write_text(text, "utf-8")
         os.utime(tmp_path / "a.js", (second, second))
         assert client.get("/a.js").text == text
-
-
-def test_gradios_modules_are_packed_and_kept_and_its_fonts_left_alone() -> None:
-    client, folder = TestClient(Starlette(routes=routes())), Path(BUILD_PATH_LIB)
-    for kind, encoding in (("js", "gzip"), ("css", "gzip"), ("svg", "gzip"), ("woff2", None)):
-        file = next(iter(sorted(folder.glob(f"*.{kind}"))), None)
-        if file is not None:
-            answer = client.get(f"/assets/{file.name}")
-            assert answer.content == file.read_bytes()
-            assert answer.headers.get("content-encoding") == encoding, kind
-            assert "immutable" in answer.headers["cache-control"]
-    names = [file.name for file in folder.iterdir() if file.suffix in (".js", ".css")]
-    unnamed = [name for name in names if not re.search(r"-[\w-]{8,9}\.(js|css)$", name)]
-    assert len(names) > 100 and not unnamed, "kept for good under a name that does not change with its content"
 
 
 def test_the_head_names_only_files_that_exist() -> None:
