@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -18,13 +20,15 @@ from test_decode import GEN, RUNS, run, same
 from torch import Tensor
 
 import surelock
-from surelock import DecodeSettings, LockRule, Replay
+from surelock import DecodeSettings, Everything, LockRule, Replay
 from surelock.__main__ import main
 from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
+from surelock.decoding.run import Run
 from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
+from surelock.model import network
 from surelock.research.bench import counts, gpu
 from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
 
@@ -223,6 +227,58 @@ def test_a_bad_logit_shows_in_the_sum() -> None:
         assert fused.read_posteriors(logits, torch.zeros(50))[0].isfinite().tolist() == [True, False, True]
 
 
+def assert_elementwise(functions: network.Elementwise, device: str) -> None:
+    """In bfloat16, for several numbers of rows: a compiled function rounds once, a plain one where it stores."""
+    generator = torch.Generator().manual_seed(0)
+    for rows in (64, 5, 1, 320, 128):
+        x = torch.randn(rows, 12, 16, generator=generator).bfloat16().to(device)[:, :8]  # strided, as q and k are
+        rotary = [each.to(device) for each in torch.randn(2, rows, 1, 16, generator=generator)]
+        gate_up = torch.randn(rows, 96, generator=generator).bfloat16().to(device)
+        with torch.inference_mode():
+            for found, expected in (
+                (functions.rotate(x, *rotary), network.rotate(x, *rotary)),
+                (functions.gated(gate_up), network.gated(gate_up)),
+            ):
+                torch.testing.assert_close(found, expected, rtol=2**-7, atol=1e-5)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_compiled_elementwise_functions_are_the_plain_ones_within_a_rounding() -> None:
+    assert_elementwise(fused.compiled_elementwise(), "cpu")
+
+
+def test_elementwise_functions_are_compiled_for_any_number_of_rows() -> None:
+    """Once for the first number, once for all others, and once for a single row."""
+    made = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        made.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    functions = network.Elementwise(*(torch.compile(each, backend=backend) for each in network.PLAIN))
+    assert_elementwise(functions, "cpu")
+    assert len(made) <= 3 * len(functions)
+
+
+@pytest.mark.parametrize("graphs", [False, True], ids=["varlen", "graphs"])
+def test_a_gpu_takes_compiled_elementwise_functions_in_each_layer(
+    lm: surelock.LanguageModel, graphs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, used = run(lm, "locked"), Counter()
+
+    def counted(function: Any) -> Any:
+        return lambda *given: used.update([function.__name__]) or function(*given)
+
+    like_a_gpu(monkeypatch, graphs)
+    monkeypatch.setattr(engine, "can_fuse", lambda _: True)
+    monkeypatch.setattr(engine, "compiled_elementwise", lambda: network.Elementwise(*map(counted, network.PLAIN)))
+    for mine, theirs in zip(plain, run(lm, "locked"), strict=True):
+        assert np.array_equal(mine.tokens, theirs.tokens) and np.array_equal(mine.locked, theirs.locked)
+        np.testing.assert_allclose(mine.kl, theirs.kl, atol=1e-12, rtol=1e-9)
+    assert used == dict.fromkeys(("rotate", "gated"), len(plain) * lm.config.n_layers)
+
+
 @pytest.mark.parametrize("name", ["locked", "unlocking", "budget", "baseline"])
 def test_a_run_read_by_the_compiled_functions_is_the_same(
     lm: surelock.LanguageModel, name: str, monkeypatch: pytest.MonkeyPatch
@@ -238,6 +294,17 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
+
+
+@pytest.mark.parametrize("rule", [Everything(), LockRule()], ids=["baseline", "locked"])
+def test_a_table_of_previous_posteriors_is_made_where_some_are_compared(
+    lm: surelock.LanguageModel, rule: surelock.ComputeRule
+) -> None:
+    made = Run(lm.shape, PROMPTS, Decoder(settings=DecodeSettings(gen_length=8), compute=rule))
+    memory: Any = lm.engine.memory(made.layout)
+    while (plan := made.plan()) is not None:
+        made.take(lm.engine.read(memory, plan))
+    assert (memory.reader._kept is None) == isinstance(rule, Everything)
 
 
 # --- the recorded schedule --------------------------------------------------------------------------------------------

@@ -1,25 +1,31 @@
-"""Reading of many posteriors on a GPU: what takes a pass over the logits for each operator takes three passes in all.
+"""Functions that `torch.compile` makes kernels of on a GPU. That takes seconds, once in a process.
 
-`torch.compile` makes kernels of these functions. That takes seconds, once in a process, so it is done only where a step
-reads many rows.
+Reading of many posteriors takes three passes over the logits, and not one for each operator. In a layer two kernels
+take the place of six, most of which torch runs without vector instructions: operands are strided or of two dtypes.
 """
 
 import os
 import shutil
+import sysconfig
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from surelock.model.network import Elementwise, gated, rotate
 
 _FROM = 1024  # read rows of a step
 
 
 @cache
 def can_fuse(device: torch.device) -> bool:
-    """Return whether torch can compile for the device: not without Triton or a C compiler, and not on ZeroGPU."""
+    """Return whether torch can compile for the device: with Triton, a C compiler and Python.h, not on ZeroGPU."""
     compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    found = find_spec("triton") is not None and compiler is not None
+    folders = [sysconfig.get_path("include", scheme) for scheme in sysconfig.get_scheme_names()]
+    headers = any(Path(folder, "Python.h").exists() for folder in folders)
+    found = find_spec("triton") is not None and compiler is not None and headers
     return device.type == "cuda" and found and not os.environ.get("SPACES_ZERO_GPU")
 
 
@@ -65,3 +71,11 @@ def exp_without_two_terms(x: Tensor) -> Tensor:
 def compiled() -> tuple:
     """Return `read_posteriors` and `divergences`, compiled at their first call."""
     return torch.compile(read_posteriors), torch.compile(divergences)
+
+
+@cache
+def compiled_elementwise() -> Elementwise:
+    """Return the elementwise functions of a layer, compiled at their first call for its number of rows, and at the next
+    other one for any number.
+    """
+    return Elementwise(torch.compile(rotate), torch.compile(gated))

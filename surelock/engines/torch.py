@@ -13,18 +13,19 @@ from surelock.decoding.step import Layout, Plan, Reading
 from surelock.engines.attention import has_varlen
 from surelock.engines.cache import KVCache, Rows
 from surelock.engines.captured import CapturedForward, bucket_of, captures
+from surelock.engines.fused import can_fuse, compiled_elementwise
 from surelock.engines.inputs import Inputs, inputs_of
 from surelock.engines.posterior import Reader, as_index
 from surelock.engines.stopwatch import Stopwatch
 from surelock.engines.upload import upload
-from surelock.model.network import Attend, Block, Network, Rotary, rotary_table
+from surelock.model.network import PLAIN, Attend, Block, Elementwise, Network, Rotary, rotary_table
 
 
 class PackedForward:
     """The packed forward pass of a run, with its cache."""
 
-    def __init__(self, network: Network, slots: int, once: bool = False) -> None:
-        self.network = network
+    def __init__(self, network: Network, slots: int, once: bool = False, elementwise: Elementwise = PLAIN) -> None:
+        self.network, self._elementwise = network, elementwise
         self.devices = [block.ff_out.weight.device for block in cast("Iterable[Block]", network.blocks)]
         self._tables: dict[torch.device, Rotary] = {}  # held, since captured graphs read them
         self.cache = KVCache(network.config, slots, network.dtype, self.devices, once)
@@ -50,12 +51,13 @@ class PackedForward:
             return partial(cache.attend, layer, there[devices[layer]])
 
         if network.config.shifted:
-            hidden = network.run(tokens, rotary, attend)
+            hidden = network.run(tokens, rotary, attend, None, self._elementwise)
             rows = rows.to(hidden.device)
             hidden = cache.before(rows, hidden)
             return hidden if rows.read is None else hidden[rows.read]
         read = there[devices[-1]].read
-        return network.run(tokens, rotary, attend, None if read is None else lambda x: x[read])
+        only = None if read is None else lambda x: x[read]
+        return network.run(tokens, rotary, attend, only, self._elementwise)
 
 
 class Memory:
@@ -66,14 +68,12 @@ class Memory:
         slots = sum(layout.lengths)
         self.told = network.head_weight.new_zeros(slots, network.config.vocab_size) if tell else None
         self.layout, self.watch = layout, Stopwatch(device)
-        self.packed = PackedForward(network, slots * layout.passes, layout.once)
         self._varlen = has_varlen(network.config, network.dtype, device)
-        graphs = (
-            graphs
-            and self._varlen
-            and network.config.block_size is None
-            and captures({*self.packed.devices, network.embed.weight.device, device})
-        )
+        devices = {parameter.device for parameter in network.parameters()}
+        compiles = fused and self._varlen and len(devices) == 1 and can_fuse(device)
+        elementwise = compiled_elementwise() if compiles else PLAIN
+        self.packed = PackedForward(network, slots * layout.passes, layout.once, elementwise)
+        graphs = graphs and self._varlen and network.config.block_size is None and captures(devices)
         self.captured = CapturedForward(self.packed) if graphs else None
         self.reader = Reader(slots, network.config.vocab_size, network.dtype, device, self.watch, fused)
         self.rows: NDArray[np.int64] = np.empty(0, dtype=np.int64)  # [K], the rows of the plan that `hidden` is of
@@ -90,7 +90,8 @@ class TorchEngine:
 
     network: the network with its weights; its blocks may lie on several devices.
 
-    graphs, fused: whether a GPU that can do so captures graphs, and reads many posteriors by compiled functions.
+    graphs, fused: whether a GPU that can do so captures graphs, and takes compiled functions in its layers and to read
+    many posteriors.
     """
 
     name = f"torch {torch.__version__}"

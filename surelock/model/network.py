@@ -7,7 +7,7 @@ layers and differ in one function, `attend`.
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +32,29 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
 
 
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Apply rotary embeddings to x [..., heads, head_size] in halves, as LLaDA and Qwen do."""
+    rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
+    return rotated if rotated.dtype == x.dtype else rotated.to(x.dtype)
+
+
+def gated(gate_up: Tensor) -> Tensor:
+    """Return SiLU(gate) * up of both, side by side: [..., 2 d_ff] -> [..., d_ff]."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    gate = F.silu(gate)
+    return gate * up if gate.requires_grad else gate.mul_(up)
+
+
+class Elementwise(NamedTuple):
+    """The elementwise functions of a layer: these, or compiled ones (`surelock.engines.fused`)."""
+
+    rotate: Callable[[Tensor, Tensor, Tensor], Tensor]
+    gated: Callable[[Tensor], Tensor]
+
+
+PLAIN = Elementwise(rotate, gated)
+
+
 class Block(nn.Module):
     """A layer: x + attention(norm(x)), then x + SwiGLU(norm(x)).
 
@@ -51,24 +74,24 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(config.d_model, 2 * config.d_ff, bias=False)
         self.ff_out = nn.Linear(config.d_ff, config.d_model, bias=False)
 
-    def forward(self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, rotary: Rotary, attend: Attend, only: Pick | None = None, elementwise: Elementwise = PLAIN
+    ) -> Tensor:
         """Compute the layer for all rows of x, or for those that `only` picks. The others get keys and values alone."""
-        q, k, v = self._project(self.attn_norm(x), rotary)
+        q, k, v = self._project(self.attn_norm(x), rotary, elementwise)
         if only is not None:
             x, q = only(x), only(q)
         x = add_product(x, self.attn_out, attend(q, k, v).flatten(-2))
-        gate, up = self.gate_up(self.ff_norm(x)).chunk(2, dim=-1)
-        gate = F.silu(gate)
-        return add_product(x, self.ff_out, gate * up if gate.requires_grad else gate.mul_(up))
+        return add_product(x, self.ff_out, elementwise.gated(self.gate_up(self.ff_norm(x))))
 
-    def _project(self, h: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor, Tensor]:
+    def _project(self, h: Tensor, rotary: Rotary, elementwise: Elementwise) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys (both after rotary embedding) and values: [..., heads, head_size]."""
         n_heads, n_kv_heads, _ = self.heads
         both, v = self.qkv(h).unflatten(-1, (sum(self.heads), -1)).split((n_heads + n_kv_heads, n_kv_heads), dim=-2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = both.split((n_heads, n_kv_heads), dim=-2)
             both = torch.cat((self.q_norm(q), self.k_norm(k)), dim=-2)
-        q, k = rotate(both, *rotary).split((n_heads, n_kv_heads), dim=-2)
+        q, k = elementwise.rotate(both, *rotary).split((n_heads, n_kv_heads), dim=-2)
         return q, k, v
 
 
@@ -161,6 +184,7 @@ class Network(nn.Module):
         rotary: Callable[[torch.device], Rotary],
         attend: Callable[[int], Attend],
         only: Pick | None = None,
+        elementwise: Elementwise = PLAIN,
     ) -> Tensor:
         """Run all layers: tokens [...] int64 -> hidden states [..., d_model] after the last norm.
 
@@ -174,7 +198,7 @@ class Network(nn.Module):
             here = block.ff_out.weight.device
             if factors is None or here != device:
                 x, factors, device = x.to(here), rotary(here), here
-            x = block(x, factors, attend(number), only if number == last else None)
+            x = block(x, factors, attend(number), only if number == last else None, elementwise)
         return self.norm(x.to(self.norm.weight.device))
 
 
@@ -208,9 +232,3 @@ def rotary_table(config: NetworkConfig, length: int, dtype: torch.dtype, device:
         angles = positions[:, None, None] * config.rope_theta**-exponents
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Apply rotary embeddings to x [..., heads, head_size] in halves, as LLaDA and Qwen do."""
-    rotated = torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), sin)
-    return rotated if rotated.dtype == x.dtype else rotated.to(x.dtype)

@@ -46,7 +46,7 @@ from surelock.research.bench.schedule import RECORDED, stretch
 MODES = {
     "plain": {"graphs": False, "fused": False},
     "graphs": {"graphs": True, "fused": False},
-    "fused": {"graphs": False, "fused": True},
+    "compiled": {"graphs": True, "fused": True},  # as the engine does by itself
 }
 RUN_SIZES = ((256, 1), *SIZES[1:])
 RUN_STEPS = 64
@@ -130,6 +130,8 @@ def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[st
             yield f"kernels {where}", lambda plan=plan: kernels_of(engine, plan)
             for mode in modes:
                 if usable(engine, mode, plan[1]):
+                    if mode == "compiled":
+                        yield f"kernels {where} compiled", lambda plan=plan: kernels_of(engine, plan, "compiled")
                     yield f"step {where} {mode}", lambda p=plan, m=mode: step_of(engine, p, m, arguments.repeats)
     for gen_length, batch in arguments.size or RUN_SIZES:
         if arguments.run_steps:
@@ -140,10 +142,10 @@ def parts(lm: LanguageModel, arguments: argparse.Namespace) -> Iterator[tuple[st
 
 def usable(engine: TorchEngine, mode: str, plan: Plan) -> bool:
     """Whether a mode changes anything for a plan on this device."""
-    if mode == "graphs":
-        varlen = has_varlen(engine.config, engine.dtype, engine.device)
-        return engine.device.type == "cuda" and varlen and bucket_of(len(plan.slots)) > 0
-    return mode == "plain" or (worth_fusing(len(plan.read)) and can_fuse(engine.device))
+    if mode == "plain":
+        return True
+    varlen = engine.device.type == "cuda" and has_varlen(engine.config, engine.dtype, engine.device)
+    return varlen and (bucket_of(len(plan.slots)) > 0 if mode == "graphs" else can_fuse(engine.device))
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -188,10 +190,10 @@ def no_waiting(engine: TorchEngine) -> Iterator[None]:
         yield
 
 
-def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan]) -> Figures:
+def kernels_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str = "plain") -> Figures:
     """The kernels of a step, as the device counts them beside ours; raises RuntimeError if attention is not flash."""
     layout, own = plan
-    set_mode(engine, "plain")
+    set_mode(engine, mode)
     memory = engine.memory(layout)
     for _ in range(2):
         engine.read(memory, own)
@@ -240,7 +242,7 @@ def step_of(engine: TorchEngine, plan: tuple[Layout, Plan], mode: str, repeats: 
         "locked": bool(own.watches.any()),
         "rows": len(own.slots),
         "kernels": len(counted.kernels),
-        "predicted_ms": 1e3 * predicted(counted, mode, engine.config),
+        "predicted_ms": 1e3 * predicted(counted, best_mode(engine, own) if mode == "compiled" else mode, engine.config),
         "measured_ms": 1e3 * float(median),
         "quartiles_ms": [1e3 * float(low), 1e3 * float(high)],
         "first_seconds": first,
@@ -288,8 +290,10 @@ _EVERY, _WARM = 8, 4  # steps
 
 
 def best_mode(engine: TorchEngine, plan: Plan) -> str:
-    """How the engine launches a plan by itself."""
-    return next((mode for mode in ("graphs", "fused") if usable(engine, mode, plan)), "plain")
+    """How the engine launches a plan by itself, as far as it is predicted: without compiled elementwise functions."""
+    if usable(engine, "graphs", plan):
+        return "graphs"
+    return "fused" if worth_fusing(len(plan.read)) and can_fuse(engine.device) else "plain"
 
 
 @torch.inference_mode()

@@ -11,6 +11,7 @@ from surelock.research.bench.counts import SIZES, Counts, count_step, line_of, m
 from surelock.research.bench.prediction import predicted
 
 _FOLDER = ASSETS / "results" / "gpu"
+_LAUNCHED = {"plain": "one by one", "graphs": "as a graph", "fused": "compiled reading", "compiled": "compiled"}
 _MEASURED_SIZES = ((256, 1), *SIZES)
 Row = dict[str, Any]
 
@@ -44,19 +45,20 @@ def counts_before_and_now() -> list[Row]:
 def times() -> list[Row]:
     """Return a row for each size and way to launch: predicted, and measured by the last `bench gpu` (else empty)."""
     found = {(m["gen"], m["batch"], m["locked"], m["mode"]): m for m in _lines("gpu.jsonl") if "measured_ms" in m}
-    rows = []
+    rows, config = [], meta_engine().config
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
         for locked in (False, True):
             count, read, counts = _counted(gen_length, batch, locked)
-            usable = {"plain": True, "graphs": bucket_of(count) > 0, "fused": worth_fusing(read)}
+            usable = {"plain": True, "graphs": bucket_of(count) > 0, "fused": worth_fusing(read), "compiled": True}
             for mode in (mode for mode, can in usable.items() if can):
                 measured = found.get((gen_length, batch, locked, mode))
+                as_graph = mode == "compiled" and usable["graphs"]
                 rows.append(
                     {
                         "generated, batch": f"{gen_length}, {batch}",
                         "rows": f"{count:,}{' (half locked)' if locked else ''}",
-                        "launched": {"plain": "one by one", "graphs": "as a graph", "fused": "compiled reading"}[mode],
-                        "predicted": f"{1e3 * predicted(counts, mode, meta_engine().config):.1f} ms",
+                        "launched": _LAUNCHED[mode] + ", as a graph" * as_graph,
+                        "predicted": "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms",
                         "measured": f"{measured['measured_ms']:.1f} ms" if measured else "",
                     }
                 )
