@@ -199,7 +199,7 @@ def test_a_choice_of_another_kind_is_refused(lm: LanguageModel, name: str, choic
 # --- every step -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["locked", "unlocking", "threshold"])
+@pytest.mark.parametrize("name", ["unlocking", "threshold"])
 def test_top_k_is_the_posteriors_head(lm: LanguageModel, name: str) -> None:
     for step in run(lm, name, top_k=5):
         probs = step.top_probs[step.computed]
@@ -277,8 +277,8 @@ def test_two_runs_at_a_time_do_not_meet(lm: LanguageModel) -> None:
     assert all(same(a, b) and same(a, c) for a, (b, c) in zip(alone, pairs, strict=True))
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
-@pytest.mark.parametrize("name", ["locked", "unlocking", "guided", "selected", "random"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["unlocking", "guided"])
 def test_narrow_networks_decode(tmp_path, dtype: torch.dtype, name: str) -> None:
     write_llada(tmp_path, **TINY)
     steps = run(surelock.load(tmp_path, device="cpu", dtype=dtype), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import threading
@@ -23,7 +22,7 @@ from surelock.ui.limits import Limits, weigh
 from surelock.ui.request import Job
 from surelock.ui.run import ENDED, PAUSED, RUNNING
 from surelock.ui.session import Sessions
-from tests.loops import drawn, finished, messages
+from tests.loops import drawn, messages
 
 DECODER = surelock.Decoder(settings=surelock.DecodeSettings(gen_length=6))
 JOB = Job("m", "hello", [5, 6], (Lane(id="own", name="Own", decoder=DECODER),))
@@ -363,18 +362,3 @@ def test_on_zero_gpu_a_run_is_shared_when_it_is_complete() -> None:
     assert first.computation is not second.computation and not sessions.follows("c", JOB.key)
     messages(first.stream(-1))
     assert followed(sessions, "c")[0].computation is first.computation
-
-
-def test_who_asks_for_more_as_a_step_has_come_waits_for_the_next() -> None:
-    """A step that is done and not yet put away is none to wait for: that would never let anything else run."""
-    decoder = FakeDecoder()
-    _, run = open_run(decoder)
-
-    async def twice() -> None:
-        done = asyncio.get_running_loop().create_future()
-        done.set_result(None)
-        run.computation._coming = done
-        await run.computation.more()
-
-    finished(twice())
-    assert decoder.computed == 1

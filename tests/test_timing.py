@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,6 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.engines import stopwatch
 from surelock.engines.posterior import Reader
-from surelock.model import machine
 from surelock.research import speed
 from surelock.research.runner import grid
 from surelock.research.speed import RUNTIME, SELECTION
@@ -129,18 +127,6 @@ def test_throughput_is_tokens_over_the_seconds_of_all_batches(
     assert (told["threads"], told["device"]) == (torch.get_num_threads(), "cpu")
 
 
-def test_two_repeats_tell_no_ratio_of_throughput(
-    lm: surelock.LanguageModel, clock: HandClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(speed, "decode", Scripted(clock))
-    cell = grid(prompts=2, batch=2, gen_length=4, steps=2, epsilon=0.1, repeats=2)[0]
-    told = speed.compare_speed(IdsLab(lm, ids=[[5, 6], [7]]), cell)
-    assert told["tps_ratio"] is None and told["refused"]["tps_ratio"].startswith("2 of the 3 repeats")
-    assert told["e2e_tps"] > 0 and len(told["tps_ratios"]) == 2
-    (row,) = RUNTIME.table([{"cell": cell, "result": told}]).to_dict("records")
-    assert row["tps_ratio"] is row["efficiency"] is None
-
-
 @pytest.mark.parametrize("experiment", [RUNTIME, SELECTION])
 def test_each_sampler_goes_first_equally_often(experiment: Any) -> None:
     repeats = {cell["repeats"] for cells in experiment.grids.values() for cell in cells}
@@ -200,35 +186,3 @@ def test_bench_figures_by_hand(benched: bench.Lockstep) -> None:
     assert told["spread"]["speedup"] == pytest.approx([2.0, 2.0])
     assert told["spread"]["baseline_step_ms"] == [5000, 5000] and told["spread"]["baseline_tps"] == [8 / 20, 8 / 20]
     assert told["refused"] == {}
-
-
-def test_bench_refuses_a_ratio_that_its_repeats_do_not_bear(benched: bench.Lockstep) -> None:
-    """Of the repeats above only the first three: 1.6, 2.0, 6.3 times as fast, by the medians 2."""
-    benched.seconds = {
-        "baseline": [[4.0] * 4, [5.0] * 4, [99.0, 5.0, 5.0, 5.0]],
-        "locked": [[4.0, 3.0, 2.0, 1.0], [4.0, 3.0, 2.0, 1.0], [0.0, 0.0, 9.0, 9.0]],
-    }
-    told = benched.result()
-    assert told["speedup"] is told["efficiency"] is None
-    assert told["spread"]["speedup"] == pytest.approx([1.8, (2 + 114 / 18) / 2])
-    assert told["refused"] == {
-        "speedup": "the quartiles, 1.8 and 4.17, lie further apart than 2 from 1",
-        "efficiency": "its speedup is refused",
-    }
-    assert told["baseline_step_ms"] == 5000
-
-
-def test_the_load_is_that_of_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench.os, "getloadavg", lambda: (3.0, 9.0, 9.0), raising=False)
-    monkeypatch.setattr(bench.os, "cpu_count", lambda: 4)
-    assert bench.load_of_cores() == 0.75
-    monkeypatch.delattr(bench.os, "getloadavg")
-    assert bench.load_of_cores() is None
-
-
-def test_the_processor_is_named_by_linux_or_by_its_kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told = tmp_path / "cpuinfo"
-    monkeypatch.setattr(machine, "_CPUINFO", told)
-    assert machine.processor().startswith(f"{machine.platform.machine()} (")
-    told.write_text("processor : 0\nmodel name : Some Chip\nmodel name : Some Chip\n")
-    assert machine.processor().startswith("Some Chip (")

@@ -27,7 +27,6 @@ from surelock.config import NetworkConfig
 from surelock.decoding.loop import decode
 from surelock.engines.torch import TorchEngine
 from surelock.model.language_model import LanguageModel
-from surelock.model.machine import processor
 from surelock.model.network import Network
 from surelock.quality.commit_error import Shadow
 from surelock.trace import format as fmt
@@ -110,24 +109,6 @@ def recorder(lm: LanguageModel) -> Recorder:
 @pytest.fixture
 def document(recorder: Recorder) -> dict[str, Any]:
     return json.loads(json.dumps(recorder.document()))
-
-
-def test_a_race_says_what_computed_its_lanes_and_that_they_were_timed_together(
-    lm: LanguageModel, document: dict[str, Any]
-) -> None:
-    header = document["header"]
-    assert header["engine"] == lm.engine.name
-    assert header["timed_together"] == [{"lanes": [each.id for each in FIELD], "machine": processor()[:80]}]
-
-
-def test_kl_bytes_keep_a_log_scale_within_seven_percent() -> None:
-    kl = np.array([0.0, 1e-13, 1e-12, 3.7e-9, 5e-4, 0.2, 99.0, 1e9, np.inf])
-    levels = fmt.kl_to_bytes(kl)
-    back = fmt.bytes_to_kl(levels)
-    assert levels.tolist()[0] == 0 and levels[-1] == fmt.KL_INFINITE and np.isinf(back[-1])
-    assert levels.tolist()[:2] == [0, 0] and levels[-2] == 254
-    np.testing.assert_allclose(back[2:7], kl[2:7], rtol=0.07)
-    assert np.array_equal(fmt.kl_to_bytes(fmt.bytes_to_kl(np.arange(256, dtype=np.uint8))), np.arange(256))
 
 
 @pytest.mark.parametrize("runs", [[0, 11], [-1, 2], [3, 2, 4, 1], [5, -2]])
@@ -284,22 +265,6 @@ def test_a_header_survives_infinite_epsilon(lm: LanguageModel) -> None:
 def test_fields_that_cannot_race(lm: LanguageModel, field: list[Lane], said: str) -> None:
     with pytest.raises(ValueError, match=f"^{said}"):
         make_header(lm, None, PROMPT, field)
-
-
-@pytest.mark.parametrize(
-    ("plain", "said"),
-    [
-        (7, "a lane must be an object"),
-        ({"id": "", "name": "x"}, "a lane needs id"),
-        ({"id": "a", "name": 5}, "a lane needs name"),
-        ({"id": "a", "name": "x" * 81}, "a lane needs name"),
-        ({"id": "a", "name": "x", "parent": 3}, "parent must be"),
-        ({"id": "a", "name": "x", "rule": {}}, "rule is no part of a decoder"),
-    ],
-)
-def test_lanes_that_cannot_be(plain: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=f"^{said}[^\n]*$"):
-        Lane.from_plain(plain)
 
 
 def test_no_token_can_end_the_replays_script(document: dict[str, Any]) -> None:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 import pytest
-import torch
 from checkpoints import write_llada
 from starlette.middleware import Middleware
 
 import surelock
-from surelock.config import NetworkConfig
 from surelock.trace.lanes import Lane
 from surelock.trace.recorder import Recorder, make_header
 from surelock.ui import device, launch
@@ -170,20 +167,4 @@ def test_what_is_asked_for_grows_with_the_work(stories: surelock.LanguageModel) 
     assert short < seconds(job(128, lanes=4)) < seconds(job(512, lanes=4)) and short < seconds(job(128), errors=True)
     assert seconds(job(512), errors=True) == seconds(job(512, lanes=2)), "the shadow computes each step once more"
     assert 10 * short < MOST_SECONDS, "ten runs of the page's length a day"
-
-    class Large:
-        config = replace(
-            NetworkConfig(**{name: getattr(network.config, name) for name in network.config.__slots__}),
-            n_layers=32,
-            d_model=4096,
-            n_heads=32,
-            n_kv_heads=32,
-            head_size=128,
-            d_ff=12288,
-        )
-
-        def parameters(self) -> Any:
-            return [torch.empty(8_000_000_000, dtype=torch.bfloat16, device="meta")]
-
-    large: Any = Large()
-    assert short < gpu_seconds(large, job(64), False) < gpu_seconds(large, job(512, lanes=4), True) == MOST_SECONDS
+    assert seconds(job(100_000, lanes=4), errors=True) == MOST_SECONDS
