@@ -13,12 +13,12 @@ from surelock.research.runner import Cell
 
 @dataclass(frozen=True, slots=True)
 class IdsLab(Lab):
-    """A lab whose prompts are given token ids, numbered from 0, whatever a cell asks for."""
+    """A lab whose prompts are given token ids, whatever a cell asks for."""
 
     ids: list[list[int]] = field(default_factory=list)
 
     def prompts(self, cell: Cell) -> list[Prompt]:
-        return [Prompt(i, "", ids) for i, ids in enumerate(self.ids)]
+        return [Prompt("", ids) for ids in self.ids]
 
 
 class HandClock:

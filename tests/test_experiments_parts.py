@@ -1,4 +1,4 @@
-"""What the experiments are made of: the paper's preprocessing, the bounds, standard errors, judges' files."""
+"""What the experiments are made of: the paper's preprocessing, the bounds, standard errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab, decoder_of, fingerprint
 from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
-from surelock.research.texts import equal, repeated, write_judge_files
+from surelock.research.texts import equal, repeated
 from surelock.research.training import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
@@ -56,7 +56,7 @@ def test_human_eval_gives_the_prompts_as_they_are(stories):
     path = evaluation("HumanEval.jsonl.gz")
     assert len(read_records(path, ("task_id", "prompt"))) == 164
     prompts = Lab(stories, {"humaneval": path}).prompts(DEFAULTS | {"source": "humaneval", "prompts": 70})
-    assert (prompts[0].key, prompts[-1].key) == ("HumanEval/0", "HumanEval/69")
+    assert len(prompts) == 70
     assert prompts[0].text.startswith("from typing import List\n\n\ndef has_close_elements(")
     assert prompts[-1].text.lstrip().startswith("def search(lst):")
 
@@ -159,25 +159,3 @@ def test_the_papers_cells_can_be_measured(name, chatty, data):
         cells = [cell for cell in experiment.grids["paper"] if cell["source"] == source]
         assert len(lab.prompts(cells[0])) == cells[0]["prompts"]
         assert json.loads(json.dumps(experiment.measure(lab, cells[0] | small)))
-
-
-def test_both_judges_files(chatty, tmp_path):
-    turns = ["Write a story.", "Make it shorter."]
-    questions = [{"question_id": i, "category": "writing", "turns": turns} for i in (81, 82)]
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps(q) + "\n" for q in questions))
-    (tmp_path / "h.jsonl").write_text(json.dumps({"task_id": "HumanEval/0", "prompt": "def f():\n"}) + "\n")
-    lab = Lab(chatty, {"mt_bench": tmp_path / "q.jsonl", "humaneval": tmp_path / "h.jsonl"})
-    story = chatty.encode(" A fox ran.\ndef g(): pass")
-    cells = [DEFAULTS | {"source": s, "prompts": n, "gen_length": 8} for s, n in (("mt_bench", 2), ("humaneval", 1))]
-    records = [{"cell": c, "result": {"tokens": [[*story, 0, 7]] * c["prompts"]}} for c in cells]
-    write_judge_files(lab, records, tmp_path)
-    bench = tmp_path / "mt_bench_single"
-    asked = [json.loads(line) for line in (bench / "question.jsonl").read_text().splitlines()]
-    assert [q["turns"] for q in asked] == [turns[:1]] * 2
-    (file,) = (bench / "model_answer").iterdir()
-    answers = [json.loads(line) for line in file.read_text().splitlines()]
-    assert set(answers[0]) == {"question_id", "answer_id", "model_id", "choices", "tstamp"}
-    assert [a["question_id"] for a in answers] == [81, 82] and answers[0]["model_id"] == file.stem
-    assert answers[0]["choices"] == [{"index": 0, "turns": ["A fox ran.\ndef g(): pass"]}]
-    (samples,) = (tmp_path / "humaneval").iterdir()
-    assert json.loads(samples.read_text()) == {"task_id": "HumanEval/0", "completion": " A fox ran."}

@@ -119,7 +119,7 @@ def test_a_cells_figures_are_counted_from_its_steps(lm: surelock.LanguageModel) 
 
 def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> None:
     lm, own = stories, Lab(stories)
-    prompts = [Prompt(i, text, lm.encode(text)) for i, text in enumerate(("Tom had", "Mia saw", "A dog"))]
+    prompts = [Prompt(text, lm.encode(text)) for text in ("Tom had", "Mia saw", "A dog")]
     story = lm.encode(" a red ball. He had a red ball. He")
     assert lm.decode(story[:4]) == " a red ball." and len(story) == 11 and lm.eos_id == 0
     tokens = [[*story[:4], 0, *story[4:10]], story, [0, *story[:10]]]
@@ -261,7 +261,6 @@ def test_contraction_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theory, "drifts", lambda *_: iter([run]))
     told = theory.CONTRACTION.measure(Lab.__new__(Lab), DEFAULTS)
     curve = run.kl[1:].mean(axis=1)
-    assert told["mean_kl"] == pytest.approx(curve)
     x, y = np.arange(11) - 5, np.log(curve)
     assert told["rho_mean"] == pytest.approx(math.exp((x * y).sum() / (x * x).sum()))
     # what the third gains in a step, .002 (1.1)^s, is more than the second loses, .04 (.8)^s, from s = 9.4 on
@@ -285,7 +284,7 @@ def test_the_bounds_constants_come_from_other_prompts(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(theory, "drifts", drifts)
     monkeypatch.setattr(Lab, "prompts", lambda *_: [1, 2])
-    monkeypatch.setattr(theory, "locked_positions", lambda own, cell, prompt: {"kl": np.array([prompt, 0.5])})
+    monkeypatch.setattr(theory, "locked_positions", lambda own, cell, number, prompt: {"kl": np.array([prompt, 0.5])})
     told = theory.BOUND.measure(Lab.__new__(Lab), DEFAULTS | {"prompts": 16, "fit_prompts": 4})
     assert asked == [(4, 16, True)]
     assert told["rho"] == pytest.approx(0.95) and told["rho_above_1"] == 0.5
@@ -321,7 +320,7 @@ def errors_of(lm: surelock.LanguageModel, rule: LockRule) -> dict[str, list[floa
 
 def test_locked_positions_beside_two_whole_runs(lm: surelock.LanguageModel) -> None:
     cell = grid(prompts=1, gen_length=12, epsilon=0.3, percentile=50.0)[0]
-    found = theory.locked_positions(Lab(lm), cell, Prompt(0, "", [5, 6, 7, 8]))
+    found = theory.locked_positions(Lab(lm), cell, 0, Prompt("", [5, 6, 7, 8]))
     expected = errors_of(lm, LockRule(epsilon=0.3, percentile=50.0))
     assert len(expected["kl"]) > 5 and found.keys() == expected.keys()
     for name, values in expected.items():

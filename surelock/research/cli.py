@@ -17,7 +17,7 @@ from surelock.research.frontier import FRONTIER
 from surelock.research.judge import Judge
 from surelock.research.judged import merge_scores, pairs_of, read_scores, score_texts
 from surelock.research.lab import Lab
-from surelock.research.prompts import FILES, data_file, parse_data
+from surelock.research.prompts import FILES, parse_data
 from surelock.research.runner import Cell, Record, file_of, finished, key_of, launched, merge, run_cells
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -87,8 +87,6 @@ def _run(arguments: argparse.Namespace, processes: Any) -> dict[str, Any] | None
         return None
     records = merge(cells, directory, setup)
     frame = report(experiment, command(arguments), lab, records, directory)
-    if experiment.artifacts is not None:
-        experiment.artifacts(lab, records, directory)
     print(markdown(frame), file=sys.stderr)
     return {"experiment": arguments.name, "cells": len(cells), "table": str(directory / "table.md")}
 
@@ -129,18 +127,15 @@ def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
 
     Raises ValueError, which names the flags, when none is, and for data that no cell reads.
     """
-    if unread := data.keys() - {file_of(cell["source"]) for cell in cells}:
+    needed = {file_of(cell["source"]) for cell in cells}
+    if unread := data.keys() - needed:
         raise ValueError(f"--data {min(unread)}: no cell of this experiment and preset reads it, so leave it out")
-    problems = {}
-    for source in dict.fromkeys(cell["source"] for cell in cells):
-        try:
-            data_file(source, data)
-        except ValueError as error:
-            problems[source] = str(error)
-    kept = [cell for cell in cells if cell["source"] not in problems]
+    missing = sorted(needed - data.keys() - {"openings"})
+    problems = [f"--data {name}=FILE is needed: {FILES[name]}" for name in missing]
+    kept = [cell for cell in cells if file_of(cell["source"]) not in missing]
     if not kept:
-        raise ValueError("; or ".join(problems.values()))
-    for problem in problems.values():
+        raise ValueError("; or ".join(problems))
+    for problem in problems:
         print(f"left out: {problem}", file=sys.stderr)
     return kept
 

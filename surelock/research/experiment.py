@@ -19,7 +19,7 @@ Texts = dict[str, list[str]]
 class Experiment:
     """grids: cells by preset. texts: what a judge reads of a record, where the cells keep what was generated.
 
-    judge_table: of the records and, for each, the `judged.Scores` by decoder. artifacts: further files.
+    judge_table: of the records and, for each, the `judged.Scores` by decoder.
     """
 
     title: str
@@ -30,17 +30,11 @@ class Experiment:
     texts: Callable[[Lab, Record], Texts] | None = None
     judge_table: Callable[[list[Record], list[dict[str, Any]]], pd.DataFrame] | None = None
     judge_note: str = ""
-    artifacts: Callable[[Lab, Sequence[Record], Path], None] | None = None
 
 
 def row(record: Record, cell: Iterable[str] = (), result: Iterable[str] = ()) -> Record:
     """Named values of a record's cell, then of its result."""
     return {name: record["cell"][name] for name in cell} | {name: record["result"][name] for name in result}
-
-
-def points(records: Sequence[Record], cell: Iterable[str], make: Callable[[Record], Iterable[Record]]) -> pd.DataFrame:
-    """Several rows for each record: what `make` says of its result, behind named values of its cell."""
-    return pd.DataFrame([row(record, cell) | point for record in records for point in make(record["result"])])
 
 
 # --- what is left behind ----------------------------------------------------------------------------------------------

@@ -90,11 +90,8 @@ _GRIDS: dict[str, list[Cell]] = {
 def _measure(lab: Lab, cell: Cell) -> Record:
     if "timed" in cell:
         return _timed(lab, cell)
-    prompts, seeds = (
-        lab.prompts(cell),
-        range(cell["seed"] + cell["skip"], cell["seed"] + cell["skip"] + cell["prompts"]),
-    )
-    return _run(lab, [prompt.ids for prompt in prompts], _decoder(cell["sampler"], cell["compute"], seeds))
+    first, ids = cell["seed"] + cell["skip"], [prompt.ids for prompt in lab.prompts(cell)]
+    return _run(lab, ids, _decoder(cell["sampler"], cell["compute"], range(first, first + len(ids))))
 
 
 def _decoder(sampler: Record, compute: Record, seeds: Sequence[int]) -> Decoder:

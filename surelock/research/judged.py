@@ -86,12 +86,12 @@ def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: 
             "characters": [score.characters for score in scores],
         }
 
-    run_cells(_cells(pairs), measure, _folder(directory, judge), judge.setup(), rank=rank, world=world)
+    run_cells(_cells(pairs), measure, directory / f"judge-{judge.name}", judge.setup(), rank=rank, world=world)
 
 
 def merge_scores(judge: Judge, pairs: Sequence[Pairs], directory: Path) -> None:
     """The scores of all processes in one file. Raises ValueError when one is missing."""
-    merge(_cells(pairs), _folder(directory, judge), judge.setup())
+    merge(_cells(pairs), directory / f"judge-{judge.name}", judge.setup())
 
 
 def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[Judged]:
@@ -125,10 +125,6 @@ def _key(pairs: list[tuple[str, str]]) -> str:
 
 def _cells(pairs: Sequence[Pairs]) -> list[Record]:
     return [{"texts": key} for key in dict.fromkeys(_key(own) for each in pairs for own in each.values())]
-
-
-def _folder(directory: Path, judge: Judge) -> Path:
-    return directory / f"judge-{judge.name}"
 
 
 def joined(parts: Sequence[Scores]) -> Scores:

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surelock.decoding.choices import Decoder, from_flat
 from surelock.decoding.loop import decode
-from surelock.decoding.step import Step
 from surelock.decoding.totals import TotalsCounter
 from surelock.model.language_model import LanguageModel
 from surelock.research.prompts import OPENINGS, Prompt, chosen, read_source
-from surelock.research.runner import Cell, in_batches
+from surelock.research.runner import Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +34,9 @@ class Lab:
 
     def batches(self, cell: Cell) -> Iterator[tuple[list[list[int]], Decoder]]:
         """Each batch's prompts and decoder; a prompt's seed does not depend on the batch it is in."""
-        for start, batch in in_batches(self.prompts(cell), cell["batch"]):
-            yield [prompt.ids for prompt in batch], decoder_of(cell, start)
+        prompts, size = self.prompts(cell), cell["batch"]
+        for start in range(0, len(prompts), size):
+            yield [prompt.ids for prompt in prompts[start : start + size]], decoder_of(cell, start)
 
     def setup(self) -> dict[str, Any]:
         """What results depend on besides the cell."""
@@ -63,11 +62,6 @@ def fingerprint(lm: LanguageModel) -> str:
     for parameter in lm.network.parameters():
         digest.update(parameter.flatten()[:4096].float().numpy(force=True).tobytes())
     return digest.hexdigest()[:16]
-
-
-def inputs(lm: LanguageModel, step: Step) -> NDArray[np.int64]:
-    """The tokens [N] that a step of one sequence read."""
-    return np.where(step.newly_unmasked[0], lm.mask_id, step.tokens[0])
 
 
 def decoder_of(cell: Cell, first: int = 0) -> Decoder:

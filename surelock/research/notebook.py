@@ -26,12 +26,7 @@ def run_cell(source: str, names: dict[str, Any]) -> Any:
 
 
 def outputs_of(value: Any, printed: str, count: int) -> list[dict[str, Any]]:
-    """Return the outputs of a cell in the notebook's format.
-
-    value: that of its last expression; None is not shown.
-    printed: what it printed.
-    count: its number among the code cells, from 1.
-    """
+    """Return the outputs of code cell number `count`, of the value of its last expression and what it printed."""
     found: list[dict[str, Any]] = []
     if printed:
         found.append({"output_type": "stream", "name": "stdout", "text": printed})

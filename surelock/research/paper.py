@@ -9,7 +9,6 @@ from surelock.research.compare import comparison
 from surelock.research.experiment import Experiment, row
 from surelock.research.lab import decode_cell
 from surelock.research.runner import PAPER, RECOMMENDED, Cell, Record, grid
-from surelock.research.texts import write_judge_files
 
 EPSILONS = [5e-4, 5e-3, 5e-2]
 _FIGURES = ("active_ratio", "active_ratio_to_eos", "f_base_padded", "f_base", "f_locked")
@@ -65,13 +64,10 @@ steps in which the ratio was above the step before it (permanent locks allow non
 )
 
 
-# --- Experiment 3: over length, steps and epsilon; answers and completions in the judges' own formats -----------------
+# --- Experiment 3: over length, steps and epsilon ---------------------------------------------------------------------
 
 _SIZES = [(64, 32), (64, 64), (128, 64), (128, 128), (256, 128), (256, 256), (512, 256), (512, 512)]
-_QUALITY = (
-    *("source", "gen_length", "steps", "block_length", "remasking", "temperature", "no_repeat_ngram_size"),
-    "epsilon",
-)
+_QUALITY = ("source", "gen_length", "steps", "block_length", "remasking", "temperature", "no_repeat_ngram_size")
 
 
 def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
@@ -80,11 +76,9 @@ def _sized(sizes: list[tuple[int, int]], **fixed: object) -> list[Cell]:
 
 
 QUALITY = comparison(
-    _QUALITY,
+    (*_QUALITY, "epsilon"),
     title="Quality and cost (Experiment 3)",
-    note=f"""\
-{compare.NOTE}
-MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the files written beside this table.""",
+    note=compare.NOTE,
     grids={
         "stories": _sized([(32, 16), (32, 32), (64, 32), (64, 64), (128, 64), (128, 128)])
         + _sized([(128, 128)], **RECOMMENDED),
@@ -93,7 +87,6 @@ MT-Bench scores and HumanEval's Pass@1 come from their own judges, run on the fi
         + _sized([(256, 256)], source="humaneval", prompts=70, **PAPER),
         "quick": _sized([(12, 6), (12, 12)], prompts=2),
     },
-    artifacts=write_judge_files,
 )
 
 

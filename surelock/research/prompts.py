@@ -13,8 +13,6 @@ from surelock.places import ASSETS
 from surelock.research.runner import Cell, file_of
 
 OPENINGS = ASSETS / "results" / "openings.txt"
-_WIKITEXT_RECORDS, _WIKITEXT_TOKENS = 120, 64
-_PER_CATEGORY = 4
 
 #: The file of a source that needs one; both MT-Bench sources read the same.
 FILES = {
@@ -25,16 +23,15 @@ FILES = {
 
 
 class Prompt(NamedTuple):
-    """key: the record's number or id in its source. text: as the source has it. ids: what the model gets."""
+    """text: as the source has it. ids: what the model gets."""
 
-    key: Any
     text: str
     ids: list[int]
 
 
 def read_source(lm: LanguageModel, source: str, data: dict[str, Path]) -> list[Prompt]:
-    """All prompts of a source. Raises ValueError when its file is not given or cannot be read."""
-    return _SOURCES[source](lm, data_file(source, data))
+    """All prompts of a source. Raises ValueError when its file cannot be read."""
+    return _SOURCES[source](lm, (data | {"openings": OPENINGS})[file_of(source)])
 
 
 def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
@@ -47,14 +44,6 @@ def chosen(prompts: list[Prompt], cell: Cell) -> list[Prompt]:
     if len(found) < count:
         raise ValueError(f"{source} has only {len(found)} prompts after the first {skip}, {count} are needed")
     return found
-
-
-def data_file(source: str, data: dict[str, Path]) -> Path:
-    """The file given for a source."""
-    name = file_of(source)
-    if name not in data | {"openings": OPENINGS}:
-        raise ValueError(f"--data {name}=FILE is needed: {FILES[name]}")
-    return data.get(name, OPENINGS)
 
 
 def parse_data(given: list[str]) -> dict[str, Path]:
@@ -100,7 +89,7 @@ def read_records(path: Path, fields: Iterable[str]) -> list[dict[str, Any]]:
 
 def wikitext_records(path: Path) -> list[str]:
     """Experiment 3: blank lines dropped, then the first 120 records at odd (0-based) indices, each with its newline."""
-    return [line for line in read_lines(path) if line.strip()][1::2][:_WIKITEXT_RECORDS]
+    return [line for line in read_lines(path) if line.strip()][1::2][:120]
 
 
 def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict[str, Any]]:
@@ -118,28 +107,28 @@ def mt_bench_questions(path: Path, per_category: int | None = None) -> list[dict
 
 def _openings(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Openings of held-out stories."""
-    return _texts(lm, enumerate(path.read_text(encoding="utf-8").splitlines()))
+    return _texts(lm, path.read_text(encoding="utf-8").splitlines())
 
 
 def _wikitext(lm: LanguageModel, path: Path) -> list[Prompt]:
     """Experiment 3: the first 64 tokens of each record; shorter ones are kept (decoding pads them on the left)."""
-    cut = [lm.encode(text)[:_WIKITEXT_TOKENS] for text in wikitext_records(path)]
-    return [Prompt(i, lm.decode(ids), ids) for i, ids in enumerate(cut)]
+    cut = [lm.encode(text)[:64] for text in wikitext_records(path)]
+    return [Prompt(lm.decode(ids), ids) for ids in cut]
 
 
 def _mt_bench(lm: LanguageModel, path: Path, per_category: int | None = None) -> list[Prompt]:
     """First turns in the model's chat template, no system message."""
     questions = mt_bench_questions(path, per_category)
-    return _texts(lm, ((question["question_id"], question["turns"][0]) for question in questions), chat=True)
+    return _texts(lm, (question["turns"][0] for question in questions), chat=True)
 
 
 def _human_eval(lm: LanguageModel, path: Path) -> list[Prompt]:
     """The prompts as they are, to be completed: the harness runs prompt + completion."""
-    return _texts(lm, ((each["task_id"], each["prompt"]) for each in read_records(path, ("task_id", "prompt"))))
+    return _texts(lm, (each["prompt"] for each in read_records(path, ("prompt",))))
 
 
-def _texts(lm: LanguageModel, texts: Iterable[tuple[Any, str]], chat: bool = False) -> list[Prompt]:
-    return [Prompt(key, text, lm.encode(text, chat=chat)) for key, text in texts]
+def _texts(lm: LanguageModel, texts: Iterable[str], chat: bool = False) -> list[Prompt]:
+    return [Prompt(text, lm.encode(text, chat=chat)) for text in texts]
 
 
 #: The subset is Experiment 1's: the first four questions of each category, 32 in all.
@@ -147,6 +136,6 @@ _SOURCES: dict[str, Callable[..., list[Prompt]]] = {
     "openings": _openings,
     "wikitext": _wikitext,
     "mt_bench": _mt_bench,
-    "mt_bench_subset": partial(_mt_bench, per_category=_PER_CATEGORY),
+    "mt_bench_subset": partial(_mt_bench, per_category=4),
     "humaneval": _human_eval,
 }

@@ -73,7 +73,7 @@ def finished(directory: Path) -> dict[str, Record]:
             try:
                 record = _read(line)
                 records[key_of(record["setup"], record["cell"])] = record
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(f"{file}, line {number} is not the record of a cell: {error!r}") from error
     return records
 
@@ -86,8 +86,6 @@ def _read(line: bytes) -> Record:
     record = json.loads(line)
     if not all(isinstance(record[part], dict) for part in ("setup", "cell", "result")):
         raise TypeError("setup, cell and result must be objects")
-    if not isinstance(record["setup"].get("data", {}), dict):
-        raise TypeError("the setup's data must be an object")
     return record
 
 
@@ -177,9 +175,3 @@ def merge(cells: Sequence[Cell], directory: Path, setup: Record) -> list[Record]
         if file != target:
             file.unlink()
     return records
-
-
-def in_batches(items: Sequence[Any], size: int) -> Iterator[tuple[int, Sequence[Any]]]:
-    """(index of its first item, batch) for each batch."""
-    for start in range(0, len(items), size):
-        yield start, items[start : start + size]

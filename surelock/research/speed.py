@@ -16,8 +16,6 @@ from surelock.research.experiment import Experiment, row
 from surelock.research.lab import Lab, decoder_of
 from surelock.research.runner import PAPER, Cell, Record, grid
 
-Batches = Sequence[tuple[list[list[int]], Decoder]]
-
 
 def compare_speed(lab: Lab, cell: Cell) -> Record:
     """Time the cell's sampler beside the plain baseline, `repeats` times in turn; figures are over all repeats.
@@ -58,7 +56,7 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
     }
 
 
-def _timed(lab: Lab, batches: Batches, steps: int) -> dict[str, Any]:
+def _timed(lab: Lab, batches: Sequence[tuple[list[list[int]], Decoder]], steps: int) -> dict[str, Any]:
     """One pass over the prepared batches, gaps between them included. Step times are summed over the batches.
 
     A step's data are numpy's: when it is there, the device has done its work.

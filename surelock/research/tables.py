@@ -39,8 +39,7 @@ class Table:
     def __call__(self) -> str:
         frame = read(self.folder)
         frame = frame.query(self.query) if self.query else frame
-        rows = frame.to_dict("records")
-        return markdown(list(self.columns), [[written(form, row) for form in self.columns.values()] for row in rows])
+        return listed(self.columns, frame.to_dict("records"))
 
 
 def read(folder: str) -> Any:
@@ -169,9 +168,12 @@ def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
     ]
 
 
-def printed(name: str) -> list[dict[str, Any]]:
-    """The objects of a file of lines."""
-    return [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
+    """What a benchmark printed, a line a time: `bench decode` for the laptop, `python -m tests.browser.measure here` or
+    `engines` for a browser.
+    """
+    lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return [told for told in lines if told["benchmark"] == benchmark]
 
 
 def laptop() -> str:
@@ -180,23 +182,18 @@ def laptop() -> str:
         told
         | {"gigabytes": told["peak_memory"] / 1e9}
         | {name: told[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
-        for told in printed("laptop")
+        for told in printed("laptop", "decode")
     ]
     columns = {"engine": "{engine}", "loading": "{loading_seconds:.1f} s", "memory at most": "{gigabytes:.2f} GB"}
     columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
     return listed(columns | {"processor": "{processor}, {threads} threads"}, rows)
 
 
-def in_browser(benchmark: str) -> list[dict[str, Any]]:
-    """What `python -m tests.browser.measure here` or `engines` printed, a line a time."""
-    return [told for told in printed("browser") if told["benchmark"] == benchmark]
-
-
 def browser() -> str:
     """Of each decoder alone in a browser, beside the one that computes every position."""
     rows = [
         found | {"length": length, "decoder": PRESETS[preset].name, "ratio": found["flops"] / found["baseline_flops"]}
-        for told in in_browser("browser")
+        for told in printed("browser", "browser")
         for length, lanes in told["alone"].items()
         for preset, found in lanes.items()
     ]
@@ -213,7 +210,7 @@ def browser_page() -> str:
     rows = [
         {"by": "{browser}, {processor}".format(**told), **told["first_step_s"], **told["frames"]}
         | {"memory": ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in told["tab_mb"].items())}
-        for told in in_browser("browser")
+        for told in printed("browser", "browser")
     ]
     columns = {"browser": "{by}", "first step, first visit": "{first_visit:.1f} s"}
     columns |= {"second visit": "{second_visit:.1f} s", "memory": "{memory}"}
@@ -223,7 +220,7 @@ def browser_page() -> str:
 def browser_engines() -> str:
     """Of each way to compute in a browser, the seconds of a run."""
     rows = []
-    for told in in_browser("browser-engines"):
+    for told in printed("browser", "browser-engines"):
         for engine, seconds in told["seconds"].items():
             why_not = isinstance(seconds, str)
             cells = [seconds, "", ""] if why_not else [f"{value:.1f} s" for value in seconds.values()]

@@ -14,8 +14,8 @@ from torch import Tensor
 from surelock.decoding.compute import Everything
 from surelock.decoding.loop import decode
 from surelock.decoding.step import Step
-from surelock.research.experiment import Experiment, points, row
-from surelock.research.lab import Lab, decoder_of, inputs
+from surelock.research.experiment import Experiment, row
+from surelock.research.lab import Lab, decoder_of
 from surelock.research.prompts import Prompt
 from surelock.research.runner import PAPER, Cell, Record, grid
 
@@ -41,8 +41,8 @@ class Drift:
 
 def drifts(lab: Lab, cell: Cell, *, jumps: bool = False) -> Iterator[Drift]:
     """The unlocked runs of the cell's prompts."""
-    for prompt in lab.prompts(cell):
-        plain = replace(decoder_of(cell, prompt_seed(cell, prompt.key)), compute=Everything())
+    for number, prompt in enumerate(lab.prompts(cell), cell.get("skip", 0)):
+        plain = replace(decoder_of(cell, number), compute=Everything())
         steps = list(decode(lab.lm, [prompt.ids], **plain.keywords(), observe=True))
         kl = np.stack([step.kl[0] for step in steps]).astype(float)
         visible = np.stack([~step.masked[0] for step in steps])
@@ -51,15 +51,11 @@ def drifts(lab: Lab, cell: Cell, *, jumps: bool = False) -> Iterator[Drift]:
         yield Drift(kl, tail, logit_jumps(lab, steps) if jumps else np.full_like(kl, np.nan))
 
 
-def prompt_seed(cell: Cell, key: object) -> int:
-    """The number of a prompt, as a seed; ids that are no numbers have none."""
-    return key if isinstance(key, int) else 0
-
-
 @torch.inference_mode()
 def dense_logits(lab: Lab, step: Step) -> Tensor:
     """[N, V] logits of the unlocked sampler on what a step read: it keeps no state, so that is all it takes."""
-    logits = lab.lm.network(torch.from_numpy(inputs(lab.lm, step))[None].to(lab.lm.device))[0]
+    read = np.where(step.newly_unmasked, lab.lm.mask_id, step.tokens)
+    logits = lab.lm.network(torch.from_numpy(read).to(lab.lm.device))[0]
     return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -122,7 +118,6 @@ def _contraction(lab: Lab, cell: Cell) -> Record:
     pairs, rhos = (np.concatenate([f(run) for run in runs]) for f in (ratios, position_rhos))
     rising = np.concatenate([_rises(run) for run in runs])
     return {
-        "mean_kl": curve,
         "rho_mean": fit_rho(np.array(steps), np.array(curve)),
         "mean_rises": float(np.mean(np.diff(curve) > 0)),
         "rises": float(np.mean(pairs > 1)),
@@ -172,7 +167,7 @@ def _bound(lab: Lab, cell: Cell) -> Record:
     """The constants, from the prompts after the cell's own; and every position that its own prompts' runs locked."""
     others = list(drifts(lab, cell | {"prompts": cell["fit_prompts"], "skip": cell["prompts"]}, jumps=True))
     rhos, smooth = (np.concatenate([f(run) for run in others]) for f in (position_rhos, smoothness))
-    locked = [locked_positions(lab, cell, prompt) for prompt in lab.prompts(cell)]
+    locked = [locked_positions(lab, cell, *numbered) for numbered in enumerate(lab.prompts(cell))]
     return {
         "rho": float(np.median(rhos)),
         "rho_above_1": float(np.mean(rhos >= 1)),
@@ -181,10 +176,9 @@ def _bound(lab: Lab, cell: Cell) -> Record:
     }
 
 
-def locked_positions(lab: Lab, cell: Cell, prompt: Prompt) -> dict[str, Array]:
+def locked_positions(lab: Lab, cell: Cell, number: int, prompt: Prompt) -> dict[str, Array]:
     """Of each position that locks: kl (D at the lock), left (steps that follow), and its errors in nats."""
-    size = lab.lm.config.vocab_size
-    decoder = decoder_of(cell, prompt_seed(cell, prompt.key))
+    size, decoder = lab.lm.config.vocab_size, decoder_of(cell, number)
     steps: list[Step] = []
     at_lock: dict[int, tuple[int, float, Tensor]] = {}
     for step in decode(lab.lm, [prompt.ids], **decoder.keywords(), top_k=size):
@@ -254,5 +248,7 @@ rank_correlation: of D at the lock and the error.""",
         "quick": grid(epsilon=[5e-2], gen_length=16, prompts=1, fit_prompts=1),
     },
     measure=_bound,
-    table=lambda records: points(records, ("epsilon", "gen_length"), _bounds),
+    table=lambda records: pd.DataFrame(
+        [row(record, ("epsilon", "gen_length")) | bound for record in records for bound in _bounds(record["result"])]
+    ),
 )

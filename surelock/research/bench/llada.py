@@ -60,11 +60,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """The benchmark's one JSON object. Raises ValueError for flags that ask for the impossible."""
     load_at_start = load_of_cores()
     lm = subject(arguments, arguments.engine)
-    settings = DecodeSettings(
-        gen_length=arguments.gen_length,
-        steps=arguments.steps,
-        block_length=arguments.block_length,
-    )
+    sizes = {name: getattr(arguments, name) for name in ("gen_length", "steps", "block_length")}
+    settings = DecodeSettings(**sizes)
     prompts = prompts_for(lm, arguments.batch, arguments.prompt_length)
     shortest = min(map(len, prompts))  # LLaDA's loop takes prompts of one length
     bench = LladaBench(lm, [ids[:shortest] for ids in prompts], settings, LockRule(epsilon=arguments.epsilon))
