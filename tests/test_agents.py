@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Iterator
@@ -19,10 +20,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 import surelock
 from surelock.ui import launch
-from surelock.ui.gate import Gate
+from surelock.ui.gate import CALL, Gate
+from surelock.ui.gradio_patches import FewAtOnce
 from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
 from tests.browser.visitor import Visitor
@@ -222,3 +225,30 @@ def test_without_the_package_it_is_refused_at_the_start(
     with pytest.raises(SystemExit):
         launch.main(["--mcp"])
     assert "--mcp needs the package mcp (pip install 'gradio[mcp]')" in capsys.readouterr().err
+
+
+def test_the_first_call_goes_alone_and_all_others_together() -> None:
+    """In it Gradio makes its client, which asks this server: with eight of these no thread is left to answer one."""
+    now, most = 0, [0]
+
+    async def answers(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal now
+        now += 1
+        most.append(max(most[-1], now))
+        await asyncio.sleep(0.01)
+        now -= 1
+
+    async def calls() -> list[int]:
+        served, found = FewAtOnce(answers), []
+        for _ in range(2):
+            most[:] = [0]
+            scopes = [{"type": "http", "path": "/gradio_api/mcp/", CALL: True} for _ in range(10)]
+            first = asyncio.ensure_future(served(scopes[0], None, None))  # type: ignore[arg-type]
+            rest = [asyncio.ensure_future(served(each, None, None)) for each in scopes[1:]]  # type: ignore[arg-type]
+            await first
+            found.append(most[-1])
+            await asyncio.gather(*rest)
+            found.append(most[-1])
+        return found
+
+    assert finished(calls()) == [1, 9, 10, 10]

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
-from surelock.ui.gate import AGENTS, BRIEF, Refused
+from surelock.ui.gate import AGENTS, BRIEF, CALL, Refused
 from surelock.ui.shares import SCRIPTS, Shares
 
 MOST_BESIDE = 20_000  # characters of a request besides its prompt: the protocol repeats many of them
@@ -25,8 +25,10 @@ class AgentRefused(Refused):
     call: whether it is a call of the tool, whose result the refusal is; else it is an error of the protocol.
     """
 
-    def __init__(self, message: str, request: int | str | None = None, call: bool = False) -> None:
-        super().__init__(200 if call else 400, message)
+    def __init__(
+        self, message: str, request: int | str | None = None, call: bool = False, seconds: float = 0.0
+    ) -> None:
+        super().__init__(200 if call else 400, message, seconds)
         self._request, self._call = request, call
 
     @property
@@ -61,10 +63,11 @@ class Agents:
                     self._check(_arguments(params))
                 if len(json.dumps({**body, "params": _without_prompt(params)})) > MOST_BESIDE:
                     raise ValueError(f"An agent's request has at most {MOST_BESIDE:,} characters besides its prompt.")
-            except (Refused, ValueError) as error:
+            except Refused as error:
+                raise AgentRefused(str(error), request, call, error.seconds) from None
+            except ValueError as error:
                 raise AgentRefused(str(error), request, call) from None
-            if not call:
-                scope[BRIEF] = True
+            scope[CALL if call else BRIEF] = True
             return answered.pop_all()
 
 

@@ -47,7 +47,7 @@ PIECE = 2**16  # bytes of an answer that are handed over at once: the rest waits
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 PUBLIC_NAMES = ("*.hf.space", "*.gradio.live")
 SOCKET = "surelock.socket"  # in the scope that `admit` is given
-BRIEF = "surelock.brief"  # in the scope of an agent's request that waits for no run
+BRIEF, CALL = "surelock.brief", "surelock.call"  # in the scope of an agent's request that waits for no run, or for one
 
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -61,11 +61,15 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """A request is refused. status: of the answer. The message is one sentence."""
+    """A request is refused. The message is one sentence.
 
-    def __init__(self, status: int, message: str) -> None:
+    status: of the answer.
+    seconds: until the answer, so that a script that asks again at once does not keep the server busy.
+    """
+
+    def __init__(self, status: int, message: str, seconds: float = 0.0) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.seconds = status, seconds
 
     @property
     def response(self) -> Response:
@@ -111,6 +115,7 @@ class Gate:
             with self.admit(scope, body):
                 await self.app(scope, receive, answer)
         except Refused as refused:
+            await asyncio.sleep(refused.seconds)
             await refused.response(scope, receive, answer)
         finally:
             self._bodies -= Counter({client_of(scope): len(content)})

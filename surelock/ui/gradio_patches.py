@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from surelock.errors import cut, without_paths
 from surelock.ui.connections import Connection, Crowd, room
-from surelock.ui.gate import BRIEF
+from surelock.ui.gate import BRIEF, CALL
 
 POLL_SECONDS = 0.02
 AGAIN_SECONDS = 1.0  # until a failed queue is started again
@@ -225,15 +225,23 @@ def _end(page: gr.Blocks, job: Any) -> None:
 class FewAtOnce:
     """ASGI middleware. Gradio 6.31 works at all calls of `run/predict` at once, on the loop, and the package mcp at all
     requests of agents. Here others are answered between them; agents who call the tool wait for their run elsewhere.
+    The first of these calls goes alone: in it Gradio makes its client, for which each call beside it would hold a
+    thread, until none is left to answer the client.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._room, self._first, self._called = asyncio.Semaphore(AT_ONCE), asyncio.Lock(), False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request in its turn."""
         if scope["type"] == "http" and (scope["path"].rstrip("/").endswith("/run/predict") or BRIEF in scope):
             async with self._room:
                 return await self.app(scope, receive, send)
+        if CALL in scope and not self._called:
+            async with self._first:
+                if not self._called:
+                    await self.app(scope, receive, send)
+                    self._called = True
+                    return None
         await self.app(scope, receive, send)

@@ -22,6 +22,7 @@ from surelock.ui.readers import Inboxes, Link, Readers
 from surelock.ui.session import Sessions
 
 DEVICE_SLOT = "device"  # the queue of everything that decodes, one at a time
+AGAIN_SECONDS = 0.5  # until a script hears that the queue is full
 MOST_FOLLOWERS = 200  # requests that wait or are served without a place of their own
 MOST_STREAMS = 400  # open streams of one client, at most half of all connections; a page has two
 MOST_INBOXES = 200  # idle sessions whose last messages are kept
@@ -119,9 +120,9 @@ class Shares:
             most, most_of_one = self._most[script]
             same_kind = [who for of_script, who in places.values() if of_script == script]
             if same_kind.count(client) >= most_of_one:
-                raise _full(f" for you: {most_of_one} of your")
+                raise _full(f" for you: {most_of_one} of your", script)
             if len(same_kind) >= most:
-                raise _full(f": {most}")
+                raise _full(f": {most}", script)
         request, answered = object(), ExitStack()
         self._entering[request] = (group, script, client)
         answered.callback(self._entering.pop, request)
@@ -243,5 +244,6 @@ def _group(event: Any) -> object:
     return event.request.scope.get(_KEY) or event
 
 
-def _full(whose: str) -> Refused:
-    return Refused(503, f"The queue is full{whose} runs wait already. Try again in a moment.")
+def _full(whose: str, script: bool = False) -> Refused:
+    message = f"The queue is full{whose} runs wait already. Try again in a moment."
+    return Refused(503, message, AGAIN_SECONDS if script else 0.0)
