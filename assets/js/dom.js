@@ -131,8 +131,6 @@ export function sameText({ words, whole, open }) {
 }
 /** A number in two digits, not as a power of ten where it need not be: 0.012. */
 export const short = (x) => (x === 0 || (x >= 1e-4 && x < 1e4) ? String(Number(x.toPrecision(2))) : x.toExponential(1));
-/** The mean commit error of a lane's damage, in nats. */
-export const commitError = ({ mean }) => short(mean);
 export const percent = (x, digits = 0) => (Number.isFinite(x) ? `${(100 * x).toFixed(digits)} %` : "–");
 export function seconds(x) {
   if (x < 9.95) return `${x.toFixed(2)} s`;

@@ -136,7 +136,7 @@ def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page
     seek(page, 40)
     page.evaluate("surelock.stage.cells.pin(30)")
     page.keyboard.press("s")
-    page.evaluate("surelock.stage.colourBy = 'kl'")
+    page.evaluate("surelock.stage.colouring.choose('kl')")
     assert address(page) == {"step": ["41"], "pins": ["30"], "race": ["steps"], "colour": ["kl"]}
     reload(page)
     shows(page, 40)

@@ -39,7 +39,7 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     for label, told in ends.items():
         page.get_by_label("Colours").select_option(label=label)
         assert page.locator(".sl-scale > span").all_inner_texts() == [told[0], "", told[1]]
-        assert page.evaluate("surelock.stage.colourBy") == label.lower()
+        assert page.evaluate("surelock.stage.colouring.name") == label.lower()
         assert fill(page, 0, 20) != state
     newest = page.evaluate("surelock.stage.trace.lanes[0].steps[60 - 4].unmasked[0]")  # no longer lit
     ends_are_ordered = "the ends of the scale are ordered by lightness"
@@ -53,11 +53,11 @@ def test_cells_are_coloured_by_what_is_chosen(page: Page, app: App) -> None:
     assert fill(page, 0, masked) == page.evaluate(
         "[1, 3, 5].map((i) => parseInt(surelock.stage.colours.masked.slice(i, i + 2), 16))"
     ), "what is not written has no age"
-    page.evaluate("() => { surelock.stage.colourBy = 'nothing of the kind'; }")
-    assert page.evaluate("surelock.stage.colourBy") == "age"
+    page.evaluate("() => { surelock.stage.colouring.choose('nothing of the kind'); }")
+    assert page.evaluate("surelock.stage.colouring.name") == "age"
     page.emulate_media(color_scheme="light")
     page.wait_for_function("(light) => surelock.stage.colours.masked === light", arg=light)
-    page.evaluate("() => { surelock.stage.colourBy = 'state'; }")
+    page.evaluate("() => { surelock.stage.colouring.choose('state'); }")
     settled(page)
     assert fill(page, 0, 20) == state
 

@@ -4,6 +4,7 @@ import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
 import { suits } from "../../assets/js/lessons/questions.js";
 import { Kept } from "../../assets/js/run/kept.js";
 import { Tab } from "../../assets/js/run/tab.js";
+import { small } from "./small.js";
 
 /** A tab's storage, which takes so many characters: its own keys are what is kept, as in a browser. */
 class Storage {
@@ -196,4 +197,20 @@ test("a prediction of another kind than the question's is none", () => {
   for (const [i, question] of asked.entries())
     for (const [k, value] of [...right, undefined, null, "b"].entries())
       assert.equal(suits(question, value), i === k, `${question.kind} ${value}`);
+});
+
+test("of the runs kept those that cannot be read are dropped with a sentence, and the others come", async () => {
+  const damaged = [
+    {},
+    { ...small(), records: [] },
+    { ...small(), header: { ...small().header, lanes: [{ id: "a" }] } },
+  ];
+  const documents = [small(), ...damaged, { ...small(), header: { ...small().header, length: -1 } }];
+  const kept = Object.fromEntries(documents.map((each, i) => [`surelock:run-${i}`, JSON.stringify(each)]));
+  const index = documents.map((_, i) => ({ id: `${i}`, source: "interrupted", size: 2 }));
+  const { store, tab, storage } = opened({ ...kept, "surelock:runs": JSON.stringify(index) });
+  const found = (await store.traces()).map(({ source, trace }) => [source, trace.key, trace.interrupted, trace.count]);
+  assert.deepEqual(found, [["interrupted", "0", true, 3]]);
+  assert.match(tab.problem, /dropped: a run\.$/);
+  assert.deepEqual(Object.keys(storage), ["surelock:run-0", "surelock:runs", "surelock:lessons"]);
 });

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { find } from "../../assets/js/decode/arrays.js";
 import { readDecoder } from "../../assets/js/decode/choices.js";
 import { Run } from "../../assets/js/decode/run.js";
-import { Plan } from "../../assets/js/decode/step.js";
+import { bestOf } from "../../assets/js/decode/step.js";
 import { unpacked } from "./packed.js";
 
 function toldDraws(draws) {
@@ -28,7 +28,10 @@ const toldPlan = ({ quota, ...plan }) => ({
   counts: [plan.slots.length],
   positions: plan.slots,
   draws: plan.draws && toldDraws(plan.draws),
-  best: new Plan({ quota, ...plan }).best(find(plan.chooses).map((_, i) => (i * 5) % 7)),
+  best: bestOf(
+    find(plan.chooses).map((_, i) => (i * 5) % 7),
+    quota,
+  ),
 });
 
 const toldStep = ({ flops, baseline_flops, ...step }) => {

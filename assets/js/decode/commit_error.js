@@ -2,7 +2,6 @@
 // surelock/quality/commit_error.py.
 
 import { find, flags, largest, NONE } from "./arrays.js";
-import { Plan } from "./step.js";
 
 const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
 
@@ -58,7 +57,7 @@ export class Shadow {
     const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
     const none = new Uint8Array(tokens.length);
     const chooses = flags(tokens.length, (i) => chosen.has(i));
-    return new Plan({
+    return {
       step: 0,
       slots: every,
       tokens,
@@ -78,7 +77,7 @@ export class Shadow {
       draws: null,
       cfg_scale,
       top_k: 0,
-    });
+    };
   }
 }
 

@@ -4,7 +4,7 @@
 // in bounded chunks of rows.
 
 import { count, find, flags, largest, NONE, place, put, release, rowsOf, take } from "./arrays.js";
-import { emptyReading } from "./step.js";
+import { bestOf, emptyReading } from "./step.js";
 
 const CHUNK_BYTES = 2 ** 20; // of one table of logits
 const SOME_ROW = new Int32Array(1); // in WebAssembly a TopK of no rows divides by zero
@@ -257,7 +257,7 @@ export class OnnxEngine {
 
   /** Tokens of the candidates that `Plan.quota` lets be committed: the graph's sums and its order, without its call. */
   async #draw(memory, plan, reading) {
-    const [best, rows] = [plan.best(reading.score), find(plan.chooses)];
+    const [best, rows] = [bestOf(reading.score, plan.quota), find(plan.chooses)];
     const width = this.config.vocab_size;
     for (let start = 0; start < best.length; start += this.#rows) {
       const some = best.subarray(start, start + this.#rows);

@@ -12,7 +12,6 @@ import { rowFlops } from "./flops.js";
 import { repeatingTokens } from "./ngrams.js";
 import { draws } from "./noise.js";
 import { Canvas, Schedule, State } from "./state.js";
-import { Plan } from "./step.js";
 
 /** The network put out NaN or infinity; the message names the step. */
 export class NonFiniteLogits extends Error {}
@@ -140,7 +139,7 @@ export class Run {
     const unwatched = observe ? NONE : slots.filter((_, row) => !watches[row] && !probed[row]);
     const outdated = join([...this.#forgets, unwatched]);
     this.#forgets = [];
-    return new Plan({
+    return {
       step: state.step,
       slots,
       tokens,
@@ -163,7 +162,7 @@ export class Run {
       draws: drawn ? draws(canvas, schedule, settings, state.step, choosers, scored) : null,
       cfg_scale: settings.cfg_scale,
       top_k: this.top_k,
-    });
+    };
   }
 
   /** Says which masks the step may commit, and returns those that it must. */

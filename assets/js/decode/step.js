@@ -3,19 +3,11 @@
 
 import { ranked } from "./arrays.js";
 
-/** What an engine is asked to compute in one step, and which candidate tokens it is asked for. */
-export class Plan {
-  constructor(fields) {
-    Object.assign(this, fields);
-  }
-
-  /** Numbers of the candidates that `quota` lets be committed, ascending. score: of each. */
-  best(score) {
-    return ranked(score.length, (i) => -score[i])
-      .subarray(0, this.quota ?? score.length)
-      .sort();
-  }
-}
+/** Numbers of the candidates that a plan's quota lets be committed, ascending. score: of each. */
+export const bestOf = (score, quota) =>
+  ranked(score.length, (i) => -score[i])
+    .subarray(0, quota ?? score.length)
+    .sort();
 
 /** A reading of a plan for which nothing was found yet. */
 export function emptyReading(plan) {

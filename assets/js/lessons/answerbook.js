@@ -21,11 +21,6 @@ export class AnswerBook {
     this.tab.set(KEPT, this.lessons); // where that fails it lives as long as the page does
   }
 
-  /** What this tab kept and the page cannot read, in a sentence, or "". */
-  get problem() {
-    return this.tab.problem;
-  }
-
   see(name, page) {
     const { seen } = this.#of(name);
     if (!seen.includes(page)) seen.push(page);

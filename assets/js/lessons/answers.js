@@ -5,13 +5,13 @@
 // A lane is named by its id, or as "reference" or "subject" (the lane that the page's sentences are about). A moment
 // is named by `at`, the share of the lane's steps that are over by then.
 
-import { commitError, count, percent, seconds } from "../dom.js";
+import { count, percent, seconds, short } from "../dom.js";
 import { subject } from "../stage/narrator.js";
 import { timedTogether } from "../trace/timing.js";
 
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
 const quoted = ({ name }) => `“${name}”`;
-const error = (lane) => commitError({ mean: errorOf(lane) });
+const error = (lane) => short(errorOf(lane));
 const big = (n) => n.toLocaleString("en");
 const generated = ({ promptLength, n }) => Array.from({ length: n - promptLength }, (_, i) => promptLength + i);
 

@@ -37,7 +37,7 @@ export class Lessons {
     this.list = h("div");
     const close = button("Close", () => this.node.close());
     this.node = dialog("dialog.sl-lessons", { "aria-label": "Lessons" }, h("h2", "Lessons"), this.list, close);
-    this.problems = [...found.problems, this.book.problem].filter(Boolean);
+    this.problems = [...found.problems, this.book.tab.problem].filter(Boolean);
     this.card = h("section.sl-lesson", { hidden: true, "aria-label": "Lesson" });
     this.draw();
     page.follow(["waiting"], ({ waiting }) => this.#waits(waiting));
@@ -102,7 +102,8 @@ export class Lessons {
   async begin(lesson, page = 0) {
     const { trace: now } = this.stage;
     const why = now ? misfit(now, lesson.run) : "There is no run.";
-    const trace = why ? (await this.recorded(lesson.run.recorded))?.asMade() : now;
+    const recorded = why && (await this.recorded(lesson.run.recorded));
+    const trace = why ? recorded?.withLanes(recorded.lanes, recorded.firstReference) : now;
     if (!trace || misfit(trace, lesson.run)) return this.stage.say(`${why} Its recorded run is not here either.`);
     this.node.close();
     if (!this.open) this.before = this.stage.view.byClock;

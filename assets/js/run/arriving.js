@@ -29,7 +29,7 @@ export class Arriving {
     if (view.byClock !== undefined) this.stage.timeline.setRace(view.byClock);
     page.set({ recorded: await recorded });
     if (page.now.recorded) this.stage.runs.add(page.now.recorded, "recorded");
-    const kept = this.kept.traces();
+    const kept = await this.kept.traces();
     for (const { trace, source } of kept) this.stage.runs.add(trace, source);
     if (this.live.run || this.stage.trace) return;
     const back = query === location.search.slice(1); // a reload, or the way back: not somebody's link

@@ -1,13 +1,19 @@
 // The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
 
+import { Part } from "../stage/part.js";
 import { TraceError } from "../trace/damage.js";
-import { Trace } from "../trace/trace.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
 
 const MOST = 4_000_000; // characters of all runs together; browsers keep about five million a page
 
 export class Kept {
+  #reading = new Part(
+    () => import("../trace/reading.js"),
+    ({ readTrace }) => readTrace,
+    () => null,
+  );
+
   /** onProblem(sentence) is called once, where nothing can be kept. */
   constructor({ onProblem, tab = new Tab() }) {
     Object.assign(this, { onProblem, tab });
@@ -21,15 +27,17 @@ export class Kept {
     });
   }
 
-  /** The traces of these runs, each with its id as its key. What cannot be read is forgotten. */
-  traces() {
-    return this.runs().flatMap(({ id, source, document }) => {
+  /** A promise of these runs' traces, each with its id as its key. What cannot be read is forgotten. */
+  async traces() {
+    const runs = this.runs();
+    const readTrace = runs.length ? await this.#reading.use((read) => read) : null;
+    if (!readTrace) return [];
+    return runs.flatMap(({ id, source, document }) => {
       try {
-        return [
-          { source, trace: Object.assign(Trace.parse(document), { key: id, interrupted: source === "interrupted" }) },
-        ];
+        const more = { key: id, interrupted: source === "interrupted" };
+        return [{ source, trace: Object.assign(readTrace(document), more) }];
       } catch (error) {
-        if (![TraceError, TypeError, RangeError].some((kind) => error instanceof kind)) throw error; // another edition's
+        if (!(error instanceof TraceError)) throw error;
         this.tab.drop(`run-${id}`);
         return [];
       }

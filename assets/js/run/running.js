@@ -111,7 +111,7 @@ export class Running {
 
   #records({ pieces, records }) {
     const { run } = this;
-    run.trace.addPieces(pieces);
+    run.trace.pieces.add(pieces);
     const again = records.filter(({ lane, step }) => step < run.trace.lane(lane)?.count);
     const other = again.find((record) => !repeats(run.trace.lane(record.lane), record));
     if (other) return this.#part(other);

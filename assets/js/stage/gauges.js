@@ -1,6 +1,6 @@
 // Four numbers for the back row of the room: each for every lane, against the reference.
 
-import { commitError, h, percent, sameText, seconds, setText, short } from "../dom.js";
+import { h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { term } from "../panels/term.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
@@ -46,7 +46,7 @@ export function measured(now, { single, slowest }) {
 
 /** How far the distributions that were chosen from are from those with every row computed, and the choices from the best. */
 function damageText(damage) {
-  const told = `of ${damage.commits}, commit error ${commitError(damage)} nats`;
+  const told = `of ${damage.commits}, commit error ${short(damage.mean)} nats`;
   return damage.regret === null ? told : `${told}, regret ${short(damage.regret / Math.max(1, damage.commits))}`;
 }
 

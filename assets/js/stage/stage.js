@@ -153,16 +153,16 @@ export class Stage {
   /** What a person looks at in the run on show: the cursor's step from 0, positions pinned, and how the race is shown. */
   get view() {
     const { step, pins } = page.now;
-    return { step, pins: [...pins.keys()], byClock: this.timeline.byClock, colour: this.colourBy };
+    return { step, pins: [...pins.keys()], byClock: this.timeline.byClock, colour: this.colouring.name };
   }
 
   /** Looks at that, as far as the run on show has it. Gives a sentence about what it has not, or "". */
-  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colourBy }) {
+  look({ step, pins = [], byClock = this.timeline.byClock, colour = this.colouring.name }) {
     const { n } = this.trace;
     const { last } = this.trace.race;
     this.looking = true;
     this.timeline.setRace(byClock);
-    this.colourBy = colour;
+    this.colouring.choose(colour);
     const there = pins.filter((cell) => cell >= 0 && cell < n).slice(0, PIN_COLOURS);
     page.set({ pins: new Map(there.map((cell, colour) => [cell, colour])), hover: there.at(-1) ?? -1 });
     if (there.length && !this.lessons?.open && !isNarrow()) this.cells.open(there.at(-1), this.sides.at(-1));
@@ -172,7 +172,7 @@ export class Stage {
     const missing = [];
     if (step > last) missing.push(`its step ${step + 1} (this run has ${last + 1})`);
     if (there.length < pins.length) missing.push("some of its pinned positions");
-    if (this.colourBy !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
+    if (this.colouring.name !== colour) missing.push(`its colours by “${colour.slice(0, 20)}”`);
     return missing.length ? `This run lacks what the link asks for: ${missing.join(" and ")}.` : "";
   }
 
@@ -275,21 +275,13 @@ export class Stage {
     this.redraw();
   }
 
-  /** What the cells' fill tells: "state", or one of the names in values.js. */
-  get colourBy() {
-    return this.colouring.name;
-  }
-  set colourBy(name) {
-    this.colouring.choose(name);
-  }
-
   redraw() {
     draw(this, page.now.step);
   }
 
   /** Shows a trace that was chosen elsewhere on the page. */
-  reveal(trace, label = "") {
-    this.show(trace, { label });
+  reveal(trace) {
+    this.show(trace);
     this.root.scrollIntoView({ block: "start" });
     this.onView();
   }

@@ -36,21 +36,16 @@ function choices({ compute, unmask }) {
   return named.map(([{ kind, ...settings }, told]) => [kind, told ?? {}, settings]);
 }
 
-/** [[name, value], ...] of a lane's rules, its policy and the settings of these. */
-export function choiceFacts(lane) {
+/** [[name, value], ...] of all that a lane was asked to do: its rules, its policy, and every setting. */
+export function facts(lane) {
   const all = choices(lane);
-  return all.flatMap(([kind, told, settings], i) => [
+  const rows = all.flatMap(([kind, told, settings], i) => [
     [i === all.length - 1 ? "Writes" : "Computes", told.label ?? kind],
     ...Object.entries(settings).map(([name, value]) => [
       told.settings?.[name]?.label ?? name,
       valueText(value, told.settings?.[name]),
     ]),
   ]);
-}
-
-/** [[name, value], ...] of all that a lane was asked to do: its rule, its policy, and every setting. */
-export function facts(lane) {
-  const rows = choiceFacts(lane);
   for (const [name, value] of Object.entries(lane.settings))
     rows.push([described.settings[name]?.label ?? name, valueText(value, described.settings[name])]);
   for (const event of lane.events ?? []) rows.push([`At step ${event.step + 1}`, eventText(event)]);

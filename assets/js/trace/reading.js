@@ -1,4 +1,4 @@
-// A trace from elsewhere, a file or a replay: refused in one sentence where it cannot be read.
+// A trace from elsewhere, a file, a replay or an earlier page of this tab: refused in one sentence where it cannot be read.
 
 import { TraceError } from "./damage.js";
 import { checkDocument } from "./header.js";

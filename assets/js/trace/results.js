@@ -1,10 +1,10 @@
 // What came of a lane, as rows of names and values: for the handout.
 
-import { commitError, percent, sameText, seconds } from "../dom.js";
+import { percent, sameText, seconds, short } from "../dom.js";
 import { facts } from "./described.js";
 import { promptOf } from "./prose.js";
 
-const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${commitError(damage)} nats)` : "–");
+const changed = (damage) => (damage ? `${damage.changed} / ${damage.commits} (${short(damage.mean)} nats)` : "–");
 
 /** How many times as fast as the reference, where that can be said. */
 function speedOf({ timed, speed }) {

@@ -41,9 +41,8 @@ export class Trace {
     this.timed(header);
   }
 
-  /** A whole document of this version, unpacked. One from elsewhere is checked first, see reading.js. Throws TraceError. */
+  /** A whole document, unpacked. One from elsewhere is checked first, see reading.js. Throws TraceError. */
   static parse(document) {
-    if (document?.format !== FORMAT || document.version !== VERSION) throw damaged("it is no trace of this version");
     const trace = new Trace(document);
     for (const record of document.records) trace.append(record);
     if (!trace.count) throw damaged("it has no steps");
@@ -66,14 +65,9 @@ export class Trace {
     return made;
   }
 
-  /** The lane that the trace was made to be shown beside. */
+  /** The lane that the trace was made to be shown beside, whichever was chosen since. */
   get firstReference() {
     return this.lane(this.header.reference) ?? this.lanes[0];
-  }
-
-  /** The same trace beside that lane, whichever was chosen since. */
-  asMade() {
-    return this.withLanes(this.lanes, this.firstReference);
   }
 
   /** The lanes of which a header says so were timed together. Steps of two races compare with those of lanes that took turns with them in both. */
@@ -141,10 +135,6 @@ export class Trace {
     const all = { ...Object.fromEntries(this.pieces.map), ...pieces };
     const looked = view && { view: { step: view.step, pins: view.pins, by_clock: view.byClock } };
     return { format: FORMAT, version: VERSION, header, pieces: all, records, ...looked };
-  }
-
-  addPieces(pieces) {
-    this.pieces.add(pieces);
   }
 
   append(record) {
