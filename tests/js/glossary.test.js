@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { pinName } from "../../assets/js/cause/pins.js";
 import { lockedText } from "../../assets/js/panels/analysis.js";
 import { GLOSSARY } from "../../assets/js/panels/glossary.js";
 import { PIN_COLOURS, palette, shade } from "../../assets/js/stage/theme.js";
+import { pinName } from "../../assets/js/trace/prose.js";
 import { Trace } from "../../assets/js/trace/trace.js";
 import { small } from "./small.js";
 

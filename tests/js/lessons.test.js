@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import test from "node:test";
 import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
 import { ANSWERS, answer, because, holds, misfit, named, stepOf } from "../../assets/js/lessons/answers.js";
-import { inWords, judge } from "../../assets/js/lessons/questions.js";
+import { besides, inWords } from "../../assets/js/lessons/questions.js";
 import { GLOSSARY } from "../../assets/js/panels/glossary.js";
 import { Tab } from "../../assets/js/run/tab.js";
 import { Trace } from "../../assets/js/trace/trace.js";
@@ -155,23 +155,23 @@ test("a run that is not finished, or was not measured, is no lesson's", () => {
 
 test("a prediction beside the answer, in words", () => {
   const share = { kind: "value", unit: "%", low: 0, high: 100 };
-  assert.deepEqual(judge(share, 0.4, 0.633, nameOf), {
+  assert.deepEqual(besides(share, 0.4, 0.633, nameOf), {
     right: false,
     text: "You predicted: 40 %. On this run: 63 %. You were 23 points too low.",
   });
-  assert.ok(judge(share, 0.6, 0.633, nameOf).right);
+  assert.ok(besides(share, 0.6, 0.633, nameOf).right);
   for (const none of [NaN, Infinity, -Infinity])
-    assert.deepEqual(judge(share, 0.6, none, nameOf), {
+    assert.deepEqual(besides(share, 0.6, none, nameOf), {
       right: false,
       text: "This run has nothing to measure the answer by.",
     });
-  assert.equal(judge({ kind: "value", unit: "steps" }, 1, 2.5, nameOf).text.split(". ")[1], "On this run: 2.5 steps");
+  assert.equal(besides({ kind: "value", unit: "steps" }, 1, 2.5, nameOf).text.split(". ")[1], "On this run: 2.5 steps");
   const cells = { kind: "cells", count: 3 };
   assert.equal(
-    judge(cells, [1, 2, 3], [2, 7], nameOf).text,
+    besides(cells, [1, 2, 3], [2, 7], nameOf).text,
     "You predicted: cell 1, cell 2 and cell 3. On this run: cell 2 and cell 7. 1 of your 3 is right.",
   );
-  const blanks = judge(cells, [1, 2], [2], nameOf, { nameThen: (p) => `position ${p}` });
+  const blanks = besides(cells, [1, 2], [2], nameOf, { nameThen: (p) => `position ${p}` });
   assert.match(
     blanks.text,
     /^You predicted: position 1 and position 2\. On this run: cell 2\./,
@@ -179,18 +179,18 @@ test("a prediction beside the answer, in words", () => {
   );
   assert.equal(inWords(cells, [1, 2, 3, 4, 5, 6, 7], nameOf).split(", ").length, 6);
   const choose = { kind: "choose", options: [{ id: "a", text: "this" }] };
-  assert.deepEqual(judge(choose, "a", "a", nameOf), {
+  assert.deepEqual(besides(choose, "a", "a", nameOf), {
     right: true,
     text: "You predicted: this. On this run: this. You were right.",
   });
-  assert.equal(judge(choose, undefined, "a", nameOf).text, "You made no prediction. On this run: this.");
+  assert.equal(besides(choose, undefined, "a", nameOf).text, "You made no prediction. On this run: this.");
 });
 
 test("predictions are counted in words, and judged to the number that is close enough", () => {
   const share = { kind: "value", unit: "%" };
   const steps = { kind: "value", unit: "steps" };
   const gap = (question, a, b) => {
-    const { right, text } = judge(question, a, b, nameOf);
+    const { right, text } = besides(question, a, b, nameOf);
     return [right, text.split(". ").at(-1)];
   };
   assert.deepEqual(gap(share, 0.45, 0.4), [true, "You were 5 points too high."]);
@@ -216,19 +216,19 @@ test("predictions are counted in words, and judged to the number that is close e
       { id: "b", text: "that" },
     ],
   };
-  assert.deepEqual(judge(choose, "b", "a", nameOf), {
+  assert.deepEqual(besides(choose, "b", "a", nameOf), {
     right: false,
     text: "You predicted: that. On this run: this. You were wrong.",
   });
   assert.equal(inWords(choose, "c", nameOf), "something else");
-  assert.equal(judge(choose, undefined, "a", nameOf).right, false);
+  assert.equal(besides(choose, undefined, "a", nameOf).right, false);
 });
 
 test("what was predicted is called as it was called then, and an answer says why", () => {
   const cells = { kind: "cells", count: 1 };
   const nameThen = (p) => `the blank at ${p}`;
   assert.equal(
-    judge(cells, [43], [43], (p) => `“to” (${p})`, { nameThen, why: "So it is." }).text,
+    besides(cells, [43], [43], (p) => `“to” (${p})`, { nameThen, why: "So it is." }).text,
     "You predicted: the blank at 43. On this run: “to” (43). 1 of your 1 is right. So it is.",
   );
 });
@@ -323,7 +323,7 @@ test("every lesson can be played on its recorded run, which shows what it speaks
         choose: () => question.options.some(({ id }) => id === right),
       };
       assert.ok(offered[question.kind](), `${name}: ${right} can be answered`);
-      assert.ok(judge(question, right, right, nameOf).right);
+      assert.ok(besides(question, right, right, nameOf).right);
     }
   }
   assert.match(misfit(runs.get("stories"), lessons[3].run), /other lanes/);

@@ -6,9 +6,9 @@ import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { subject } from "../stage/narrator.js";
 import { number } from "../trace/described.js";
+import { pinName } from "../trace/prose.js";
 import { restingMedians } from "../trace/values.js";
 import { tameToolbar } from "./charttools.js";
-import { pinName } from "./pins.js";
 
 const REDRAW_MS = 1000;
 // While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.

@@ -4,8 +4,8 @@
 import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
 import { eventText } from "../trace/described.js";
+import { pinName } from "../trace/prose.js";
 import { LOCKED, STATES } from "../trace/states.js";
-import { pinName } from "./pins.js";
 
 const UNSEEN = "not computed yet";
 const LISTED = 4; // positions that a choice attended to

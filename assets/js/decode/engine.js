@@ -271,15 +271,6 @@ export class OnnxEngine {
     }
   }
 
-  /** Outputs of the posteriors' graph. What is not fed asks for nothing. */
-  #posteriors(feeds, outputs) {
-    const width = feeds.logits.dims[1];
-    const [none, some, one] = [NONE, SOME_ROW, [1]].map((values) => this.#runtime.whole(values));
-    const rows = { watched: none, compared: none, last: none, chosen: some, scored: some, shown: some, top_k: one };
-    const zeros = this.#runtime.table(new Float32Array(width), width);
-    return this.#sessions.posterior.run({ ...rows, bias: zeros, kept: zeros, ...feeds }, outputs);
-  }
-
   /** KLs that no rule goes by, and likely tokens. */
   async #observe(chunk) {
     const { plan, reading, own } = chunk;
@@ -300,20 +291,24 @@ export class OnnxEngine {
     put(reading.kl, take(own, find(compares)), Number.POSITIVE_INFINITY);
     const compared = find(flags(own.length, (i) => compares[i] && memory.has[plan.slots[own[i]]]));
     const watched = find(flags(own.length, (i) => watches[i] && !plan.probed[own[i]]));
-    const asked = { ...feeds, logits };
+    const width = logits.dims[1];
+    const [none, some, one] = [NONE, SOME_ROW, [1]].map((values) => this.#runtime.whole(values));
+    const rows = { watched: none, compared: none, last: none, chosen: some, scored: some, shown: some, top_k: one };
+    const zeros = this.#runtime.table(new Float32Array(width), width);
+    const inputs = { ...rows, bias: zeros, kept: zeros, ...feeds, logits }; // what is not fed asks for nothing
     const wanted = outputs.slice();
     if (compared.length) {
       wanted.push("kl");
-      asked.compared = this.#runtime.whole(compared);
-      asked.last = this.#runtime.whole(compared.map((_, i) => i));
-      asked.kept = this.#runtime.table(memory.of(take(plan.slots, take(own, compared))), logits.dims[1]);
+      inputs.compared = this.#runtime.whole(compared);
+      inputs.last = this.#runtime.whole(compared.map((_, i) => i));
+      inputs.kept = this.#runtime.table(memory.of(take(plan.slots, take(own, compared))), width);
     }
     if (watched.length) {
       wanted.push("log_p");
-      asked.watched = this.#runtime.whole(watched);
+      inputs.watched = this.#runtime.whole(watched);
     }
     if (!wanted.length) return {};
-    const found = await this.#posteriors(asked, wanted);
+    const found = await this.#sessions.posterior.run(inputs, wanted);
     if (compared.length) put(reading.kl, take(own, compared), found.kl.data);
     if (watched.length) memory.keep(take(plan.slots, take(own, watched)), found.log_p.data);
     return found;

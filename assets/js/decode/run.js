@@ -8,7 +8,6 @@
 
 import { either, find, flags, join, NONE, place, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
-import { rowFlops } from "./flops.js";
 import { repeatingTokens } from "./ngrams.js";
 import { draws } from "./noise.js";
 import { Canvas, Schedule, State } from "./state.js";
@@ -44,7 +43,7 @@ export class Run {
     this.#late = settings.suppress_eos_confidence ? shape.ends : [];
     this.#banned = [shape.mask_id, ...(settings.suppress_eos ? shape.ends.slice(0, 1) : [])];
     const { length, passes } = this.layout;
-    const flopsOf = (probed) => passes * rowFlops(shape.network, length, { probed });
+    const flopsOf = (probed) => passes * rowFlops(shape.network, length, probed);
     this.#rowFlops = [false, true].map(flopsOf); // of a row, and of one that is only probed
   }
 
@@ -238,4 +237,12 @@ export class Run {
       seconds: reading.seconds,
     };
   }
+}
+
+/** FLOPs of computing one row in all layers (Sec. 2.4 of the paper): matrix products of the blocks only, as there. */
+function rowFlops(config, length, probed) {
+  const { d_model: d, n_heads, n_kv_heads, head_size, d_ff, n_layers } = config;
+  const width = n_heads * head_size;
+  const keysValues = probed ? 0 : 4 * d * n_kv_heads * head_size;
+  return n_layers * (4 * length * width + 4 * d * width + keysValues + 6 * d * d_ff);
 }

@@ -7,6 +7,7 @@
 
 import { count, percent, seconds, short } from "../dom.js";
 import { subject } from "../stage/narrator.js";
+import { quantile } from "../trace/lane.js";
 import { timedTogether } from "../trace/timing.js";
 
 export const among = (list) => [list.slice(0, -1).join(", "), list.at(-1)].filter(Boolean).join(" and ");
@@ -88,10 +89,7 @@ function waits(trace, { lane }) {
 
 /** The median of these. */
 function restSteps(trace, asked) {
-  const steps = waits(trace, asked);
-  if (!steps.length) return 0;
-  const middle = steps.length >> 1;
-  return steps.length % 2 ? steps[middle] : (steps[middle - 1] + steps[middle]) / 2;
+  return quantile(waits(trace, asked), 0.5) || 0;
 }
 
 const errorOf = (lane) => lane.steps.at(-1).damage.mean;

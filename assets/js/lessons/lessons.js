@@ -2,16 +2,16 @@
 // about one run at a time, the learner's own or a recorded one, and all answers are computed from that run.
 
 import "../core.js";
-import { pinName } from "../cause/pins.js";
 import { count, dialog, h, select, setText } from "../dom.js";
 import { field } from "../form/fields.js";
 import { explained } from "../panels/term.js";
 import { page } from "../run/state.js";
 import { trust } from "../run/trust.js";
 import { described } from "../trace/described.js";
+import { pinName } from "../trace/prose.js";
 import { AnswerBook } from "./answerbook.js";
 import { answer, because, holds, laneOf, misfit, named, shownParts, stepOf } from "./answers.js";
-import { judge, Question, suits } from "./questions.js";
+import { besides, Question, suits } from "./questions.js";
 
 const KINDS = { look: "Look", predict: "Predict", run: "Run", gap: "See the gap", why: "Why" };
 const MOST_SEED = 2 ** 31;
@@ -232,10 +232,10 @@ export class Lessons {
     const nameOf = (p) => this.#nameOf(p, Infinity, question);
     const nameThen = (p) => this.#nameOf(p, this.#stepOf(page), question);
     const why = because(this.trace, question.answer, predicted, nameThen);
-    const judged = judge(question, predicted, right, nameOf, { nameThen, why });
-    const found = { question: question.ask, answer: right, right: judged.right, run: runOf(this.trace) };
+    const beside = besides(question, predicted, right, nameOf, { nameThen, why });
+    const found = { question: question.ask, answer: right, right: beside.right, run: runOf(this.trace) };
     this.book.write(this.lesson.name, page, found);
-    return [h("p.sl-lesson-gap", { "data-right": String(judged.right) }, judged.text)];
+    return [h("p.sl-lesson-gap", { "data-right": String(beside.right) }, beside.text)];
   }
 
   /** On a run that does not show the effect the lesson says so. */

@@ -27,7 +27,7 @@ export function inWords(question, value, nameOf) {
 }
 
 /** {right, text}: a prediction beside the answer. predicted is undefined where none was made. nameThen(position): as it was called when it was predicted; why: the answer's reason, a sentence. */
-export function judge(question, predicted, answer, nameOf, { nameThen = nameOf, why = "" } = {}) {
+export function besides(question, predicted, answer, nameOf, { nameThen = nameOf, why = "" } = {}) {
   if (question.kind === "value" && !Number.isFinite(answer))
     return { right: false, text: "This run has nothing to measure the answer by." };
   const truth = `On this run: ${inWords(question, answer, nameOf)}.`;

@@ -2,7 +2,7 @@
 // a notebook's frame: then nothing is kept, and whoever asks is told so. Another edition of the page may have kept
 // something else under a name: what is not of the name's shape is dropped, and told in a sentence.
 
-import { having, isCount, isObject, isText, listOf, mapOf, orNothing } from "../trace/shapes.js";
+import { having, isCount, isObject, isText, listOf, mapOf, orNothing } from "../trace/damage.js";
 
 const PREFIX = "surelock:";
 

@@ -1,6 +1,18 @@
-// What cannot be read is refused where it is read, in one sentence.
+// Shapes of JSON values that came from a file, a tab or a server. What cannot be read is refused in one sentence.
 
-import { isObject } from "./shapes.js";
+export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+export const isText = (value) => typeof value === "string";
+export const isCount = (value) => Number.isInteger(value) && value >= 0 && value < 2 ** 31;
+export const orAbsent = (shape) => (value) => value === undefined || shape(value);
+export const orNothing = (shape) => (value) => value === undefined || value === null || shape(value);
+export const listOf = (shape) => (value) => Array.isArray(value) && value.every(shape);
+export const mapOf = (shape) => (value) => isObject(value) && Object.values(value).every(shape);
+export const having = (shapes) => (value) =>
+  isObject(value) && Object.entries(shapes).every(([name, shape]) => shape(value[name]));
+
+/** The shape of a part that may be absent, or null; see `check`. */
+export const maybe = ([shape, must]) => [orAbsent(shape), must];
+export const nullable = ([shape, must]) => [orNothing(shape), `${must}, or null`];
 
 /** A trace that cannot be played; the message is one sentence for a reader. */
 export class TraceError extends Error {}

@@ -1,7 +1,18 @@
 // What a document says beside its records, as surelock/trace/schema.json describes it.
 
-import { check, damaged } from "./damage.js";
-import { having, isCount, isObject, isText, listOf, mapOf, orAbsent, orNothing } from "./shapes.js";
+import {
+  check,
+  damaged,
+  having,
+  isCount,
+  isObject,
+  isText,
+  listOf,
+  mapOf,
+  maybe,
+  nullable,
+  orAbsent,
+} from "./damage.js";
 import { MOST_LANES } from "./states.js";
 
 const MOST = 8192; // positions, and steps
@@ -18,8 +29,6 @@ const isChoice = (value) => isRule(value) || (isObject(value) && isPair(value));
 const NAME = [isName, "a text of 1 to 80 characters"];
 const SIZE = [isSize, `a whole number from 1 to ${MOST}`];
 const CHOICE = [isChoice, "a rule with its settings"];
-const maybe = ([shape, must]) => [orAbsent(shape), must];
-const nullable = ([shape, must]) => [orNothing(shape), `${must}, or null`];
 
 const DOCUMENT = {
   header: [isObject, "an object"],

@@ -4,7 +4,7 @@ import { damaged } from "./damage.js";
 import { likely, unpack, within } from "./record.js";
 import { ACTIVE, LOCKED, MASKED, RESTING, WAITING } from "./states.js";
 
-const quantile = (sorted, q) => {
+export const quantile = (sorted, q) => {
   if (!sorted.length) return NaN;
   const at = q * (sorted.length - 1);
   const low = Math.floor(at);
@@ -40,7 +40,6 @@ export class Lane {
     this.state = new Uint8Array(n * t);
     this.kl = new Float32Array(n * t).fill(NaN);
     this.confidence = new Float32Array(n * t).fill(NaN);
-    this.seen = new Int32Array(n * t); // the last step up to it in which the position was computed, or -1
     // Per position, what stood there from when: [step, token (-1: masked), step it was unmasked in], the latest last.
     this.changes = Array.from({ length: n }, (_, p) => [[-1, header.prompt_tokens[p] ?? -1, -1]]);
     this.masked = Uint8Array.from({ length: n }, (_, p) => (p < header.prompt_tokens.length ? 0 : 1));
@@ -62,7 +61,6 @@ export class Lane {
     for (const [p, token] of unmasked) this.#change(p, t, token);
     for (const p of locked) this.locked[p] = 1;
     this.#states(at, rows);
-    this.#see(t, rows);
     rows.forEach((p, i) => {
       this.kl[at + p] = kl[i];
       this.confidence[at + p] = confidence[i];
@@ -114,13 +112,6 @@ export class Lane {
       if (masked[p]) state[at + p] = MASKED;
       else if (!locked[p]) state[at + p] = ACTIVE;
     }
-  }
-
-  #see(t, rows) {
-    const at = t * this.n;
-    if (t) this.seen.copyWithin(at, at - this.n, at);
-    else this.seen.fill(-1, 0, this.n);
-    for (const p of rows) this.seen[at + p] = t;
   }
 
   #totals({ seconds, flops, baseline_flops: baselineFlops }, t, rows) {
@@ -189,8 +180,9 @@ export class Lane {
 
   /** The last step at or before t in which the position was computed, or -1. */
   lastComputed(position, t) {
-    const s = this.clamp(t);
-    return s < 0 ? -1 : this.seen[s * this.n + position];
+    let s = this.clamp(t);
+    while (s >= 0 && Number.isNaN(this.confidence[s * this.n + position])) s--;
+    return s;
   }
   /** The step in which the position's present lock began, or -1. */
   lockStep(position, t) {

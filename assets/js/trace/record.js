@@ -1,7 +1,6 @@
 // A step's record, unpacked: positions from runs, numbers from bytes.
 
-import { check, damaged } from "./damage.js";
-import { isCount, isText, listOf, orAbsent, orNothing } from "./shapes.js";
+import { check, damaged, isCount, isText, listOf, maybe, orNothing } from "./damage.js";
 
 const TOP = 5; // likely tokens of a position
 
@@ -15,7 +14,6 @@ const PAIRS = [listOf((pair) => listOf(isCount)(pair) && pair.length === 2), "a 
 const AMOUNT = [(value) => Number.isFinite(value) && value >= 0, "a number from 0"];
 const isValue = orNothing((value) => typeof value === "number");
 const VALUES = [(value) => isText(value) || listOf(isValue)(value), "numbers, or bytes in base64"];
-const maybe = ([shape, must]) => [orAbsent(shape), must];
 const RECORD = {
   masked: maybe(POSITIONS),
   written: maybe(PAIRS),

@@ -1,6 +1,7 @@
 // What a cell can be coloured by besides its state: a number from 0 to 1 for each position at a step, NaN where there is none.
 
 import { count } from "../dom.js";
+import { quantile } from "./lane.js";
 
 const KL_LOW = 1e-8;
 const tables = new WeakMap(); // by a lane's KL values, which a lane under another name shares
@@ -13,8 +14,7 @@ export function restingMedians(lane) {
   for (let t = medians.length; t < lane.count; t++) {
     for (let p = 0; p < n; p++) if (!Number.isNaN(lane.confidence[t * n + p])) last[p] = recorded[t * n + p];
     const sorted = last.filter((kl, p) => Number.isFinite(kl) && lane.token(p, t) >= 0).sort();
-    const { length: size } = sorted;
-    medians.push(size ? (sorted[(size - 1) >> 1] + sorted[size >> 1]) / 2 : NaN);
+    medians.push(quantile(sorted, 0.5));
   }
   return medians;
 }
