@@ -1,5 +1,4 @@
-// One position's KL in every lane, step by step, with a diamond where it locks and a line where each lane stands. It is
-// small, so the page draws it itself; its scale is the same for all positions, so that ε keeps its place.
+// One position's KL in every lane, step by step; its scale is the same for all positions, so that ε keeps its place.
 
 import { h, svg } from "../dom.js";
 
@@ -61,7 +60,6 @@ export class CellCurve {
 
   #x = (t) => LEFT + (t / (this.steps - 1)) * (RIGHT - LEFT);
 
-  /** A position at the cursor's step. */
   draw(cell, step) {
     const { trace } = this;
     const key = [cell, ...trace.lanes.map(({ count }) => count)].join();

@@ -114,7 +114,6 @@ export class Curves {
     this.redraw();
   }
 
-  /** Moves the cursors; draws nothing. */
   moveTo(step) {
     this.step = step;
     if (!inView(this.node)) return;

@@ -1,5 +1,4 @@
-// The drawer beside the grids: one position's KL curve with ε on it, What if, and its history and
-// likely words in every lane. On a narrow screen it is a sheet above the player.
+// The drawer beside the grids, on a narrow screen a sheet above the player: one position in every lane.
 
 import "../core.js";
 import { count, h, isNarrow, setText } from "../dom.js";
@@ -48,7 +47,6 @@ export class Drawer {
     document.addEventListener("keydown", onKey);
   }
 
-  /** Another trace, or other lanes. */
   load(trace) {
     this.trace = trace;
     if (!this.child) setText(this.progress, "");
@@ -112,7 +110,6 @@ export class Drawer {
     this.stage.resize();
   }
 
-  /** The cell that the keys have led to. */
   follow(cell, side) {
     if (this.isOpen) this.open(cell, side);
   }
@@ -155,7 +152,6 @@ export class Drawer {
     return true;
   }
 
-  /** Records came. */
   grew() {
     const { child, epsilon } = this;
     if (epsilon.lane) epsilon.load(this.trace); // it waits for all of them
@@ -163,7 +159,6 @@ export class Drawer {
     setText(this.progress, `“${child.name}”: step ${child.count} of ${this.trace.stepsOf(child)}.`);
   }
 
-  /** No more records come. */
   finished() {
     const { child, trace } = this;
     this.child = null;

@@ -73,7 +73,6 @@ export class Epsilon {
     return lockRule(this.lane).epsilon;
   }
 
-  /** Another epsilon, or null for the run's own. */
   put(value) {
     if (!this.lane) return;
     const wanted = value === null || value === this.own ? null : value;
@@ -126,7 +125,6 @@ export class Epsilon {
     setText(this.handle.firstChild, value === null ? "ε" : `ε ${number(value)}`);
   }
 
-  /** Over the line of its value. */
   place() {
     this.handle.hidden = !this.lane;
     if (!this.lane) return;

@@ -1,5 +1,4 @@
-// One position at one step, in every lane: what it is, when it changed, and its five most likely tokens. The parts stand
-// in the drawer.
+// One position at one step, in every lane: what it is, when it changed, and its five most likely tokens.
 
 import { h, percent, scientific, setText } from "../dom.js";
 import { page } from "../run/state.js";
@@ -175,7 +174,6 @@ export class Inspector {
   }
 }
 
-/** When what stands at a position was written. */
 function whenWritten(step) {
   if (Number.isNaN(step)) return "not yet";
   return step < 0 ? "prompt" : `step ${step + 1}`;

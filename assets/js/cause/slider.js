@@ -6,7 +6,6 @@ const NEVER = -1;
 /** The step of a number's field: whole numbers, or anything. */
 export const decimals = ({ kind }) => (kind === "whole" ? 1 : "any");
 
-/** The values that the slider can take. */
 export function stops({ offered: [low, high, step], log, none }) {
   const values = [];
   if (log) {

@@ -67,13 +67,11 @@ export class WhatIf {
     this.room.close();
   }
 
-  /** The cell and the step on show. */
   draw(cell, step) {
     Object.assign(this, { cell, step });
     if (this.node.open) this.#buttons();
   }
 
-  /** The lane that the visitor points at. */
   turnTo(lane) {
     if (this.lanes.value !== lane.id) this.lanes.value = lane.id;
   }
@@ -110,7 +108,6 @@ export class WhatIf {
     return h("button.sl-small", { disabled: !allowed, onclick }, text);
   }
 
-  /** A button for each likely word that could stand there instead. */
   #words(lane, t) {
     const { cell } = this;
     const present = lane.token(cell, t);

@@ -16,7 +16,6 @@ export function count(flags) {
   return sum;
 }
 
-/** The values at some places. */
 export const take = (values, places) => new values.constructor(places.length).map((_, i) => values[places[i]]);
 
 /** Sets one value at some places, or a value for each. */
@@ -34,7 +33,6 @@ export function rowsOf(values, rows, width) {
   return found;
 }
 
-/** Flags of a number of places. */
 export const flags = (size, test) => new Uint8Array(size).map((_, i) => Number(test(i)));
 
 /** Flags that are set in either list. */

@@ -1,5 +1,4 @@
-// A decoder is a choice of rows and a choice of tokens: the tables of both, and their plain forms, as
-// surelock/decoding/choices.py has them.
+// The tables of rules and policies, and the plain forms of decoders, as surelock/decoding/choices.py has them.
 
 import { BlockCache, Both, BudgetRule, DelayedCache, Everything, SelectRule } from "./compute.js";
 import { LockByAge, LockRule } from "./locking.js";

@@ -1,7 +1,6 @@
-// What skipping rows changed: each choice of a run beside the one that the whole forward offers. It mirrors
-// surelock/quality/commit_error.py.
+// What skipping rows changed, as surelock/quality/commit_error.py measures it.
 
-import { find, flags, largest, NONE } from "./arrays.js";
+import { find, largest, NONE, put } from "./arrays.js";
 
 const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
 
@@ -14,7 +13,6 @@ export class Shadow {
     Object.assign(this, { engine, shape, settings });
   }
 
-  /** Takes in the next step. */
   add(step) {
     const { index, computed, newly_unmasked: unmasked } = step;
     if (index === 0 && this.shape.network.vocab_size <= MOST_WORDS) this.#scores = step.scores;
@@ -54,12 +52,12 @@ export class Shadow {
   #plan(tokens, asked) {
     const { mask_id, ends } = this.shape;
     const { suppress_eos, cfg_scale, gen_length } = this.settings;
-    const [every, chosen] = [tokens.map((_, i) => i), new Set(asked)];
     const none = new Uint8Array(tokens.length);
-    const chooses = flags(tokens.length, (i) => chosen.has(i));
+    const chooses = none.slice();
+    put(chooses, asked, 1);
     return {
       step: 0,
-      slots: every,
+      slots: tokens.map((_, i) => i),
       tokens,
       blind: cfg_scale > 0 ? tokens.map((token, i) => (i < tokens.length - gen_length ? mask_id : token)) : null,
       probed: none,
@@ -67,7 +65,7 @@ export class Shadow {
       compares: none,
       chooses,
       observe: false,
-      read: find(chooses),
+      read: asked,
       outdated: NONE,
       scores: this.#scores,
       quota: null,

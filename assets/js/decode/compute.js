@@ -1,9 +1,7 @@
-// Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache.
-//
-// A rule has the settings of its plain form, and two methods. `rows(state, active)`, before the forward, chooses from
-// the active slots, which are not locked; `after(state, reading)`, once the step's tokens are
-// committed, says what locks or unlocks for good. The rules that lock are in locking.js. What each does and why is told
-// in surelock/decoding/compute.py.
+// Which rows does a step compute? Every rule is a choice of rows on the same packed forward and the same cache:
+// `rows(state, active)`, before the forward, chooses from the active slots, which are not locked; `after(state, reading)`,
+// once the step's tokens are committed, says what locks or unlocks for good. The rules that lock are in locking.js. What
+// each does and why is told in surelock/decoding/compute.py.
 
 import { either, flags, NONE, ranked, take } from "./arrays.js";
 
@@ -40,7 +38,6 @@ export class ComputeRule {
     return { locked: NONE, unlocked: NONE };
   }
 
-  /** The run is over. */
   end() {}
 }
 
@@ -115,7 +112,6 @@ export class BudgetRule extends ComputeRule {
     return flags(slots.length, (i) => state.masked[slots[i]] && !state.open[slots[i]]);
   }
 
-  /** KLs play no part. */
   compares(_state, slots) {
     return new Uint8Array(slots.length);
   }

@@ -1,7 +1,7 @@
 // The engine of browsers: ONNX Runtime Web computes the whole step, from the graphs of surelock/engines/graph.py.
 //
-// It mirrors surelock/engines/onnx.py: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows that are read. Their logits and posteriors (line 15) are then computed together,
-// in bounded chunks of rows.
+// It mirrors surelock/engines/onnx.py: the packed forward (Algorithm 1, lines 9-14) up to the hidden states of the rows
+// that are read; their logits and posteriors (line 15) together, in bounded chunks of rows.
 
 import { count, find, flags, largest, NONE, place, put, release, rowsOf, take } from "./arrays.js";
 import { bestOf, emptyReading } from "./step.js";
@@ -110,7 +110,6 @@ class Memory {
     return rowsOf(this.kept, slots, this.vocabSize);
   }
 
-  /** Keeps log posteriors [M, V] of some slots. */
   keep(slots, posteriors) {
     this.kept ??= new Float32Array(this.has.length * this.vocabSize);
     setRows(this.kept, slots, posteriors);
@@ -276,7 +275,6 @@ export class OnnxEngine {
     const { plan, reading, own } = chunk;
     const others = [plan.compares, plan.watches].map((flags) => take(flags, own).map((flag) => !flag));
     const k = plan.top_k;
-    if (!k) return this.#follow(chunk, ...others, [], {});
     const feeds = { shown: this.#runtime.whole(Int32Array.from(own.keys())), top_k: this.#runtime.whole([k]) };
     const found = await this.#follow(chunk, ...others, ["top_ids", "top_probs"], feeds);
     own.forEach((row, i) => {

@@ -1,6 +1,5 @@
-// What a person does to a run: events, applied before a step, as data that can be recorded and played anywhere:
-// {step, kind, position, token, compute}, as surelock/decoding/events.py has them. What is wrong with one in
-// itself was refused where it was read; what does not fit the run is refused here, in one sentence, a RangeError.
+// What a person does to a run, applied before a step: {step, kind, position, token, compute}, as
+// surelock/decoding/events.py has them. What does not fit the run is refused here, in one sentence, a RangeError.
 
 /** In which order the events of a step are applied. */
 const ORDER = ["unlock", "mask", "write", "lock", "rule"];
@@ -11,7 +10,6 @@ const OPPOSED = [
   ["lock", "mask"],
 ];
 
-/** An event's step and place, in words. */
 const where = ({ step, position }) => `event at step ${step}${position === undefined ? "" : `, position ${position}`}`;
 
 export const refused = (event, reason) => new RangeError(`${where(event)}: ${reason}`);
@@ -53,7 +51,6 @@ function checkPairs(events) {
   }
 }
 
-/** Do to the state what the event says. */
 export function apply(event, state) {
   const { canvas } = state;
   const slot = event.position;

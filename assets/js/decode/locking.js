@@ -39,7 +39,6 @@ export class LockRule extends LockingRule {
     });
   }
 
-  /** What is masked cannot lock before its next computation. */
   compares(state, slots) {
     const all = this.#followsAll();
     return this.watches(state, slots).map((watches, i) => watches && (all || !state.masked[slots[i]]));

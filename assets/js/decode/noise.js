@@ -1,8 +1,7 @@
-// Random numbers of the sampler: one stream per (seed, step), over every position of the block.
-//
-// A number depends on seed, step, position in the block and token alone: locks never shift it.
-// Positions before the block, which only an event can have masked again, have a stream of their own, (seed, step, 1).
-// The stream is numpy's PCG64, which can jump, so that only the rows that are asked for are drawn.
+// Random numbers of the sampler: one stream per (seed, step), over every position of the block. A number depends on seed,
+// step, position in the block and token alone: locks never shift it. Positions before the block, which only an event can
+// have masked again, have a stream of their own, (seed, step, 1). The stream is numpy's PCG64, which can jump, so that only
+// the rows that are asked for are drawn.
 
 import { join, place } from "./arrays.js";
 

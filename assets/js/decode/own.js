@@ -1,5 +1,4 @@
-// A rule that a visitor typed, two functions in JavaScript. See surelock/decoding/own.py, and docs/page.md for what they
-// are given.
+// A rule that a visitor typed, two functions in JavaScript: see surelock/decoding/own.py and docs/page.md.
 
 import { find, NONE, put } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
@@ -47,7 +46,6 @@ export class OwnRule extends ComputeRule {
     this.#interpreter = null;
   }
 
-  /** What one of its functions says. */
   #asked(name, state, active) {
     const read = state.kept(READ, -1);
     const told = {

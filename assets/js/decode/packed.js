@@ -2,11 +2,9 @@
 
 import { join } from "./arrays.js";
 
-/** The bytes of base64. */
 export const bytesOf = (text) =>
   Uint8Array.fromBase64?.(text) ?? Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 
-/** What comes, packed. */
 export async function packedText({ body }) {
   const gzip = await new Response(body.pipeThrough(new CompressionStream("gzip"))).blob();
   const reader = new FileReader();

@@ -1,5 +1,4 @@
-// Turns the steps of a race into the records of a trace. It mirrors surelock/trace/recorder.py: what is streamed, and
-// beside it what an export needs.
+// Turns the steps of a race into the records of a trace, as surelock/trace/recorder.py does.
 
 import { find, flags, take } from "./arrays.js";
 import { TOP_K } from "./race.js";
@@ -50,7 +49,6 @@ function short(value) {
 
 const finite = (value) => (Number.isFinite(value) ? short(value) : null);
 
-/** The token ids that a record brings. */
 const tokensOf = ({ written = [], unmasked }) => [...written, ...unmasked].map(([, token]) => token);
 
 export class Recorder {

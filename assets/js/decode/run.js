@@ -3,8 +3,7 @@
 //   const run = new Run(shape, prompt, decoder);
 //   for (let plan = run.plan(); plan; plan = run.plan()) step = run.take(await engine.read(memory, plan));
 //
-// One turn of this loop is one turn of Algorithm 1's. It mirrors surelock/decoding/run.py and, on equal readings,
-// decides the same.
+// One turn of this loop is one turn of Algorithm 1's. On equal readings it decides as surelock/decoding/run.py does.
 
 import { either, find, flags, join, NONE, place, rowsOf, take, union } from "./arrays.js";
 import { apply, inOrder, refused } from "./events.js";
@@ -17,9 +16,9 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE };
 
-/** One run of a prompt, token ids. shape: {network, mask_id, ends}. decoder: see
- * `readDecoder`. observe: every row is read, and has a KL. top_k: how many likely tokens of each row a step tells; it
- * observes. Throws a RangeError, one sentence, for an event that the run cannot have. */
+/** One run of a prompt, token ids. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
+ * read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
+ * Throws a RangeError, one sentence, for an event that the run cannot have. */
 export class Run {
   #ends;
   #late;
@@ -93,7 +92,6 @@ export class Run {
     return this.#report(plan, reading, unmasked, changes, done);
   }
 
-  /** Apply a step's events: they come before all else. */
   #intervene(due) {
     const { state } = this;
     const before = state.locked.slice();

@@ -126,7 +126,6 @@ export class State {
     return find(this.locked.map((locked) => !locked));
   }
 
-  /** Lock `slots`: they are no longer computed. */
   lock(slots) {
     put(this.locked, slots, 1);
     put(this.locked_at, slots, this.step);

@@ -1,5 +1,5 @@
-// What passes between a run and an engine, and what a run tells of a step: data. Slots are positions. R counts a step's rows, C those of them that may be committed. The
-// fields of a plan, a reading and a step are those of surelock/decoding/step.py, and mean the same; tables are flat.
+// What passes between a run and an engine. Slots are positions. R counts a step's rows, C those of them that may be
+// committed. The fields of a plan, a reading and a step are those of surelock/decoding/step.py; tables are flat.
 
 import { ranked } from "./arrays.js";
 

@@ -1,5 +1,4 @@
-// Text to token ids and back, by Hugging Face's own tokenizer in JavaScript. It mirrors `LanguageModel.encode` and
-// surelock/trace/pieces.py.
+// Text to token ids and back, by Hugging Face's own tokenizer in JavaScript, as `LanguageModel.encode` does.
 
 import { Tokenizer } from "@huggingface/tokenizers";
 

@@ -1,9 +1,8 @@
-// UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? LLaDA's policies and others'.
+// UpdateMASK (Algorithm 1, line 16): which masked positions does a step commit? See surelock/decoding/unmasking.py. In the
+// last step of a block everything that is still masked there is committed, whatever the policy says.
 //
-// A policy says what it scores a candidate by, and which of the candidates it takes. In the last step of a block
-// everything that is still masked there is committed, whatever the policy says. See surelock/decoding/unmasking.py.
-//
-// Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may commit, in order of position. late: would end the text, and is committed last.
+// Candidates are {state, slots, tokens, score, late, quota}: the masked positions that this step computed and may commit,
+// in order of position. late: would end the text, and is committed last.
 
 import { count, flags, ranked, take } from "./arrays.js";
 
@@ -90,7 +89,6 @@ export class Klass extends UnmaskPolicy {
     return take(state.masked, slots);
   }
 
-  /** Count for how many passes in a row each position has stood still. */
   prepare(state, reading) {
     const still = state.kept("klass_still", 0);
     reading.slots.forEach((slot, row) => {

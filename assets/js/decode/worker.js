@@ -146,7 +146,6 @@ class WorkerRun {
     this.#tell({ end: "finished", problem: null });
   }
 
-  /** Until it is told to go on. */
   #rest() {
     this.#wake();
     return new Promise((then) => {
@@ -192,7 +191,6 @@ class WorkerRun {
   }
 }
 
-/** What is asked of no run. */
 const asks = {
   /** Has the decoder ready, and its code compiled by a forward. */
   async prepare() {

@@ -1,5 +1,4 @@
-// The page on paper: three moments of the race on show, both texts, the numbers, the settings, the link. It stands beside
-// everything else in the body while the page is printed, and nothing else is printed then (see print.css).
+// The page on paper: it is in the body while the page is printed, and nothing else is printed then (see print.css).
 
 import { h } from "../dom.js";
 import { leftOut } from "../run/address.js";
@@ -12,7 +11,6 @@ import { Field, WIDTH } from "./poster.js";
 const MOMENT_HEIGHT = 380;
 const SHARPNESS = 2; // pixels to one of the poster's
 
-/** The steps shown, without repetition. */
 export function moments(count) {
   const thirds = [count / 3, (2 * count) / 3, count];
   return [...new Set(thirds.map((after) => Math.max(1, Math.round(after)) - 1))];

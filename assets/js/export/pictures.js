@@ -1,6 +1,5 @@
-// What the page offers of a race as pictures: a video by each lane's own clock, and a picture of its end. The video is the
-// poster, drawn frame by frame and encoded by the browser, not recorded as it plays: a busy machine takes longer, but leaves
-// nothing out.
+// What the page offers of a race as pictures. The video is the poster, drawn frame by frame and encoded by the browser, not
+// recorded as it plays: a busy machine takes longer, but leaves nothing out.
 
 import { download, h, percent, setText } from "../dom.js";
 import { palette } from "../stage/theme.js";
@@ -17,7 +16,6 @@ const TIMES = Array.from({ length: (FRAMES * RACE_MS) / 1000 }, (_, i) => (1000 
 TIMES.push(RACE_MS, FILM_MS - 1000 / FRAMES); // the verdict stands still
 const SETTINGS = { codec: "vp8", width: WIDTH, height: HEIGHT, framerate: FRAMES, bitrate: 3_000_000 };
 
-/** The race's end as a PNG. */
 function picture(trace, colours) {
   const canvas = document.createElement("canvas");
   const poster = new Poster(canvas, trace, colours, { scale: PICTURE_WIDTH / WIDTH, texts: true });

@@ -55,7 +55,6 @@ export class Field {
     return { lane, box, grid, size: [room.wide * room.scale, room.high * room.scale] };
   }
 
-  /** steps: one per lane. */
   draw(pen, steps) {
     const { trace, colours } = this;
     const tokens = trace.lanes.map((lane, i) => lane.tokens(lane.clamp(steps[i])));

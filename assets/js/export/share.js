@@ -90,35 +90,35 @@ export class Share {
   }
 
   #buttons() {
-    const { source, pictures } = this;
+    const { source } = this;
     const button = (label, action, hint) =>
       h("button.sl-wide", { onclick: () => this.#run(action) }, h("strong", label), h("span", hint));
     const csv = () => download(`${this.#name()}.csv`, "text/csv", toCsv(this.trace));
-    const video = () => pictures.video(this.trace, this.#name());
-    const png = () => pictures.png(this.trace, this.#name());
     return [
       button("Trace (JSON)", () => this.#json(), HINTS.trace),
       button("Steps (CSV)", csv, HINTS.csv),
       source.shell && button("Replay (HTML)", () => this.#replay(), HINTS.replay),
       source.decoder && button("Replay that decodes (HTML)", () => this.#replay(true), HINTS.decodes),
-      button("Race (video)", video, HINTS.video),
-      button("Picture (PNG)", png, HINTS.picture),
+      button("Race (video)", () => this.#video(), HINTS.video),
+      button("Picture (PNG)", () => this.#png(), HINTS.picture),
       source.link && button("Link to this run", () => this.#link(), HINTS.link),
     ];
   }
 
-  /** What the end of a race offers at once. */
   #quick() {
     this.saidThere = h("span", { role: "status" });
     const button = (label, action) => h("button.sl-small", { onclick: () => this.#run(action) }, label);
     return h(
       "div",
-      button("Picture", () => this.pictures.png(this.trace, this.#name())),
-      button("Video", () => this.pictures.video(this.trace, this.#name())),
+      button("Picture", () => this.#png()),
+      button("Video", () => this.#video()),
       this.source.link ? button("Link", () => this.#link()) : null,
       this.saidThere,
     );
   }
+
+  #png = () => this.pictures.png(this.trace, this.#name());
+  #video = () => this.pictures.video(this.trace, this.#name());
 
   load(trace) {
     if (trace !== this.trace) this.#say(""); // it was of another run
@@ -202,16 +202,12 @@ export class Share {
     if (file.size > MOST_BYTES) throw new TraceError("This file is too large to be a trace (over 200 MB).");
     const text = await file.text();
     this.file.value = "";
-    this.#opened(parseTrace(text));
-    return "Opened.";
-  }
-
-  /** A trace from a file joins the table and is shown. */
-  #opened(trace) {
+    const trace = parseTrace(text);
     const { stage } = this;
     stage.add(trace, "imported");
     stage.show(trace, { label: "Imported run:" });
     stage.say(trace.view ? stage.look(trace.view) : "");
     stage.onView();
+    return "Opened.";
   }
 }

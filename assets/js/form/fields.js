@@ -5,7 +5,6 @@ import { h, select, setText } from "../dom.js";
 import { trust } from "../run/trust.js";
 import { valueText } from "../trace/described.js";
 
-/** control: under the name of what it sets. */
 export function row(setting, control, output = null) {
   const head = h("span.sl-field-head", h("span", setting.label), output);
   return h("label.sl-field", { title: setting.help }, head, control);

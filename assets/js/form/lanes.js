@@ -1,6 +1,5 @@
-// Who races: one to four lanes in the sidebar, each a preset or a decoder of the visitor's own. The component's value is
-// JSON: {lanes: [{id, name, preset, compute, unmask}, ...], presets: [...]}. What shows them comes when they are seen, see
-// lane_list.js.
+// Who races: one to four lanes in the sidebar. The component's value is JSON: {lanes: [{id, name, preset, compute, unmask},
+// ...], presets: [...]}. What shows them comes when they are seen, see lane_list.js.
 
 import { h } from "../dom.js";
 import { codesIn } from "../run/address.js";
@@ -49,7 +48,6 @@ class Lanes {
     return this.presets.find((preset) => preset.id === id);
   }
 
-  /** The preset's name, and what differs from it. */
   nameOf(lane) {
     if (lane.named) return lane.named;
     const base = this.preset(lane.base ?? lane.preset);

@@ -71,7 +71,6 @@ export class SiteForm {
     return { model: told.model, prompt: prompt.value, lanes, ...settings };
   }
 
-  /** The prompt and the settings. */
   set({ prompt, values }) {
     this.prompt.value = prompt;
     this.settings = values;

@@ -87,7 +87,6 @@ function waits(trace, { lane }) {
   return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
 }
 
-/** The median of these. */
 function restSteps(trace, asked) {
   return quantile(waits(trace, asked), 0.5) || 0;
 }
@@ -110,7 +109,6 @@ function errorRank(_, { lanes, want, tie }) {
 
 const flops = (lane) => lane.steps.at(-1).totalFlops;
 
-/** The share of the reference's FLOPs that a lane saves. */
 const flopsSaved = (trace, { lane }) => 1 - flops(lane) / flops(trace.reference);
 
 /** The share of the reference's time that a lane saves; below 0 where it was slower. */
@@ -130,7 +128,6 @@ function afterEnd(trace, { lane }) {
   return { are: end === undefined ? 0 : trace.n - end, of: positions.length };
 }
 
-/** By what share the dearest of some lanes costs more FLOPs than the cheapest. */
 function costSpread(_, { lanes }) {
   const costs = lanes.map(flops);
   return Math.max(...costs) / Math.min(...costs) - 1;
@@ -150,7 +147,6 @@ function surer(trace, { lane, at }, { right, missed, nameOf }) {
   return `${told}${rest.length ? `; in the first of these steps it gave ${among(rest)}` : ""}.${wait}`;
 }
 
-/** When the ones that locked first did so, and when the others. */
 function locked(_, { lane }, { right, missed, nameOf }) {
   const when = (p) => lane.lockStep(p, lane.count - 1) + 1;
   const steps = right.map(when);

@@ -156,7 +156,6 @@ export class Lessons {
     this.#limit(pages[this.page]);
   }
 
-  /** The step where the cursor goes on a page. */
   #stepOf(page) {
     const at = this.lesson.pages.slice(0, page + 1).findLast((each) => each.at !== undefined)?.at;
     return at === undefined ? undefined : stepOf(at, this.trace.race.last + 1);
@@ -186,7 +185,6 @@ export class Lessons {
     return asked ? answer(this.trace, asked) : [];
   }
 
-  /** The page of the last question before this one. */
   #asked() {
     return this.lesson.pages.findLastIndex(({ kind }, i) => kind === "predict" && i < this.page);
   }
@@ -238,7 +236,6 @@ export class Lessons {
     return [h("p.sl-lesson-gap", { "data-right": String(beside.right) }, beside.text)];
   }
 
-  /** On a run that does not show the effect the lesson says so. */
   #otherwise() {
     const { claim } = this.lesson;
     if (!claim || holds(this.trace, claim)) return null;
@@ -263,7 +260,6 @@ export class Lessons {
     return [editor, h("div.sl-lesson-tools", parts), this.progress];
   }
 
-  /** Where the learner writes the rule of the lesson's own lane. */
   #editor({ code: first }) {
     this.written ??= first;
     trust(this.written);
@@ -305,7 +301,6 @@ export class Lessons {
     setText(this.progress, "");
   }
 
-  /** The stage shows another trace. */
   shown(trace) {
     if (!this.open) return;
     this.#limit(this.lesson.pages[this.page]);
@@ -324,7 +319,6 @@ export class Lessons {
     setText(this.progress, `Step ${trace.count} of ${trace.steps} is computed.`);
   }
 
-  /** No more records of the trace on show will come. */
   finished(trace) {
     if (!this.open || trace !== this.own) return;
     this.own = null;
@@ -334,7 +328,6 @@ export class Lessons {
     if (this.lesson.pages[this.page].kind === "run") this.go(this.page + 1);
   }
 
-  /** Other positions are pinned, or a control was moved. */
   looked() {
     if (!this.question) return;
     this.question.looked();

@@ -69,7 +69,6 @@ export class Question {
     this.looked();
   }
 
-  /** Other positions are pinned now. */
   looked() {
     const { kind, count } = this.question;
     if (kind !== "cells") return;

@@ -60,7 +60,6 @@ export class Analysis {
   }
 }
 
-/** The last of the rows, of what is not locked, has another colour. */
 function bars(rows, most) {
   const items = rows.map(([label, count], i) => {
     const fill = h(`span.sl-delay-bar${i === rows.length - 1 ? ".sl-delay-active" : ""}`);

@@ -1,5 +1,4 @@
-// What the words of the field mean, a sentence each, and the tip that says it. It comes with the first term that is asked
-// for, see term.js.
+// What the words of the field mean, a sentence each, and the tip that says it.
 
 import { h, setText } from "../dom.js";
 

@@ -18,7 +18,6 @@ export class Runs {
     this.node = h("div.sl-runs", h("p.sl-hint", HINT), this.list);
   }
 
-  /** There is another run, or one has got another lane or more steps. */
   draw() {
     const buttons = () => [...this.list.querySelectorAll("button")];
     const focused = buttons().indexOf(document.activeElement);

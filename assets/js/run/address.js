@@ -72,7 +72,6 @@ export function readAddress(search, hash = "") {
   return { settings: together(query.toString(), hash), view, problem };
 }
 
-/** Whether an address has room for a run's settings. */
 export const hasRoom = (settings) => apart(settings)[0].length <= LONGEST;
 
 /** The query of a run's settings with what is looked at and what `search` says of the page; without the settings where they would make it too long. */
@@ -114,7 +113,6 @@ export function settingsOfForm({ model, prompt, lanes, chat, ...settings }) {
   return queryOf(model, prompt, chat, settings, JSON.parse(lanes).lanes);
 }
 
-/** Whether two queries ask for the same run. */
 export function sameSettings(a, b) {
   const [one, other] = [a, b].map((query) => new Map(new URLSearchParams(query)));
   return one.size === other.size && [...one].every(([name, value]) => other.get(name) === value);

@@ -43,7 +43,6 @@ export class Addressing {
     this.kept.shown = { run: trace.key ?? null, query, form: hasRoom(settings) ? null : settings };
   }
 
-  /** It says which page of which lesson is open. */
   place(name, number) {
     const query = new URLSearchParams(location.search);
     for (const part of ["lesson", "page"]) query.delete(part);

@@ -8,7 +8,6 @@ const NOT_ASKED = /, or None for [^,;]*|, or one per sequence/g;
 
 const written = (count) => count.toLocaleString("en");
 
-/** As the library shows a value. */
 const shown = (value) => (typeof value === "string" ? `'${value}'` : String(value ?? "None"));
 
 /** A setting's value in its own type. Throws a RangeError, one sentence, when it is none that fits. */

@@ -1,5 +1,4 @@
-// What the stage asks of a run on its way, and of the source that computes it: the same in the page and in a replay that
-// holds a decoder.
+// What the stage asks of a run on its way and of its source, in the page and in a replay that holds a decoder.
 
 import { page } from "./state.js";
 

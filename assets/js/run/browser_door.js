@@ -1,5 +1,4 @@
-// Runs that this browser computes: the same door as BrowserSource's (browser_source.js), which comes when it is first asked
-// for anything.
+// BrowserSource (browser_source.js), fetched when it is first asked for anything.
 
 import { allowed, STORE } from "../decode/store.js";
 import { MISSING, Part } from "../stage/part.js";

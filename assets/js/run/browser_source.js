@@ -76,7 +76,6 @@ class BrowserSource {
     }
   }
 
-  /** What the worker answers. */
   #ask(name, run, asked = {}) {
     if (!this.#worker) return Promise.resolve(null);
     return new Promise((then) => {
@@ -134,7 +133,6 @@ class BrowserSource {
     return worker;
   }
 
-  /** A typed rule began to run, or came back. */
   #watch(busy) {
     clearTimeout(this.timer);
     if (busy) this.timer = setTimeout(() => this.#lose(ENDLESS), MOST_MS);

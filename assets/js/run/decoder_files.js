@@ -21,7 +21,6 @@ export async function partsOf(model) {
   return { model: Object.fromEntries(files), runtime, interpreter };
 }
 
-/** Where the worker's script is. */
 export const workerAddress = () => addressOf(WORKER);
 
 /** What a replay holds that can decode: {model, presets}; null of any other. */

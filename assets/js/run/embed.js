@@ -12,7 +12,6 @@ export function embeddedLanes(trace, query = asked) {
   return query?.get("alone") === "1" && trace.lanes.length > 1 ? trace.withLanes([subject(trace)]) : trace;
 }
 
-/** The same page with everything around the stage. */
 function fullAddress() {
   const address = new URL(location.href);
   address.hash = "";

@@ -8,7 +8,6 @@ const nodes = [...(globalThis.document?.querySelectorAll("script[data-file]") ??
 export const packed = new Map(nodes.map((node) => [node.dataset.file, new Blob([node.textContent])]));
 for (const node of nodes) node.remove(); // megabytes of text
 
-/** Where a file lies that is not. */
 export const beside = (name) => new URL(`../${name}`, import.meta.url);
 
 async function blobOf(name) {
@@ -18,6 +17,5 @@ async function blobOf(name) {
 /** An answer with that file, as `fetch` gives it. */
 export const fileOf = async (name) => (packed.has(name) ? new Response(await blobOf(name)) : fetch(beside(name)));
 
-/** The address of that file. */
 export const addressOf = async (name) =>
   packed.has(name) ? URL.createObjectURL(await blobOf(name)) : beside(name).href;

@@ -44,7 +44,6 @@ export class Kept {
     });
   }
 
-  /** Keeps the run of a trace as it is now. */
   keepTrace(trace, source) {
     trace.key ??= `${Date.now()}-${Math.random().toString(36).slice(2, 8)}`;
     this.keep(trace.key, source, trace.toDocument());
@@ -72,16 +71,13 @@ export class Kept {
     while (!this.tab.set(`run-${id}`, document)) {
       if (!index.length) {
         this.tab.set("runs", index);
-        return this.#problem();
+        if (!this.told) this.onProblem("This browser keeps no runs for a reload: export what you want to keep.");
+        this.told = true;
+        return;
       }
       drop();
     }
     this.tab.set("runs", [...index, { id, source, size }]);
-  }
-
-  #problem() {
-    if (!this.told) this.onProblem("This browser keeps no runs for a reload: export what you want to keep.");
-    this.told = true;
   }
 
   /** The run on show, the page's query then, and the form's where the query has no room for it. */

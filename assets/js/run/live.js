@@ -77,7 +77,6 @@ function makeStage(root, { parts, tab, onUse }) {
   });
 }
 
-/** The queue of the server that this page came from. */
 function queueOf() {
   const { dependencies } = window.gradio_config;
   const functions = Object.fromEntries(dependencies.map(({ api_name, id }) => [api_name, id]));

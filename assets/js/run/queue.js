@@ -41,7 +41,6 @@ export class Queue {
     return { leave: () => this.#leave(asked) };
   }
 
-  /** It has come to its end, with a last message. */
   #end(asked, message) {
     if (asked.over) return;
     asked.over = true;

@@ -1,5 +1,4 @@
-// The recorded runs. The first is fetched and unpacked as soon as the page's head is read (see page_head): it is there
-// when the stage is.
+// The recorded runs. The first is fetched as soon as the page's head is read (see page_head).
 
 import { TraceError } from "../trace/damage.js";
 import { Trace } from "../trace/trace.js";

@@ -34,7 +34,6 @@ export class Running {
     });
   }
 
-  /** The form's Run, with its values. */
   press({ lanes, ...values }) {
     if (page.now.waits === "run") return this.stage.say(ONE_WAITS);
     closeSidebarIfNarrow();
@@ -83,7 +82,6 @@ export class Running {
     this.stage.say(text);
   }
 
-  /** The records that came together are shown together. */
   #showNew() {
     const { run } = this;
     if (!run?.grown) return;
@@ -102,7 +100,10 @@ export class Running {
     if (!isOwn) return this.#refused(message.refused ?? message.lost);
     if (message.lost) return this.#end({ end: "interrupted", problem: `${message.lost} What was computed is kept.` });
     if (message.refused && message.run === undefined) return this.#held(message.refused, "error"); // by the queue
-    if (page.now.waits === "more") this.#goesOn();
+    if (page.now.waits === "more") {
+      this.waiting.end();
+      this.stage.say("");
+    }
     if (message.refused) return this.#end({ end: "stopped", problem: message.refused });
     if (message.end) return this.#end(message);
     if (message.errors) return this.#errors(message.errors);
@@ -147,7 +148,6 @@ export class Running {
     run.grown = true;
   }
 
-  /** What was asked for will not come. */
   #refused(why) {
     this.#forgetAsked();
     this.stage.say(why, "error");
@@ -265,12 +265,6 @@ export class Running {
     this.stage.timeline.followLive();
     this.waiting.begin("more");
     run.handle.resume();
-  }
-
-  /** Its turn has come. */
-  #goesOn() {
-    this.waiting.end();
-    this.stage.say("");
   }
 
   /** What was asked of a paused run does not come: it stays paused. */

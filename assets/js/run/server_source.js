@@ -64,7 +64,6 @@ class ServerRun {
     if (fresh.length) this.hear(fresh);
   }
 
-  /** Takes back what waits. */
   leave() {
     this.#asked.leave();
   }

@@ -8,12 +8,10 @@ const OFFER = " This server can compute it instead: choose it beside Run.";
 export class Sources {
   #of = new Map(); // sources by the ids of their runs
 
-  /** See ServerSource and BrowserDoor. */
   constructor(server, browser) {
     Object.assign(this, { server, browser });
   }
 
-  /** A browser has one model. */
   #chosen(model) {
     return page.now.source === "browser" && this.browser.decodes(model) ? this.browser : this.server;
   }

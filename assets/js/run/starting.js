@@ -4,7 +4,6 @@ import { number } from "../trace/described.js";
 import { branchOf, withEvent } from "./branching.js";
 
 export class Starting {
-  /** live: see Running. */
   constructor({ stage, live }) {
     Object.assign(this, { stage, live });
   }

@@ -7,7 +7,6 @@ class State {
     this.now = now;
   }
 
-  /** Takes what has changed, and tells those who follow it. */
   set(changes) {
     const changed = Object.keys(changes).filter((name) => !Object.is(changes[name], this.now[name]));
     if (!changed.length) return;

@@ -42,7 +42,6 @@ export class Tab {
     Object.assign(this, { storage, dropped: new Set() });
   }
 
-  /** What was kept, or null. */
   get(name) {
     const text = allowed(() => this.storage?.getItem(PREFIX + name), null) ?? null;
     if (text === null) return null;
@@ -53,7 +52,6 @@ export class Tab {
     return null;
   }
 
-  /** Says whether it is kept now. */
   set(name, value) {
     const text = JSON.stringify(value);
     return allowed(() => {
@@ -74,7 +72,6 @@ export class Tab {
     this.dropped.add(KEPT[name.split("-")[0]][1]);
   }
 
-  /** What was dropped, in a sentence, or "". */
   get problem() {
     const lost = [...this.dropped].join(", ");
     return lost && `This tab kept a run that this page cannot read; it was dropped: ${lost}.`;

@@ -1,5 +1,4 @@
-// A typed rule runs where its text was typed here, or read here and let run: one that came with a link or a file is shown
-// first.
+// A typed rule runs where its text was typed, or read and let run: one from a link or a file is shown first.
 
 import { h } from "../dom.js";
 import { described } from "../trace/described.js";
@@ -9,7 +8,6 @@ const APART =
 
 const known = new Set([described.compute.own?.settings.code.default]);
 
-/** The visitor typed it. */
 export const trust = (code) => known.add(code);
 
 /** Whether all of these may run; asks about those that are not known, one at a time. */

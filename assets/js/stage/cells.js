@@ -18,7 +18,6 @@ export class Cells {
     this.spoken = h("p.sl-hidden.sl-spoken", { "aria-live": "assertive" });
   }
 
-  /** Opens the drawer on a cell of a side's lane. */
   open(cell, { lane }) {
     return this.stage.parts.drawer.use((drawer) => {
       const side = this.stage.sides.find((each) => each.lane === lane); // another trace may be on show by now
@@ -60,7 +59,6 @@ export class Cells {
     this.stage.redraw();
   }
 
-  /** The pointer is on a cell of a side, or on none. */
   point(side, cell, event) {
     this.tip.hidden = cell < 0;
     if (cell < 0) return this.#leave();

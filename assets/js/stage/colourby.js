@@ -16,7 +16,6 @@ export class ColourBy {
     this.node = h("span.sl-choice", h("label", "Colours ", this.select), this.scale);
   }
 
-  /** Another trace, or more of it. */
   load(trace) {
     this.trace = trace;
     this.#tell();

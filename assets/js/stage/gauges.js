@@ -34,7 +34,6 @@ const GAUGES = [
   },
 ];
 
-/** What the gauge of time says of a lane's totals. */
 export function measured(now, { single, slowest }) {
   if (!now.timed) return { value: "–", note: "not timed together", bar: 0 };
   const bar = now.seconds / slowest;
@@ -50,7 +49,6 @@ function damageText(damage) {
   return damage.regret === null ? told : `${told}, regret ${short(damage.regret / Math.max(1, damage.commits))}`;
 }
 
-/** Why no number of changed words is there. */
 export function uncompared({ race, complete }) {
   if (!race.live) return "unknown";
   return complete ? "comparing" : "at the end";

@@ -73,7 +73,6 @@ export class Grid {
     return this.offset / this.ratio;
   }
 
-  /** The cell at a point of the canvas. */
   cellAt(x, y) {
     const column = Math.floor(x / this.box.w);
     const row = Math.floor((y + this.top) / this.box.h);
@@ -129,7 +128,6 @@ export class Grid {
     this.looks.fill(-1, Math.max(first, end) * box.columns);
   }
 
-  /** Draws one cell anew, and nothing outside of it. */
   #cell(cell, { state, tone, text, lit, differs, pin, hovered }) {
     const { pen, ratio, colours, offset } = this;
     const { columns, w, h } = this.box;
@@ -307,7 +305,6 @@ export class Grid {
     return found;
   }
 
-  /** A corner and an underline. */
   #mark(cell) {
     const { pen } = this;
     const [x, y, w, h] = this.rect(cell);

@@ -15,7 +15,6 @@ const LEGEND = [
 
 const swatch = (kind) => h(`span.sl-swatch.sl-swatch-${kind}`, { "aria-hidden": "true" });
 
-/** The three colours of the first screen. */
 export function key() {
   const kinds = ["masked", "active", "locked"].map((kind) => h("li", swatch(kind), kind));
   return h("ul.sl-legend.sl-key", { "aria-label": "Key" }, kinds);

@@ -30,7 +30,6 @@ export class LongText {
     return box;
   }
 
-  /** The grids of another trace, or of other lanes. */
   load(n, boxes) {
     Object.assign(this, { boxes, long: n > WHOLE_TOKENS, step: null });
     this.node.hidden = !this.long;
@@ -56,7 +55,6 @@ export class LongText {
     return height;
   }
 
-  /** After the cells have got their size. */
   measure() {
     this.height = this.boxes[0]?.clientHeight ?? 0;
     this.step = null;

@@ -48,7 +48,6 @@ function byRest({ compute, events = [] }, position) {
   return kind === "lock" && !events.some((event) => event.kind === "rule" || event.position === position);
 }
 
-/** Who is through, and who still works. */
 function finished(trace, step) {
   const over = (lane) => lane.endsAt(trace.race.reached(lane, step));
   const done = trace.lanes.filter(over);
@@ -58,7 +57,6 @@ function finished(trace, step) {
   return stillWorking(done, rest, trace.race.byClock && timed.length ? after : "");
 }
 
-/** Of lanes that are through, and lanes that are not. */
 export function stillWorking(done, rest, after = "") {
   const names = (lanes) => lanes.map(({ name }) => `“${name}”`).join(" and ");
   const [have, are] = [done.length > 1 ? "have" : "has", rest.length > 1 ? "are" : "is"];
@@ -97,7 +95,6 @@ function pace(speed) {
   return speed === null ? "; times too close to tell" : ` in ${percent(1 / speed)} of the time`;
 }
 
-/** From where on the texts differ. */
 function tale({ words, whole, open }) {
   if (whole) return "Both wrote the same text.";
   if (open) return words ? `Up to here they share ${count(words, "word")}.` : "Nothing can be compared yet.";

@@ -18,12 +18,10 @@ export function mostWork(trace) {
 function parts(node, lanes, own) {
   const made = lanes.map(() => h("span", "–"));
   const told = (lane, i) =>
-    h(`span.sl-number-lane.${own(lane)}`, { title: lane.name }, hidden(`${lane.name}: `), made[i]);
+    h(`span.sl-number-lane.${own(lane)}`, { title: lane.name }, h("span.sl-hidden", `${lane.name}: `), made[i]);
   node.replaceChildren(...(lanes.length > 1 ? lanes.map(told) : made));
   return made;
 }
-
-const hidden = (text) => h("span.sl-hidden", text);
 
 export class Numbers {
   constructor() {
@@ -41,7 +39,6 @@ export class Numbers {
     );
   }
 
-  /** A bar for each lane, the reference's first. */
   load({ lanes, reference, others }) {
     const own = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
     this.rows = [...new Set([reference, ...others])].map((lane) => ({

@@ -7,7 +7,6 @@ import { key, legend } from "./legend.js";
 
 const PANELS = ["Analysis", "Runs", "Export", "About"]; // see panels/panels.js
 
-/** What stands below each other. */
 export function outline(stage) {
   stage.timeline.node.append(stage.presenter.button, help(stage));
   const looks = h("div.sl-bar-row", legend(), stage.colouring.node, stage.long.node);
@@ -21,7 +20,6 @@ export function outline(stage) {
   return [...first, dock, ...further, stage.summary, stage.cells.spoken, stage.cells.tip];
 }
 
-/** What the end of a race offers at once, folded. */
 export function quickShare(stage) {
   const fetch = () => stage.quick.open && stage.parts.panels.use();
   stage.quick = h("details.sl-quick", { ontoggle: fetch }, h("summary.sl-small", "Share"));

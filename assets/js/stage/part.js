@@ -1,6 +1,5 @@
 // A part of the page that comes when it is needed: what the race does not need is not fetched before it plays.
 
-/** Told where a part cannot be loaded. */
 export const MISSING = "A part of this page could not be loaded. Press again, or reload the page.";
 
 export class Part {
@@ -18,7 +17,6 @@ export class Part {
     return use(this.made);
   }
 
-  /** Whether it came. */
   async #come() {
     this.#coming ??= this.load();
     const module = await this.#coming.catch(fetchFailed);

@@ -2,7 +2,6 @@
 
 export const FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif";
 
-/** Sets the type; weight as in CSS. */
 export const type = (pen, size, weight = 400) => {
   pen.font = `${weight} ${size}px ${FONT}`;
 };

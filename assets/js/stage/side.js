@@ -81,7 +81,6 @@ export class Side {
     return this.grid.box ? this.grid.cellAt((clientX - left) / zoom, (clientY - top) / zoom) : -1;
   }
 
-  /** Where a cell is in the window. */
   place(cell) {
     const [, top, , height] = this.grid.rect(cell);
     const edge = this.canvas.getBoundingClientRect().top;

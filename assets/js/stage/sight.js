@@ -7,7 +7,6 @@ const REST_MS = 150;
 const WORDS_MS = 1000; // words out of sight are no older than that
 
 export class Sight {
-  /** redraw() draws all that is shown. */
   constructor(redraw) {
     Object.assign(this, { redraw, moving: false, timer: null, told: -Infinity });
   }
@@ -26,12 +25,10 @@ export class Sight {
     if (moving) this.timer = setTimeout(() => this.redraw(), REST_MS);
   }
 
-  /** Whether a part has to be drawn now. */
   has(part) {
     return !this.moving || inView(part);
   }
 
-  /** Whether a part's words have to be written now. */
   reads(part) {
     return this.tells || inView(part);
   }

@@ -115,7 +115,6 @@ export class Stage {
     return this.lessons?.hides(part) ?? false;
   }
 
-  /** Goes to the lesson that an address names, if it names one. */
   async arrive(search) {
     if (new URLSearchParams(search).has("lesson")) await this.parts.lessons.use((lessons) => lessons.arrive(search));
   }
@@ -206,7 +205,6 @@ export class Stage {
     this.redraw();
   }
 
-  /** Lanes are now shown by the clock, or step by step. */
   #raced() {
     this.#drawRasters();
     this.#markChapters();
@@ -226,7 +224,6 @@ export class Stage {
 
   nodeOf = (lane) => this.sides.find((side) => side.lane === lane).node;
 
-  /** Everything is shown beside this lane from now on. */
   refer(lane) {
     this.trace.reference = lane;
     this.lanesChanged();
@@ -234,7 +231,6 @@ export class Stage {
     this.#announce();
   }
 
-  /** Records were appended to the trace on show. */
   grew() {
     if (!this.hasRoom) this.#makeRoom(chapters(this.trace));
     this.timeline.grew();
@@ -279,7 +275,6 @@ export class Stage {
     draw(this, page.now.step);
   }
 
-  /** Shows a trace that was chosen elsewhere on the page. */
   reveal(trace) {
     this.show(trace);
     this.root.scrollIntoView({ block: "start" });

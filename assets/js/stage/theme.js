@@ -11,8 +11,7 @@ const LANE_COLOURS = 4;
 const SCALE_COLOURS = 5;
 
 /** A function that gives colours as #rrggbb. Forced colours are names of the system's, which mean what they mean to an
- * element, and may be translucent.
- */
+ * element, and may be translucent. */
 function plainer(element) {
   const pen = new OffscreenCanvas(1, 1).getContext("2d");
   const paint = (name) => {
@@ -53,8 +52,7 @@ export function followScheme() {
 }
 
 /** Calls back when body.dark, the system's scheme, its forced colours or its motion preference change, and when a
- * stylesheet has come: the page's may come after its scripts.
- */
+ * stylesheet has come: the page's may come after its scripts. */
 export function onThemeChange(callback) {
   new MutationObserver(callback).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   for (const query of ["(prefers-color-scheme: dark)", "(prefers-reduced-motion: reduce)", "(forced-colors: active)"])

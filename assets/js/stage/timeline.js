@@ -86,7 +86,6 @@ export class Timeline {
     );
   }
 
-  /** The cursor's step: the page's. */
   get step() {
     return page.now.step;
   }
@@ -152,7 +151,6 @@ export class Timeline {
     this.show();
   }
 
-  /** No more records will come. */
   finish() {
     this.live = false;
     this.drawTicks();
@@ -245,7 +243,8 @@ export class Timeline {
         this.#playLabel();
       }
       if (this.rests) before = now;
-      owed += ((now - before) * Number(this.speed.value)) / this.#interval();
+      const interval = Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.race.last + 1)));
+      owed += ((now - before) * Number(this.speed.value)) / interval;
       before = now;
       const steps = Math.min(Math.floor(owed), 8);
       if (steps >= 1) {
@@ -268,10 +267,6 @@ export class Timeline {
     Object.assign(this, { playing: false, restsUntil: null });
     this.#playLabel();
     this.onPlaying(false);
-  }
-
-  #interval() {
-    return Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.race.last + 1)));
   }
 
   #playLabel() {

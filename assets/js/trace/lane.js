@@ -155,7 +155,6 @@ export class Lane {
   doneBy(seconds) {
     return this.steps.findLastIndex(({ totalSeconds }) => totalSeconds <= seconds);
   }
-  /** The seconds of each step up to t. */
   secondsOf(t) {
     return this.steps.slice(0, this.clamp(t) + 1).map(({ seconds }) => seconds);
   }
@@ -173,7 +172,6 @@ export class Lane {
     const [, token, since] = standing(this, position, t);
     return token < 0 ? NaN : since;
   }
-  /** Tokens after step t, -1 where masked. */
   tokens(t) {
     return Int32Array.from({ length: this.n }, (_, p) => this.token(p, t));
   }

@@ -55,7 +55,6 @@ export class Race {
     return byClock && trace.lanes.length > 1 && pacemaker?.seconds ? `“${pacemaker.name}”` : "";
   }
 
-  /** The cursor's last step. */
   get last() {
     const { pacemaker, clocked: lanes, trace } = this;
     if (!this.byClock || !pacemaker?.seconds) return trace.count - 1;

@@ -29,7 +29,6 @@ export function results(trace, lane) {
   ];
 }
 
-/** Everything a reader may compare of a lane beside the others. */
 export function everything(trace, lane) {
   return [
     ["Model", trace.header.model.name],

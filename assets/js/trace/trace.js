@@ -1,5 +1,4 @@
-// The trace in the browser: the format of surelock/trace/schema.json, a prompt and its lanes. Nothing here knows a lane by
-// more than its id.
+// The trace in the browser: the format of surelock/trace/schema.json, a prompt and its lanes.
 
 import { damaged, TraceError } from "./damage.js";
 import { begun, Lane } from "./lane.js";
@@ -96,7 +95,6 @@ export class Trace {
     return decoder.settings.steps ?? this.steps;
   }
 
-  /** A token as the word that sentences tell of. */
   word(token) {
     return `“${this.pieces.name(token).trim()}”`;
   }
@@ -143,12 +141,10 @@ export class Trace {
     lane.append(record);
   }
 
-  /** Steps that can be shown. */
   get count() {
     return Math.max(...this.lanes.map(({ count }) => count));
   }
 
-  /** Whether nothing more will come. */
   get complete() {
     return this.lanes.every((lane) => lane.endsAt(lane.count - 1));
   }

@@ -9,7 +9,6 @@ const rulesIn = (lanes) =>
     .flatMap((compute) => (compute ? rulesOf(compute) : []))
     .filter(({ kind }) => kind === "own");
 
-/** Their texts. */
 export const codesOf = (lanes) => rulesIn(lanes).map(({ code }) => code);
 
 /** Takes the texts out of the lanes, which are changed. */

@@ -1,1 +1,0 @@
-function p(o,t,{of:e=o.lanes,at:r=()=>1/0}={}){let s=e.filter(({n})=>t<n).map(n=>n.token(t,r(n))),i=[...new Set(s.filter(n=>n>=0))].map(n=>o.word(n));return i.length?`${i.join(" / ")} (${t})`:`position ${t}`}export{p as a};
