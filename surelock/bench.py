@@ -65,18 +65,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-def add_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """Add the flags of every benchmark that decodes with one model and one length."""
-    add_model_flags(parser)
-    add = parser.add_argument
-    add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
-    add("--steps", type=int, help="denoising steps (default: gen-length)")
-    add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
-    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
-    add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
-    add("--threads", type=int, help="CPU threads (default: torch's)")
-
-
 def run(arguments: argparse.Namespace) -> Figures:
     """Run the benchmark and return its JSON object. Raises ValueError for flags that cannot be met."""
     load_at_start = load_of_cores()
@@ -90,18 +78,18 @@ def run(arguments: argparse.Namespace) -> Figures:
 
 
 def add_subject_flags(parser: argparse.ArgumentParser, gen_length: int) -> None:
-    """Add the flags of `bench decode`, and those of a shape without weights."""
-    add_flags(parser, gen_length)
-    add_shape_flags(parser)
+    """Add the flags of every benchmark that decodes with one model, or with a shape without weights, and one length."""
+    add_model_flags(parser)
     add = parser.add_argument
+    add("--gen-length", type=int, default=gen_length, help="positions to generate (default: %(default)s)")
+    add("--steps", type=int, help="denoising steps (default: gen-length)")
+    add("--batch", type=int, default=1, help="sequences decoded together (default: %(default)s)")
+    add("--epsilon", type=float, default=5e-4, help="KL in nats at which a position locks (default: %(default)s)")
+    add("--repeats", type=int, default=3, help="runs of each; fewer than 3 tell no ratio (default: %(default)s)")
+    add("--threads", type=int, help="CPU threads (default: torch's)")
+    add("--shape", choices=SHAPES, help="a network of this shape instead of a model")
+    add("--random-weights", action="store_true", help="required with --shape: its weights are random")
     add("--prompt-length", type=int, default=16, help="tokens of a prompt, with --shape (default: %(default)s)")
-
-
-def add_shape_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a shape without weights."""
-    parser.add_argument("--shape", choices=SHAPES, help="a network of this shape instead of a model")
-    what = "required with --shape: its weights are random"
-    parser.add_argument("--random-weights", action="store_true", help=what)
 
 
 @contextmanager
@@ -134,7 +122,9 @@ def loaded(arguments: argparse.Namespace) -> tuple[LanguageModel, float]:
 
 def subject(arguments: argparse.Namespace, engine: str = "torch") -> LanguageModel:
     """Set the threads of torch and load the model. Raises ValueError for flags that cannot be met."""
-    check_numbers(arguments, "repeats", "batch", "prompt_length")
+    for name in ("repeats", "batch", "prompt_length"):
+        if not 1 <= (value := getattr(arguments, name)) <= MOST:
+            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {value}")
     set_threads(arguments.threads)
     dtype = told_dtype(arguments)
     if arguments.random_weights != (arguments.shape is not None):
@@ -164,21 +154,9 @@ def random_model(shape: str, device: torch.device, dtype: torch.dtype) -> Langua
 def prompts_for(lm: LanguageModel, batch: int, prompt_length: int = 16) -> list[list[int]]:
     """Return the token ids of `batch` prompts: openings, or random tokens for a model without a tokenizer."""
     if lm.tokenizer is not None:
-        return openings(lm, batch)
+        return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
     generator = np.random.default_rng(0)
     return generator.integers(2, lm.config.vocab_size, (batch, prompt_length)).tolist()
-
-
-def check_numbers(arguments: argparse.Namespace, *names: str) -> None:
-    """Raise ValueError for a flag that is not from 1 to MOST."""
-    for name in names:
-        if not 1 <= getattr(arguments, name) <= MOST:
-            raise ValueError(f"--{name.replace('_', '-')} must be from 1 to {MOST}, not {getattr(arguments, name)}")
-
-
-def openings(lm: LanguageModel, batch: int) -> list[list[int]]:
-    """Return the token ids of `batch` prompts, the openings in turn."""
-    return [lm.encode(OPENINGS[b % len(OPENINGS)]) for b in range(batch)]
 
 
 def asked_of(arguments: argparse.Namespace, settings: DecodeSettings) -> Figures:
@@ -209,15 +187,11 @@ def load_of_cores() -> float | None:
 class Lockstep:
     """Runs baseline and locked sampler step by step; they take turns in going first.
 
-    lm, prompts: the model and its prompts.
     locked: the decoder with locks. The baseline is the same decoder with every row computed.
 
     seconds: for each sampler [repeats][steps].
     steps: for each sampler the steps of the last repeat.
-    ratios: figures that may be refused.
     """
-
-    ratios: Sequence[str] = ("speedup",)
 
     def __init__(self, lm: LanguageModel, prompts: list[list[int]], locked: Decoder) -> None:
         self.lm, self.prompts, self.settings = lm, prompts, locked.settings
@@ -265,7 +239,7 @@ class Lockstep:
         Efficiency is speedup * flops_ratio: 1 if every saved FLOP saves its time.
         """
         costs = self._costs()
-        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), self.ratios)
+        figures = told(lambda chosen: self.measure(chosen, costs["tokens"]), len(self.seconds["baseline"]), ["speedup"])
         if figures["speedup"] is None:
             figures["refused"]["efficiency"] = "its speedup is refused"
             return {**figures, "efficiency": None, **costs}
@@ -312,7 +286,6 @@ def told(measure: Callable[[Sequence[int]], Mapping[str, Any]], repeats: int, ra
     """Return the figures of all repeats, with their spread.
 
     measure: returns the figures of some repeats.
-    repeats: the number of repeats.
     ratios: figures that are None if they are refused.
 
     `spread` holds the quartiles of each figure over the single repeats (empty with fewer than LEAST), `refused` the

@@ -10,17 +10,10 @@ class NetworkConfig:
     """The shape of a pre-norm Transformer with bidirectional or block-causal attention, such as LLaDA-8B.
 
     vocab_size: the width of the logits and the number of rows of the embedding.
-    d_model: the width of the hidden states.
-    n_layers: the number of blocks.
-    n_heads, n_kv_heads: the numbers of query heads and of key/value heads.
     head_size: the width of one head; n_heads * head_size need not equal d_model.
-    d_ff: the width of the feed-forward layer.
     max_length: the number of positions that the model was trained for.
     rope_theta: the base of rotary embeddings.
-    norm_eps: the epsilon of RMS norms.
     tied: whether the head uses the embedding's weights.
-    qkv_bias: whether queries, keys and values have biases.
-    qk_norm: whether queries and keys have RMS norms.
     shifted: whether the hidden state of a position predicts the next position, as in Dream. The first position is also
     predicted by itself.
     block_size: in a block-causal network, the number of positions of a block. Blocks are counted from position 0. A
@@ -65,8 +58,6 @@ class NetworkConfig:
 class Shape:
     """The shape of a model's network and the ids of its special tokens.
 
-    network: the shape.
-    mask_id, pad_id: the ids of the mask and of padding.
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
     """
 

@@ -36,9 +36,6 @@ def record_run(
 ) -> dict[str, Any]:
     """Run all lanes to the end and return the trace document, with commit errors.
 
-    lm: the model.
-    prompt: the text to continue.
-    lanes: one to four decoders.
     name: the model's name in the trace. None is its own.
     exact: True keeps KLs and confidences in full precision, False in one byte each.
 

@@ -7,7 +7,7 @@ from test_decode import RUNS
 import surelock
 from surelock import DecodeSettings, LockRule, Replay
 from surelock.config import NetworkConfig
-from surelock.decoding.flops import baseline_flops, per_position, row_flops
+from surelock.decoding.flops import baseline_flops, row_flops
 from surelock.decoding.totals import TotalsCounter
 
 LLADA_8B = NetworkConfig(
@@ -24,7 +24,7 @@ PAPER_F_BASE = {  # (N_gen, steps) of the paper's LLaDA-8B-Base table; its promp
 def test_the_papers_baseline(shape: tuple[int, int], expected: float) -> None:
     gen_length, steps = shape
     length = 64 + gen_length
-    assert per_position(baseline_flops(LLADA_8B, length, steps), length) == pytest.approx(expected, rel=5e-4)
+    assert baseline_flops(LLADA_8B, length, steps) / length == pytest.approx(expected, rel=5e-4)
 
 
 def test_a_row_by_hand() -> None:
@@ -70,11 +70,8 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     assert totals.flops == pytest.approx(float(sum(step.flops.sum() for step in steps)))
     assert totals.baseline_flops == pytest.approx(float(sum(step.baseline_flops.sum() for step in steps)))
     assert totals.flops_ratio == totals.flops / totals.baseline_flops
-    assert totals.flops_per_position == totals.flops / 51
-    assert totals.baseline_flops_per_position == totals.baseline_flops / 51
     padded = float(sum(runs.sum() for runs in running)) * padded_row * 20
     assert totals.padded_baseline_flops == pytest.approx(padded)
-    assert totals.padded_baseline_flops_per_position == pytest.approx(padded / 60)
     computable = sum(float((lengths * runs).sum()) for runs in running)
     assert totals.active_ratio == pytest.approx(sum(int(step.computed.sum()) for step in steps) / computable)
     assert totals.locked == int(steps[-1].locked.sum()) / 51

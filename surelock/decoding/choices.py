@@ -177,9 +177,6 @@ def read_event(plain: Any) -> Event:
 class FlatSetting:
     """A setting in the flat form.
 
-    name: the name of its field.
-    setting: its description.
-    default: the default of the field.
     kind: the kind of the rule or policy that it belongs to; "" for DecodeSettings.
     group: the field that holds its group; "" for none.
     """
@@ -241,8 +238,6 @@ def chosen_kinds(values: Mapping[str, Any]) -> tuple[list[str], str]:
 def check_owners(given: Mapping[str, Any], kinds: Container[str]) -> None:
     """Raise ValueError for a given setting, whatever its value, of a kind that is not chosen or of a group that is
     switched off.
-
-    kinds: the chosen ones.
     """
     for flat, each in flat_settings().items():
         if flat not in given:

@@ -64,7 +64,6 @@ class ComputeRule(Described):
     def rows(self, state: State, active: Slots) -> Slots:
         """Return the slots that the step computes, ascending int64. Default: all active slots.
 
-        state: the run before the step.
         active: slots that may be computed, ascending int64.
 
         A locked slot in the result is probed: its row is computed, and the cache keeps its old keys and values.
@@ -320,10 +319,6 @@ class Both(ComputeRule):
     @property
     def label(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"{self.lock.label}, {self.select.label.lower()}"
-
-    @property
-    def sentence(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return f"{self.lock.sentence} {self.select.sentence}"
 
     @property
     def locks(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]

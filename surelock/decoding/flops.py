@@ -42,11 +42,6 @@ def baseline_flops(config: NetworkConfig, length: int, steps: int) -> float:
     return steps * length * row_flops(config, length)
 
 
-def per_position(flops: float, positions: int) -> float:
-    """Return FLOPs divided by the positions of the batch, B * N_b, as the paper's tables print them."""
-    return flops / positions
-
-
 def add_flops_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `surelock flops`, and set the parser's `run`."""
     for flag, what in (
@@ -87,7 +82,7 @@ def run_flops(arguments: argparse.Namespace) -> dict[str, float] | None:
         tied=True,
     )
     run = baseline_flops(config, arguments.seq_len, arguments.steps)
-    result = {"flops_per_run": run, "flops_per_position": per_position(run, arguments.seq_len)}
+    result = {"flops_per_run": run, "flops_per_position": run / arguments.seq_len}
     if arguments.json:
         return result
     print(f"{run:.4e} FLOPs per run, {result['flops_per_position']:.4e} per position (as the paper's tables print it)")

@@ -27,13 +27,6 @@ def percentile(values: NDArray, m: float) -> float:
 class UnlockRule(Described):
     """Optional unlocking (the paper's appendix of that name).
 
-    period: steps between two probes.
-    budget: locked rows of a sequence that a probe computes.
-    epsilon_unlock: the KL, in nats, from the posterior at its lock above which a probed row may unlock.
-    min_interval: steps that a lock lasts at least.
-    cooldown: steps for which an unlocked position does not lock again.
-    rho: an unlocked position locks again at a KL of at most rho * epsilon.
-
     A probed row unlocks when its KL is above `epsilon_unlock`, its uncertainty is above the percentile of the active
     rows, and its lock is more than `min_interval` steps old.
     """

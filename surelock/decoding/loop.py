@@ -115,14 +115,7 @@ def generate(
     unmask: UnmaskPolicy | None = None,
     events: Iterable[Event] = (),
 ) -> list[str]:
-    """Decode to the end and return the generated texts, each cut at its first EOS.
-
-    lm: the model, from `surelock.load`.
-    prompts: texts or lists of token ids.
-    settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
-    compute: which rows a step computes (default: `LockRule()`).
-    unmask: which masked positions a step commits (default: `LowConfidence()`).
-    events: interventions, each applied before the step that it names.
+    """Decode to the end and return the generated texts, each cut at its first EOS. The arguments are those of `decode`.
 
     Raises what `decode` raises, and ValueError for a model without a tokenizer.
     """

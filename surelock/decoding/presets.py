@@ -12,9 +12,6 @@ from surelock.decoding.recommended import recommended
 class Preset:
     """A named decoder.
 
-    id: its name in links and flags.
-    name: its name on the page.
-    sentence: what it does, in one sentence.
     given: its settings in the flat form. The model's generation_config.json sets the rest, else the defaults.
     """
 

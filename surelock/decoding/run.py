@@ -46,10 +46,8 @@ _UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE)
 class Run:
     """One run of a batch.
 
-    shape: shape and special tokens of the model.
     prompts: [B] lists of token ids, already checked.
     decoder: settings, compute rule, unmask policy and events.
-    observe: read every computed row, and report its KL.
     top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
 
     Raises ValueError, one sentence, for an event that the run cannot have, and for blocks and steps that a block-causal

@@ -23,7 +23,6 @@ class Setting:
     """The description of one setting.
 
     kind: "whole", "number", "flag", "code" (a text of at most `high` characters) or "group" (a nested settings class).
-    label: its name on the page.
     help: one sentence for the page, the command line and `/decode`.
     low, high: the ends of its range, both included.
     above: True excludes `low`.
@@ -34,7 +33,6 @@ class Setting:
     offered: low, high and step of the slider on the page.
     log: whether the slider is logarithmic; its lowest place then stands for -1, "never".
     advanced: whether the page folds it away at first.
-    group: the nested settings class of a "group".
     """
 
     kind: str

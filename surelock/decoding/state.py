@@ -23,10 +23,8 @@ NONE: Slots = np.empty(0, dtype=np.int64)
 class Canvas:
     """The tokens of a batch: each prompt followed by masks. Arrays are flat, over all slots [total].
 
-    batch, total: the numbers of sequences and of slots.
     lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
     generated_from: [B] int64, the first generated slot of each sequence.
-    parts: the slots of each sequence.
     sequence, position: [total] int64, the sequence of a slot and its position there.
     is_prompt: [total] bool.
     tokens: [total] int64, changed by commits.

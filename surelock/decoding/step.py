@@ -45,9 +45,7 @@ class Choice:
     scores: "confidence", "entropy" or "margin"; None if no tokens are chosen.
     quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
     tokens of the others, see `best`. None if other candidates may be committed.
-    banned: tokens that are never chosen.
     repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
-    temperature: of the Gumbel-max choice.
     draws: its random numbers; None if nothing is drawn.
     """
 
@@ -77,7 +75,6 @@ class Choice:
 class Plan:
     """What an engine computes in one step.
 
-    step: 0-based.
     slots: [R] int64, ascending, the slots of the rows.
     counts: the number of rows of each sequence.
     tokens: [R] int64, the input tokens.
@@ -90,7 +87,6 @@ class Plan:
     choice: the candidates, and how their tokens are chosen.
     observe: whether every row is read and has a KL. Reading that no rule needs does not count as time of the step.
     forgotten: [F] int64, slots whose kept posteriors events and unlocking make worthless.
-    cfg_scale: scale of guidance.
     top_k: the number of most likely tokens to report for each row.
     """
 
@@ -222,7 +218,6 @@ class Engine(Protocol):
     """Computes the rows of a model's runs.
 
     name: the name and version of the engine, as traces hold them.
-    config: the shape of the network.
     device: the device of the logits, by its name in torch.
     dtype: the dtype of the computation, by its name in torch.
     network: the torch network of the same weights, for dense forwards.
@@ -243,7 +238,6 @@ class Engine(Protocol):
     def memory(self, layout: Layout, tell: bool = False) -> Any:
         """Allocate the memory of a run: an empty cache, and room for watched posteriors.
 
-        layout: the shape of the run.
         tell: keep `memory.told` [slots, V], the logits of each slot as of the last time it was a candidate, 0 before.
         """
         ...

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from surelock.config import NetworkConfig
 from surelock.decoding.ends import first_end
-from surelock.decoding.flops import baseline_flops, per_position
+from surelock.decoding.flops import baseline_flops
 from surelock.decoding.step import Step
 
 
@@ -16,15 +16,8 @@ from surelock.decoding.step import Step
 class Totals:
     """Totals of a run of a batch. FLOPs are algorithmic (Sec. 2.4); guidance counts twice.
 
-    steps: the number of steps.
-    tokens: the number of committed tokens.
-    seconds: the sum of the steps' times.
-    flops: FLOPs of the run.
     baseline_flops: FLOPs of the same run with every row computed that does not rest.
     padded_baseline_flops: the baseline as the paper counts it, every sequence padded to the longest.
-    flops_ratio: flops / baseline_flops.
-    flops_per_position, baseline_flops_per_position: divided by the positions of the batch, without pads.
-    padded_baseline_flops_per_position: divided by the positions with pads, as the paper's tables print it.
     active_ratio: r = sum M / sum N, the share of rows that were computed. Resting rows do not count.
     active_ratio_to_eos: r without the positions after the first EOS of each sequence; these lock early and lower r.
     locked: the share of positions that are locked at the end.
@@ -37,9 +30,6 @@ class Totals:
     baseline_flops: float
     padded_baseline_flops: float
     flops_ratio: float
-    flops_per_position: float
-    baseline_flops_per_position: float
-    padded_baseline_flops_per_position: float
     active_ratio: float
     active_ratio_to_eos: float
     locked: float
@@ -62,9 +52,6 @@ class Rows:
 class TotalsCounter:
     """Adds up the steps of one run.
 
-    config: the shape of the network.
-    gen_length: the number of generated positions.
-    ends: the ids that end a text.
     guided: whether classifier-free guidance doubles the forward passes.
     """
 
@@ -78,10 +65,7 @@ class TotalsCounter:
         self._last: Step | None = None
 
     def add(self, step: Step) -> None:
-        """Add the next step.
-
-        step: the one that follows the step added last.
-        """
+        """Add the next step."""
         if self._last is None:  # the first step computes every position that does not rest
             self._present = step.computed | step.resting
             shape = step.computed.shape
@@ -103,8 +87,7 @@ class TotalsCounter:
         """Return the totals so far. Raises ValueError before the first step."""
         if self._last is None:
             raise ValueError("no step has been counted yet")
-        batch, width = self._present.shape
-        positions = int(self._present.sum())
+        width, positions = self._present.shape[1], int(self._present.sum())
         padded = self._passes * sum(baseline_flops(self._config, width, int(steps)) for steps in self._running)
         return Totals(
             steps=self._steps,
@@ -114,9 +97,6 @@ class TotalsCounter:
             baseline_flops=self._baseline,
             padded_baseline_flops=padded,
             flops_ratio=self._flops / self._baseline,
-            flops_per_position=per_position(self._flops, positions),
-            baseline_flops_per_position=per_position(self._baseline, positions),
-            padded_baseline_flops_per_position=per_position(padded, batch * width),
             active_ratio=active_ratio(self.rows()),
             active_ratio_to_eos=active_ratio(self.rows(to_eos=True)),
             locked=float(self._last.locked.sum()) / positions,

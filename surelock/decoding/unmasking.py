@@ -26,8 +26,6 @@ Commit = tuple[int, int, int]
 class Candidates:
     """The masked positions of one sequence that the step computed and may commit, in order of position.
 
-    state: the run before the commit.
-    b: the sequence's number in the batch.
     slots: [C] int64.
     tokens: [C] int64, the candidate token of each.
     score: [C] float64, the higher the better.
@@ -139,8 +137,6 @@ class Margin(UnmaskPolicy):
 class Threshold(UnmaskPolicy):
     """Commit every candidate above a confidence, at least one: parallel decoding (Fast-dLLM's `threshold`).
 
-    p: the confidence, 0 to 1.
-
     Two deviations: Fast-dLLM also commits a candidate whose confidence equals p, and does not bound the steps.
     """
 
@@ -175,10 +171,6 @@ class _Stable:
 @dataclass(frozen=True, slots=True)
 class Klass(UnmaskPolicy):
     """Commit every candidate that is confident and stable (KLASS, NeurIPS 2025, `stable_confident_decode`).
-
-    confidence: the probability above which a candidate is confident, 0 to 1.
-    kl: the step-wise KL, in nats, below which a position is stable.
-    history: passes in a row that must have found the position stable.
 
     Where no candidate is both, the most confident are committed, an even share of the block in each step. Two
     deviations: posteriors are at temperature 1 (KLASS adds the noise of the temperature first), and the last step of a
@@ -242,8 +234,6 @@ class Klass(UnmaskPolicy):
 @dataclass(frozen=True, slots=True)
 class EntropyBound(UnmaskPolicy):
     """Commit the largest set of candidates whose joint entropy is bounded (EB-Sampler, Ben-Hamu et al. 2025).
-
-    gamma: the bound, in nats.
 
     Candidates are taken in order of entropy, at least one, as long as the sum of their entropies without the largest is
     at most gamma. The sum bounds the dependence between the positions, which committing them together ignores.

@@ -102,7 +102,6 @@ def attend_sequences(q: Tensor, keys: Tensor, values: Tensor, batch: int, gqa: b
     """Attend within each of `batch` sequences of one length, which lie behind one another. Returns the shape of q.
 
     q: [batch * Q, n_heads, head_size]. keys, values: [batch * N, n_kv_heads, head_size].
-    gqa: whether n_kv_heads is less than n_heads.
     mask: [batch * Q, at least N] bool, the positions that each row sees; None for all.
     """
     seen = None if mask is None else mask[:, : len(keys) // batch].view(batch, 1, -1, len(keys) // batch)

@@ -22,8 +22,6 @@ class Rows:
 
     positions: [R] int64, the position of each row in its sequence.
     slots: [R] int64, its place on the flat axis.
-    counts: the number of rows of each sequence.
-    lengths: the number of slots of each sequence.
     written: [R] int64, the slot to which each row writes: its own, or if it is probed the spare one, `sum(lengths)`;
     None if all write to their own.
     read: [K] int64, ascending, the row numbers whose posteriors are read; None for all.

@@ -121,9 +121,7 @@ class Chunk:
 class OnnxEngine:
     """Computes rows in float32 on one CPU.
 
-    config: the shape of the network.
     tensors: the places of its parameters in the files of one folder.
-    threads: the threads of each operator.
     load_network: loads the torch network of the same weights, on the first use of `network`.
     """
 

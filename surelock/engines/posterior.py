@@ -45,7 +45,6 @@ def choose_tokens(logits: Tensor, banned: Sequence[int], temperature: float, uni
 
     logits: [C, V], overwritten.
     banned: tokens that are never chosen, such as the mask.
-    temperature: T.
     uniform: [C, V] float64 in (0, 1), overwritten; None at temperature 0.
     """
     if uniform is not None:
@@ -63,7 +62,6 @@ def choose_by_span(logits: Tensor, banned: Sequence[int], temperature: float, un
 
     logits: [C, V], overwritten.
     banned: tokens that are never chosen, such as the mask.
-    temperature: T.
     uniform: [C, number + size of `spans(V)`] float64 in [0, 1), overwritten.
     """
     number, size = spans(logits.shape[1])
@@ -127,8 +125,6 @@ class Reader:
     """Reads the posteriors of a run step by step, and keeps those of watched rows.
 
     slots: the number of positions of the run.
-    vocab_size: V.
-    dtype, device: those of the logits.
     watch: the stopwatch from which observation is excluded.
     fused: use compiled functions where they are worth it.
     """
@@ -173,8 +169,6 @@ class Reader:
         """Fill `reading` with confidences, candidates, KLs and likely tokens.
 
         logits: (start, stop, out) -> the logits of the read rows start:stop, written to `out` [stop - start, V].
-        look: what is read of the plan.
-        tensors: its arrays, on the device.
         """
         found = self._begin(look, tensors)
         fuses = self._fuses(found, plan)

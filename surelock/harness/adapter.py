@@ -202,7 +202,6 @@ class Adapter:
 def adapter(lm: LanguageModel, rule: ComputeRule, settings: DecodeSettings | None = None) -> Adapter:
     """Return a callable for samplers that call `model(x).logits` on one canvas again and again.
 
-    lm: the model that computes.
     rule: which rows a call computes. The other rows keep their keys, values and logits.
     settings: gen_length, steps and block_length of the host sampler. Rules that depend on blocks need them, and only
     the open block is then read. None is one block of all masked positions.

@@ -34,9 +34,6 @@ _log = logging.getLogger(__name__)
 class Work:
     """The cost of generated texts.
 
-    texts: the number of texts.
-    steps: the number of steps of batches.
-    seconds: the sum of the steps' times.
     flops, baseline_flops: algorithmic FLOPs, and those of computing every row.
     """
 

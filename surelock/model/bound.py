@@ -42,12 +42,9 @@ def conditional_bound(
 ) -> NDArray[np.float64]:
     """Estimate an upper bound on -log p(tokens[given:] | tokens[:given]). Returns [draws] float64 in nats, to average.
 
-    network: the torch network.
     tokens: [N] int64.
     given: the number of tokens that are not scored.
     draws: the number of masks, even.
-    rng: the source of masks.
-    mask_id: the id of the mask.
     batch: the number of masks in one forward pass; None is all.
 
     Each draw masks k of the n scored tokens and weights their loss by n / k. k is uniform on 1..n, stratified: two

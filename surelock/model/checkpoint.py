@@ -26,19 +26,11 @@ from surelock.model.network import Network
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"
-
-
 #: What wrappers of training and compilation put in front of a tensor's name.
 _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 _BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
 _FLOATS = {"F16", "BF16", "F32", "F64"}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
-_MARKS = {
-    "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
-    "bitsandbytes": (".SCB", "absmax", "quant_map", ".weight_format", "bitsandbytes__nf4", "bitsandbytes__fp4"),
-    "compressed-tensors": (".weight_packed", ".weight_zero_point", ".weight_shape"),
-    "fp8 or int8 with scales": (".weight_scale_inv", ".weight_scale", ".input_scale"),
-}
 
 
 def check_kind(directory: Path) -> None:
@@ -55,7 +47,6 @@ def check_kind(directory: Path) -> None:
 class TensorFiles:
     """The tensors of a checkpoint by name: in one safetensors file, or in shards with an index.
 
-    files: the file of each tensor.
     notes: sentences about what is passed over.
 
     As in transformers the single file goes before an index, and buffers of rotary embeddings are passed over. So are
@@ -162,8 +153,6 @@ def _weight_map(index: Path) -> dict[str, str]:
 def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Path) -> None:
     """Check the tensors of a checkpoint before a network of its shape is built. Warns of what is passed over.
 
-    config: its config.json.
-
     Raises CheckpointError for a quantised checkpoint, and for one with fewer tensors than layers.
     """
     with TensorFiles(directory) as files:
@@ -178,16 +167,13 @@ def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Pa
 
 
 def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
-    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes."""
+    """How a checkpoint is quantised: by its config.json, or by the dtypes of its tensors."""
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
         raise CheckpointError("config.json sets quantization_config to what is no object")
     in_bits = described.get("load_in_8bit") or described.get("load_in_4bit")
     if method := described.get("quant_method") or ("bitsandbytes" if in_bits else None):
         return _METHODS.get(method, str(method)[:40]) + " by config.json"
-    for kind, marks in _MARKS.items():
-        if marked := min((name for name in files.files if name.endswith(marks)), default=None):
-            return f"{kind}: tensor {marked}"
     for name in files.files:
         if name.endswith("weight") and (dtype := files.stored(name).dtype) not in _FLOATS:
             return f"tensor {name} holds {dtype}"
@@ -231,9 +217,7 @@ def load_weights(
     """Fill a network from a checkpoint, one parameter at a time.
 
     network: on the meta device.
-    device_of: returns the device of a parameter.
     dtype: None is the dtype of the checkpoint's embedding.
-    int8: see `surelock.model.int8`.
 
     Raises what `find_tensors` raises.
     """

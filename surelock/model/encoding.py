@@ -27,8 +27,6 @@ def encoding(owner: str, text: Any, what: str = "prompt") -> Iterator[None]:
     """A context for one use of a tokenizer.
 
     owner: the model, named in errors.
-    text: the text to tokenize.
-    what: the name of the text in errors.
 
     Raises ValueError for what is no text, for a lone surrogate, and for a text that the tokenizer cannot read.
     """

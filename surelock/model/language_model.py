@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 class LanguageModel:
     """A masked diffusion language model, as `surelock.load` returns it.
 
-    name: the name that was loaded.
-    engine: the engine that computes its steps.
     tokenizer: of transformers; None if the checkpoint has none, prompts are then token ids.
     mask_id, pad_id: the ids of the mask and of padding.
     ends: the ids that end a text. The first is EOS, which fills the rest of a text.
@@ -72,7 +70,6 @@ class LanguageModel:
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.
 
-        text: a prompt.
         chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
 
         Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,

@@ -188,8 +188,6 @@ class Network(nn.Module):
     ) -> Tensor:
         """Run all layers: tokens [...] int64 -> hidden states [..., d_model] after the last norm.
 
-        rotary: returns the rotary factors of the rows on a device.
-        attend: returns the attention function of a layer.
         only: picks the rows that the last layer computes; None is all.
         """
         x = self.embed(tokens.to(self.embed.weight.device))

@@ -19,7 +19,6 @@ def write_random(config: NetworkConfig, directory: Path) -> None:
     """Write a checkpoint of random weights in bfloat16: config.json and one file of safetensors, without a tokenizer.
 
     config: a shape of the layout of Qwen3 or of LLaDA.
-    directory: where the files go.
     """
     family, described = _described(config)
     (directory / "config.json").write_text(json.dumps(described | {"mask_token_id": 1, "eos_token_id": 0}), "utf-8")

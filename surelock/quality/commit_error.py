@@ -74,7 +74,6 @@ def commit_error(
 ) -> CommitError:
     """Return the commit error of a run.
 
-    lm: the model of the run.
     run: the steps of `surelock.decode(..., keep_logits=True)`, from the first one on; or a trace, as a parsed document.
     The steps of each lane of a trace are computed again, and `sequence` is the number of the lane.
     settings: those of the run, for guidance and for whether EOS may be chosen. Default: `DecodeSettings()`.

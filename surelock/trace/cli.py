@@ -70,7 +70,6 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
 def target_file(flag: str, path: Path, suffixes: Sequence[str] = ()) -> Path:
     """Return the path of an output file, checked before the work begins.
 
-    flag: the flag that names it, for errors.
     suffixes: the allowed suffixes; empty is any.
 
     Raises ValueError for another suffix, or a folder that does not exist.

@@ -43,7 +43,6 @@ def figure(run: _Run, lm: LanguageModel | None = None, *, dark: bool = False) ->
 
     run: a trace (a path, or a parsed document), or the steps of `surelock.decode`, of which each sequence is a lane.
     lm: the model of steps, for their words; without it they are token ids.
-    dark: whether it is for a dark page.
 
     The curves are the median KL, in nats, of the rows of a step that have one, and the share of FLOPs saved so far.
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and

@@ -84,8 +84,6 @@ def from_runs(runs: list[int], length: int) -> np.ndarray:
 def load_document(source: str | Path | dict[str, Any]) -> dict[str, Any]:
     """Read a trace and check it.
 
-    source: a path, or a parsed document.
-
     Raises TraceError if it is not JSON, not a trace, of an unknown version, or damaged; OSError if the file cannot be
     read.
     """

@@ -41,8 +41,6 @@ class Trace:
 def read_trace(source: str | Path | dict[str, Any]) -> Trace:
     """Read a trace into DataFrames.
 
-    source: a path, or a parsed document.
-
     A trace exported while its run is still kept holds KLs and confidences as they were measured. In the recorded run,
     and in a trace of a run that is no longer kept, each is one byte: KLs are rounded to a scale with steps of 14 %,
     confidences to multiples of 1/255, and `exact` is False for the lane.

@@ -19,8 +19,6 @@ class Lane:
     """A decoder in a race.
 
     id: unique in the race.
-    name: its name on the page.
-    decoder: the decoder.
     parent: the id of the lane that it branched from; None if it did not.
     """
 

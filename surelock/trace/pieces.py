@@ -53,7 +53,6 @@ class Pieces:
 def running_text(pieces: Mapping[str, Piece], tokens: Iterable[int]) -> str:
     """Return the text of tokens, at most 100,000 characters.
 
-    pieces: those of a trace.
     tokens: token ids; below 0 is masked. Adjacent masks are one gap.
     """
     found = (None if token < 0 else pieces.get(str(token), f"#{token}") for token in tokens)

@@ -49,8 +49,6 @@ def race(
 ) -> Iterator[Round]:
     """Decode one prompt with each lane. Yields a list for each round: one step of every lane that still runs.
 
-    prompt: token ids.
-    lanes: one to four decoders.
     top: report likely tokens.
     shadow: what measures commit errors; after the last round, yield StepsOver, then those of each lane.
 

@@ -31,8 +31,6 @@ def make_header(
     """Return the header of a trace. Its `steps` is the largest number of steps of a lane, its `length` is N.
 
     prompt: the text of the prompt, None if unknown.
-    prompt_tokens: its token ids.
-    lanes: one to four decoders.
     name: the model's name in the trace. None is its own, which may be a path.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
 
@@ -68,7 +66,6 @@ def make_header(
 class Recorder:
     """Records one race.
 
-    header: see `make_header`.
     tokenizer: of the model, for pieces; None if it has none.
 
     `take` returns the compact form for the stream. It also keeps what an export needs: KLs and confidences in full

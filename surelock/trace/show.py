@@ -34,7 +34,6 @@ class Shown:
 def show(source: str | Path | dict[str, Any], height: int = 900) -> Shown:
     """Show a trace in a notebook.
 
-    source: a path, or a parsed document.
     height: in CSS pixels.
 
     Raises TraceError (a ValueError) for another format or a damaged trace, OSError if the file cannot be read, and
