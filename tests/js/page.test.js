@@ -41,7 +41,7 @@ class Model {
   asked = null; // what waits, not open yet
   run = null; // {handle, sent, over, stepping: one step is asked for, again: Play was pressed while it pauses, waits: for more}
   phase = "idle";
-  wish = null;
+  pending = null;
   place = 0; // in the queue, of what waits
 
   get going() {
@@ -67,7 +67,7 @@ class Model {
 
   end() {
     Object.assign(this.run, { over: true, waits: false });
-    Object.assign(this, { phase: "idle", wish: null });
+    Object.assign(this, { phase: "idle", pending: null });
   }
 }
 
@@ -90,7 +90,7 @@ const MOVES = {
   press: [
     (model) => model.asked === null,
     (page, model) => {
-      if (model.going) model.wish = "stop";
+      if (model.going) model.pending = "stop";
       if (model.run) model.run.waits = false;
       page.live.press({ model: "stories", prompt: "x", ...FORM.values, lanes: FORM.lanes });
       Object.assign(model, { asked: last(page), place: 0 });
@@ -169,7 +169,7 @@ const MOVES = {
     (page, model) => {
       const { waits } = model.run;
       page.live.pause();
-      if (!waits) model.wish = "pause";
+      if (!waits) model.pending = "pause";
       model.rests();
     },
   ],
@@ -177,8 +177,8 @@ const MOVES = {
     (_, page) => waiting(page, "pause").length > 0,
     (page, model, n) => {
       const { run } = model;
-      if (answer(page, "pause", n) !== run?.handle || run.over || model.wish !== "pause") return;
-      model.wish = null;
+      if (answer(page, "pause", n) !== run?.handle || run.over || model.pending !== "pause") return;
+      model.pending = null;
       if (run.again) model.phase = "running";
       if (run.again) model.waitsForMore();
       run.again = false;
@@ -189,7 +189,7 @@ const MOVES = {
     (page, model) => {
       const { run } = model;
       page.live.resume();
-      if (model.wish) run.again = !run.again;
+      if (model.pending) run.again = !run.again;
       else if (!run.stepping) model.phase = "running";
       if (model.phase === "running") model.waitsForMore();
     },
@@ -198,7 +198,7 @@ const MOVES = {
     (model) => model.phase === "paused",
     ({ live }, model) => {
       const shown = live.step(); // says whether it is that run's to step
-      if (!shown || model.wish || model.run.stepping) return;
+      if (!shown || model.pending || model.run.stepping) return;
       model.run.stepping = true;
       model.waitsForMore();
     },
@@ -209,7 +209,7 @@ const MOVES = {
       page.live.stop();
       if (model.asked) model.asked = null;
       else if (model.run.waits && model.place) model.rests();
-      else model.wish = "stop";
+      else model.pending = "stop";
     },
   ],
   stopped: [
@@ -265,11 +265,11 @@ const MOVES = {
 /** What a page shows beside what it has to. settled: nothing moves, and what was asked for has come. */
 function agrees(page, model, rests) {
   const { stage, surelock, find } = page;
-  const { phase, wish, waits, step } = surelock.page.now;
-  assert.deepEqual({ phase, wish, waits }, { phase: model.phase, wish: model.wish, waits: model.waits });
+  const { phase, pending, waits, step } = surelock.page.now;
+  assert.deepEqual({ phase, pending, waits }, { phase: model.phase, pending: model.pending, waits: model.waits });
   const stop = find(".sl-control-stop");
-  if (wish === "stop") assert.equal(stop.textContent, "Stopping …");
-  if (wish === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");
+  if (pending === "stop") assert.equal(stop.textContent, "Stopping …");
+  if (pending === "pause") assert.equal(find(".sl-control-pause").textContent, "Pausing …");
   const { trace } = stage;
   const at = (lane) => trace.race.reached(lane, step);
   for (const side of stage.sides) {

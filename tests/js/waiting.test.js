@@ -49,7 +49,7 @@ test("a place in the queue is said with how long it takes, and nothing where the
 test("a page begins at rest, with nothing looked at or asked for", () => {
   const { pins, sources, ...now } = page.now;
   assert.deepEqual([pins.size, sources], [0, ["server"]]);
-  const nothing = ["wish", "waits", "recorded", "edited", "wanted", "arrived", "live"].map((name) => [name, null]);
+  const nothing = ["pending", "waits", "recorded", "edited", "wanted", "arrived", "live"].map((name) => [name, null]);
   const empty = ["waiting", "prompt", "model"].map((name) => [name, ""]);
   const state = { phase: "idle", place: 0, source: "server", step: -1, hover: -1, presets: [], form: false };
   assert.deepEqual(now, { ...state, ...Object.fromEntries([...nothing, ...empty]) });

@@ -19,9 +19,9 @@ export class Shadow {
     const committed = find(unmasked);
     if (!committed.length) return;
     const tokens = step.tokens.map((token, i) => (unmasked[i] ? this.shape.mask_id : token));
-    const asked = this.#scores === null ? committed : find(step.open);
+    const candidates = this.#scores === null ? committed : find(step.open);
     const skipped = computed.includes(0);
-    this.#waiting.push({ step: index, tokens, committed, asked, skipped, logits: step.commit_logits });
+    this.#waiting.push({ step: index, tokens, committed, candidates, skipped, logits: step.commit_logits });
   }
 
   /** Yields of each step that committed, in their order, {step, position, error, changed, regret}: its commits' places
@@ -36,25 +36,28 @@ export class Shadow {
     }
   }
 
-  async #compared({ tokens, committed, asked, logits: other }, none) {
+  async #compared({ tokens, committed, candidates, logits: other }, none) {
     const memory = this.engine.memory({ length: tokens.length, passes: this.settings.cfg_scale > 0 ? 2 : 1 });
-    const { score } = await this.engine.read(memory, this.#plan(tokens, asked));
+    const { score } = await this.engine.read(memory, this.#plan(tokens, candidates));
     const z = await this.engine.logits(memory, committed);
     const width = this.shape.network.vocab_size;
     const rows = Array.from(committed, (_, i) => [z, other].map((each) => each.subarray(i * width, (i + 1) * width)));
-    const error = Float64Array.from(rows, ([own, its]) => klDivergence(own, its));
-    const changed = Uint8Array.from(rows, ([own, its]) => its.every(Number.isFinite) && largest(own) !== largest(its));
-    const regret = this.#scores === null ? none : less(score, asked, committed);
+    const error = Float64Array.from(rows, ([full, part]) => klDivergence(full, part));
+    const changed = Uint8Array.from(
+      rows,
+      ([full, part]) => part.every(Number.isFinite) && largest(full) !== largest(part),
+    );
+    const regret = this.#scores === null ? none : less(score, candidates, committed);
     return { error, changed, regret };
   }
 
-  /** The first step of a sequence: every row is computed, and those `asked` are scored. */
-  #plan(tokens, asked) {
+  /** The first step of a sequence: every row is computed, and those `candidates` are scored. */
+  #plan(tokens, candidates) {
     const { mask_id, ends } = this.shape;
     const { suppress_eos, cfg_scale, gen_length } = this.settings;
     const none = new Uint8Array(tokens.length);
     const chooses = none.slice();
-    put(chooses, asked, 1);
+    put(chooses, candidates, 1);
     return {
       step: 0,
       slots: tokens.map((_, i) => i),
@@ -65,7 +68,7 @@ export class Shadow {
       compares: none,
       chooses,
       observe: false,
-      read: asked,
+      read: candidates,
       outdated: NONE,
       scores: this.#scores,
       quota: null,
@@ -81,13 +84,13 @@ export class Shadow {
 
 /** How much less than the best the committed ones of some scores are, in their order: each beside the best score of its
  * own rank. */
-function less(scores, asked, committed) {
-  const place = new Map(Array.from(asked, (slot, i) => [slot, i]));
-  const own = Float64Array.from(committed, (slot) => scores[place.get(slot)]);
+function less(scores, candidates, committed) {
+  const place = new Map(Array.from(candidates, (slot, i) => [slot, i]));
+  const chosen = Float64Array.from(committed, (slot) => scores[place.get(slot)]);
   const best = Float64Array.from(scores).sort().reverse();
-  const found = new Float64Array(own.length);
-  const ranks = Array.from(own.keys()).sort((i, j) => own[j] - own[i]);
-  for (const [rank, i] of ranks.entries()) found[i] = best[rank] - own[i];
+  const found = new Float64Array(chosen.length);
+  const ranks = Array.from(chosen.keys()).sort((i, j) => chosen[j] - chosen[i]);
+  for (const [rank, i] of ranks.entries()) found[i] = best[rank] - chosen[i];
   return found;
 }
 

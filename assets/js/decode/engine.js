@@ -158,10 +158,10 @@ export class OnnxEngine {
     memory.hidden = hidden;
     memory.logits.clear();
     for (let start = 0; start < rows.length; start += this.#rows) {
-      const own = rows.subarray(start, start + this.#rows);
-      const part = hidden.subarray(start * width, (start + own.length) * width);
-      const { logits } = await this.#sessions.head.run({ hidden: this.#runtime.table(part, width) });
-      const chunk = { memory, plan, reading, own, logits };
+      const part = rows.subarray(start, start + this.#rows);
+      const states = hidden.subarray(start * width, (start + part.length) * width);
+      const { logits } = await this.#sessions.head.run({ hidden: this.#runtime.table(states, width) });
+      const chunk = { memory, plan, reading, part, logits };
       const before = performance.now();
       if (plan.observe) await this.#observe(chunk); // before what is kept becomes another
       observed += performance.now() - before;
@@ -231,24 +231,24 @@ export class OnnxEngine {
 
   /** Confidences, candidates (their tokens where any may be committed), and KLs that a rule goes by. */
   async #choose(chunk) {
-    const { memory, plan, reading, own, logits } = chunk;
-    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, own)); // null: of a shadow
+    const { memory, plan, reading, part, logits } = chunk;
+    const chosen = plan.scores === null ? NONE : find(take(plan.chooses, part)); // null: of a shadow
     const feeds = {};
     const byPosterior = plan.scores === "entropy" || plan.scores === "margin";
     if (chosen.length && byPosterior) feeds.scored = this.#runtime.whole(chosen);
     const score = byPosterior ? plan.scores : "own";
-    const first = chosen.length ? count(plan.chooses.subarray(0, own[chosen[0]])) : 0;
+    const first = chosen.length ? count(plan.chooses.subarray(0, part[chosen[0]])) : 0;
     if (chosen.length && plan.quota === null) {
       feeds.chosen = this.#runtime.whole(chosen);
       const candidates = chosen.map((_, i) => first + i);
       feeds.bias = this.#runtime.table(biasOf(plan, candidates, logits.dims[1]), logits.dims[1]);
     }
-    const followed = [take(plan.compares, own), take(plan.watches, own)];
+    const followed = [take(plan.compares, part), take(plan.watches, part)];
     const found = await this.#follow(chunk, ...followed, ["confidence", "total", "token", score], feeds);
-    put(reading.confidence, own, found.confidence.data);
+    put(reading.confidence, part, found.confidence.data);
     reading.finite &&= found.total.data.every(Number.isFinite);
     const width = logits.dims[1];
-    for (const i of chosen) memory.logits.set(own[i], logits.data.subarray(i * width, (i + 1) * width));
+    for (const i of chosen) memory.logits.set(part[i], logits.data.subarray(i * width, (i + 1) * width));
     if (!chosen.length) return;
     reading.score.set(found[score].data, first);
     if (plan.quota === null) reading.tokens.set(Int32Array.from(found.token.data, Number), first);
@@ -263,8 +263,8 @@ export class OnnxEngine {
       const logits = await this.logits(memory, take(rows, some));
       const bias = biasOf(plan, some, width);
       some.forEach((candidate, i) => {
-        const own = bias.length > width ? bias.subarray(i * width) : bias;
-        const sums = logits.subarray(i * width, (i + 1) * width).map((logit, token) => logit + own[token]);
+        const noise = bias.length > width ? bias.subarray(i * width) : bias;
+        const sums = logits.subarray(i * width, (i + 1) * width).map((logit, token) => logit + noise[token]);
         reading.tokens[candidate] = largest(sums);
       });
     }
@@ -272,12 +272,12 @@ export class OnnxEngine {
 
   /** KLs that no rule goes by, and likely tokens. */
   async #observe(chunk) {
-    const { plan, reading, own } = chunk;
-    const others = [plan.compares, plan.watches].map((flags) => take(flags, own).map((flag) => !flag));
+    const { plan, reading, part } = chunk;
+    const others = [plan.compares, plan.watches].map((flags) => take(flags, part).map((flag) => !flag));
     const k = plan.top_k;
-    const feeds = { shown: this.#runtime.whole(Int32Array.from(own.keys())), top_k: this.#runtime.whole([k]) };
+    const feeds = { shown: this.#runtime.whole(Int32Array.from(part.keys())), top_k: this.#runtime.whole([k]) };
     const found = await this.#follow(chunk, ...others, ["top_ids", "top_probs"], feeds);
-    own.forEach((row, i) => {
+    part.forEach((row, i) => {
       reading.top_ids.set(Int32Array.from(found.top_ids.data.subarray(i * k, (i + 1) * k), Number), row * k);
       reading.top_probs.set(found.top_probs.data.subarray(i * k, (i + 1) * k), row * k);
     });
@@ -285,10 +285,10 @@ export class OnnxEngine {
 
   /** Outputs of the posteriors' graph; KLs of some rows from what is kept of their slots, infinite where nothing is; and
    * others are kept, but for those that are probed. */
-  async #follow({ memory, plan, reading, own, logits }, compares, watches, outputs, feeds) {
-    put(reading.kl, take(own, find(compares)), Number.POSITIVE_INFINITY);
-    const compared = find(flags(own.length, (i) => compares[i] && memory.has[plan.slots[own[i]]]));
-    const watched = find(flags(own.length, (i) => watches[i] && !plan.probed[own[i]]));
+  async #follow({ memory, plan, reading, part, logits }, compares, watches, outputs, feeds) {
+    put(reading.kl, take(part, find(compares)), Number.POSITIVE_INFINITY);
+    const compared = find(flags(part.length, (i) => compares[i] && memory.has[plan.slots[part[i]]]));
+    const watched = find(flags(part.length, (i) => watches[i] && !plan.probed[part[i]]));
     const width = logits.dims[1];
     const [none, some, one] = [NONE, SOME_ROW, [1]].map((values) => this.#runtime.whole(values));
     const rows = { watched: none, compared: none, last: none, chosen: some, scored: some, shown: some, top_k: one };
@@ -299,7 +299,7 @@ export class OnnxEngine {
       wanted.push("kl");
       inputs.compared = this.#runtime.whole(compared);
       inputs.last = this.#runtime.whole(compared.map((_, i) => i));
-      inputs.kept = this.#runtime.table(memory.of(take(plan.slots, take(own, compared))), width);
+      inputs.kept = this.#runtime.table(memory.of(take(plan.slots, take(part, compared))), width);
     }
     if (watched.length) {
       wanted.push("log_p");
@@ -307,8 +307,8 @@ export class OnnxEngine {
     }
     if (!wanted.length) return {};
     const found = await this.#sessions.posterior.run(inputs, wanted);
-    if (compared.length) put(reading.kl, take(own, compared), found.kl.data);
-    if (watched.length) memory.keep(take(plan.slots, take(own, watched)), found.log_p.data);
+    if (compared.length) put(reading.kl, take(part, compared), found.kl.data);
+    if (watched.length) memory.keep(take(plan.slots, take(part, watched)), found.log_p.data);
     return found;
   }
 }
@@ -318,14 +318,14 @@ export class OnnxEngine {
 function biasOf(plan, candidates, width) {
   const [rows, forbidden] = plan.repeats;
   const places = new Map(Array.from(candidates, (candidate, i) => [candidate, i]));
-  const own = find(rows.map((row) => places.has(row)));
+  const repeated = find(rows.map((row) => places.has(row)));
   const drawn = plan.draws !== null && plan.temperature > 0;
-  const bias = new Float32Array((drawn || own.length ? candidates.length : 1) * width);
+  const bias = new Float32Array((drawn || repeated.length ? candidates.length : 1) * width);
   if (drawn) {
     const uniform = plan.draws.gumbel(candidates, width);
     for (let i = 0; i < uniform.length; i++) bias[i] = -plan.temperature * Math.log(-Math.log(uniform[i]));
   }
-  for (const i of own) bias[places.get(rows[i]) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
+  for (const i of repeated) bias[places.get(rows[i]) * width + forbidden[i]] = Number.NEGATIVE_INFINITY;
   for (let at = 0; at < bias.length; at += width)
     for (const token of plan.banned) bias[at + token] = Number.NEGATIVE_INFINITY;
   return bias;

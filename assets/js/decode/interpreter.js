@@ -5,7 +5,7 @@ import { shouldInterruptAfterDeadline } from "quickjs-emscripten-core";
 
 const [MOST_BYTES, MOST_STACK, MOST_MS] = [32 * 2 ** 20, 2 ** 18, 500];
 const MOST_TEXT = 2 ** 16; // characters of an answer: the positions of the longest canvas take less
-const MOST_TOLD = 200; // of what it threw
+const MOST_THROWN = 200; // of what it threw
 const FILE = "rule.js";
 /** What it says depends on what it is told alone, so that a run repeats. */
 const REPEATS = "delete globalThis.Date; delete Math.random;";
@@ -30,8 +30,8 @@ export class Interpreter {
 
   /** What a function of the text returns for a value, as JSON has both; undefined where there is no such function. Throws a RangeError, a clause. */
   call(name, value) {
-    const asked = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
-    const found = this.#run(asked, "own.js");
+    const program = `typeof ${name} === "function" ? JSON.stringify(${name}(${JSON.stringify(value)})) ?? "null" : ""`;
+    const found = this.#run(program, "own.js");
     if (found === null) return null;
     if (found.length > MOST_TEXT) throw new RangeError(`${name} returned more than ${MOST_TEXT / 2 ** 10} kB`);
     try {
@@ -60,7 +60,7 @@ export class Interpreter {
       this.#runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + MOST_MS));
       const { value, error } = this.#context.evalCode(text, file);
       const result = value ?? error;
-      if (error) problem = told(this.#context.dump(error));
+      if (error) problem = clauseOf(this.#context.dump(error));
       else if (this.#context.typeof(value) === "string") found = this.#context.getString(value);
       if (result.alive) result.dispose();
       else problem = "it threw a promise"; // which reading disposes of
@@ -73,13 +73,13 @@ export class Interpreter {
 }
 
 /** What a text threw, in a clause. */
-function told(error) {
+function clauseOf(error) {
   const { name, message, stack } = error?.message === undefined ? { message: inJson(error) } : error;
   if (message === "interrupted") return `it took more than ${MOST_MS / 1000} s`;
   if (message === "out of memory") return `it took more than ${MOST_BYTES / 2 ** 20} MB`;
   const [, line] = new RegExp(`${FILE}:(\\d{1,6})\\b`).exec(typeof stack === "string" ? stack : "") ?? [];
-  const said = [name, message].map((part) => (typeof part === "string" ? part : inJson(part)).slice(0, MOST_TOLD));
-  return said.filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
+  const parts = [name, message].map((part) => (typeof part === "string" ? part : inJson(part)).slice(0, MOST_THROWN));
+  return parts.filter(Boolean).join(": ") + (line ? ` (line ${line})` : "");
 }
 
 /** A thrown value as JSON, "" where it has none. */

@@ -4,7 +4,7 @@ import { find, NONE, put } from "./arrays.js";
 import { ComputeRule } from "./compute.js";
 import { Interpreter } from "./interpreter.js";
 
-const READ = "tokens that the typed rule was told of";
+const READ = "tokens that the typed rule has read";
 
 /** Numbers as JSON has them: null where there is none. */
 const plain = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
@@ -23,7 +23,7 @@ export class OwnRule extends ComputeRule {
 
   rows(state, active) {
     const read = state.kept(READ, -1);
-    const found = this.#asked("rows", state, active);
+    const found = this.#called("rows", state, active);
     read.set(state.tokens);
     if (found === undefined) throw new RangeError("your rule has no function rows");
     return this.#positions("rows", state, found, new Set(active), "computed: it is locked, or there is none");
@@ -35,7 +35,7 @@ export class OwnRule extends ComputeRule {
 
   after(state, reading) {
     const active = state.active();
-    const found = this.#asked("after", state, active) ?? [];
+    const found = this.#called("after", state, active) ?? [];
     const written = new Set(Array.from(reading.slots).filter((slot) => !state.masked[slot] && !state.locked[slot]));
     const locked = this.#positions("after", state, found, written, "locked: it is masked, or was not computed");
     return { locked, unlocked: NONE };
@@ -46,9 +46,9 @@ export class OwnRule extends ComputeRule {
     this.#interpreter = null;
   }
 
-  #asked(name, state, active) {
+  #called(name, state, active) {
     const read = state.kept(READ, -1);
-    const told = {
+    const known = {
       step: state.step,
       length: state.canvas.total,
       prompt: state.canvas.generated_from,
@@ -67,7 +67,7 @@ export class OwnRule extends ComputeRule {
     OwnRule.watch(true);
     try {
       this.#interpreter ??= new Interpreter(this.#quickjs, this.code);
-      return this.#interpreter.call(name, told);
+      return this.#interpreter.call(name, known);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw new RangeError(`${name} of your rule failed in step ${state.step + 1}: ${error.message}`);
@@ -78,12 +78,12 @@ export class OwnRule extends ComputeRule {
 
   /** Ascending slots of what it returned. */
   #positions(name, { step, canvas }, found, allowed, what) {
-    const said = `${name} of your rule, in step ${step + 1}, must return a list of positions`;
-    if (!Array.isArray(found)) throw new RangeError(said);
+    const must = `${name} of your rule, in step ${step + 1}, must return a list of positions`;
+    if (!Array.isArray(found)) throw new RangeError(must);
     const chosen = new Uint8Array(canvas.total);
     for (const position of found) {
-      if (!Number.isInteger(position)) throw new RangeError(`${said}, and ${shown(position)} is none`);
-      if (!allowed.has(position)) throw new RangeError(`${said}, and ${position} cannot be ${what}`);
+      if (!Number.isInteger(position)) throw new RangeError(`${must}, and ${shown(position)} is none`);
+      if (!allowed.has(position)) throw new RangeError(`${must}, and ${position} cannot be ${what}`);
     }
     put(chosen, Int32Array.from(found), 1);
     return find(chosen);

@@ -51,18 +51,18 @@ class Files {
   }
 
   /** Throws a RangeError, a sentence, for what is not what it must be. */
-  async get(name, url, told) {
+  async get(name, url, listed) {
     if (url.packed) return within(name, url);
-    const address = addressOf(url, told);
+    const address = addressOf(url, listed);
     const kept = await allowed(() => this.#store?.match(address));
     if (kept) {
-      this.#come(told.bytes);
+      this.#come(listed.bytes);
       return gathered(kept.body);
     }
     // The browser may have kept a damaged one by itself.
     for (const cache of ["default", "reload"]) {
       const bytes = await fetched(name, address, cache, this.#come);
-      if (hexOf(sha256(bytes)) === told.sha256) {
+      if (hexOf(sha256(bytes)) === listed.sha256) {
         this.#kept.push(allowed(() => this.#store?.put(address, new Response(bytes)).then(() => true)));
         return bytes;
       }
@@ -77,7 +77,7 @@ class Files {
 
   /** Drops what the browser keeps of another edition's: all but these. files: [name, url, told], see `get`. */
   async tidy(files) {
-    const named = new Set(files.map(([, url, told]) => !url.packed && addressOf(url, told).href));
+    const named = new Set(files.map(([, url, listed]) => !url.packed && addressOf(url, listed).href));
     const all = (await allowed(() => this.#store?.keys())) ?? [];
     for (const { url } of all) if (!named.has(url)) await allowed(() => this.#store.delete(url));
   }
@@ -90,18 +90,18 @@ class Files {
  * whole. */
 export async function assemble(ort, { model, runtime, interpreter }, hear) {
   const at = (name) => (typeof model === "string" ? new URL(name, model) : model[name]);
-  const { shape, graphs, weights, ...told } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
-  const packed = ["ort.wasm.gz", runtime, told.runtime];
-  const typed = ["quickjs.wasm.gz", interpreter, told.interpreter];
-  const own = Object.entries(told.files).map(([name, each]) => [name, at(name), each]);
-  const all = [packed, ...own].reduce((sum, [, , { bytes }]) => sum + bytes, 0);
+  const { shape, graphs, weights, ...listed } = JSON.parse(textOf(await fetched("browser.json", at("browser.json"))));
+  const packed = ["ort.wasm.gz", runtime, listed.runtime];
+  const typed = ["quickjs.wasm.gz", interpreter, listed.interpreter];
+  const parts = Object.entries(listed.files).map(([name, each]) => [name, at(name), each]);
+  const all = [packed, ...parts].reduce((sum, [, , { bytes }]) => sum + bytes, 0);
   let got = 0;
   const store = await allowed(() => globalThis.caches?.open(STORE) ?? null);
   const files = new Files(store, (more) => {
     got = Math.min(got + more, all);
     hear(got, all);
   });
-  const come = Promise.all(own.map(async (file) => [file[0], await files.get(...file)])).then(Object.fromEntries);
+  const come = Promise.all(parts.map(async (file) => [file[0], await files.get(...file)])).then(Object.fromEntries);
   const weightsCome = () => come.then((content) => Object.fromEntries(weights.map((name) => [name, content[name]])));
   const loading = files.get(...packed).then(async (code) => {
     const runtimeCode = await gunzipped(code);
@@ -115,7 +115,7 @@ export async function assemble(ort, { model, runtime, interpreter }, hear) {
   });
   const [engine, content] = await Promise.all([loading, come]);
   for (const name of weights) release(content[name]); // the sessions hold their own
-  await files.tidy([packed, typed, ...own]);
+  await files.tidy([packed, typed, ...parts]);
   const [tokens, config] = ["tokenizer.json", "tokenizer_config.json"].map((name) => JSON.parse(textOf(content[name])));
   const lost = globalThis.isSecureContext ? KEEPS_NONE : PLAIN_HTTP;
   const note = (await files.keeps()) ? "" : lost;

@@ -75,9 +75,9 @@ export class Recorder {
 
   /** What the stream says of what a race told at once: {records, pieces}, and when it is over {errors}, a lane at a
    * time. */
-  take(told) {
-    if (told[0]?.commits) return { errors: told.map((each) => this.#addErrors(each)) };
-    const records = told.map(({ lane, step }) => this.record(lane, step));
+  take(turn) {
+    if (turn[0]?.commits) return { errors: turn.map((each) => this.#addErrors(each)) };
+    const records = turn.map(({ lane, step }) => this.record(lane, step));
     const used = records.flatMap(tokensOf).filter((token) => !this.#sent.has(token));
     for (const token of used) this.#sent.add(token);
     const opening = new Set(this.#opening());
@@ -88,15 +88,15 @@ export class Recorder {
    * regret. */
   #addErrors({ lane, commits }) {
     const bySteps = new Map(commits.map((each) => [each.step, each]));
-    const told = { lane, commit_error: [], changed: [], regret: [] };
+    const errors = { lane, commit_error: [], changed: [], regret: [] };
     for (const record of this.#records.filter((each) => each.lane === lane)) {
       const { position = [], error = [], changed = [], regret = [] } = bySteps.get(record.step) ?? {};
       record.commit_error = Array.from(Float32Array.from(error), finite);
       record.changed = Array.from(position).filter((_, i) => changed[i]);
       record.regret = finite(Math.fround(regret.reduce((sum, less) => sum + less, 0)));
-      for (const name of ["commit_error", "changed", "regret"]) told[name].push(record[name]);
+      for (const name of ["commit_error", "changed", "regret"]) errors[name].push(record[name]);
     }
-    return told;
+    return errors;
   }
 
   /** The record of one step in the stream's form: KL and confidence as bytes, no likely tokens. */

@@ -132,7 +132,7 @@ export class Run {
     const tokens = take(canvas.tokens, slots);
     const { observe } = this;
     const probed = take(state.locked, slots);
-    const watches = this.#asked("watches", slots);
+    const watches = this.#followed("watches", slots);
     const unwatched = observe ? NONE : slots.filter((_, row) => !watches[row] && !probed[row]);
     const outdated = join([...this.#forgets, unwatched]);
     this.#forgets = [];
@@ -146,7 +146,7 @@ export class Run {
           : null,
       probed,
       watches,
-      compares: this.#asked("compares", slots),
+      compares: this.#followed("compares", slots),
       chooses,
       observe,
       read: find(flags(slots.length, (row) => observe || watches[row] || chooses[row])),
@@ -172,7 +172,7 @@ export class Run {
   }
 
   /** Which rows the rule or the policy watches, or compares. */
-  #asked(what, slots) {
+  #followed(what, slots) {
     if (this.events.length && !this.observe) return new Uint8Array(slots.length).fill(1); // one may open any row
     return either(this.compute[what](this.state, slots), this.policy.watches(this.state, slots));
   }

@@ -133,9 +133,9 @@ class WorkerRun {
 
   async #steps({ engine, shape }) {
     const { header } = this.recorder;
-    for await (const told of race(engine, shape, header.prompt_tokens, header.lanes)) {
-      if (told.length) {
-        const message = this.recorder.take(told);
+    for await (const turn of race(engine, shape, header.prompt_tokens, header.lanes)) {
+      if (turn.length) {
+        const message = this.recorder.take(turn);
         this.#tell(message);
         this.#left -= message.records ? 1 : 0;
       }
@@ -223,9 +223,9 @@ const asks = {
 };
 
 /** The answer, or what went wrong in a sentence. */
-async function answered(ask, asked) {
+async function answered(ask, question) {
   try {
-    return (await ask(asked)) ?? null;
+    return (await ask(question)) ?? null;
   } catch (error) {
     if (error instanceof RangeError) return { problem: error.message };
     throw error;
@@ -238,14 +238,14 @@ self.onunhandledrejection = ({ reason }) =>
     throw reason;
   });
 
-self.onmessage = async ({ data: { ask, call, run, ...asked } }) => {
+self.onmessage = async ({ data: { ask, call, run, ...question } }) => {
   if (ask === "start") {
-    const made = new WorkerRun(run, asked.request);
+    const made = new WorkerRun(run, question.request);
     runs.set(run, made);
     return made.go();
   }
-  if (ask === "where") return tellWhere(asked.where);
+  if (ask === "where") return tellWhere(question.where);
   if (ask === "drop") return runs.delete(run);
   const of = run === undefined ? asks : runs.get(run);
-  postMessage({ call, answer: of ? await answered((each) => of[ask](each), asked) : null });
+  postMessage({ call, answer: of ? await answered((each) => of[ask](each), question) : null });
 };

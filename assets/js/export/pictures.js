@@ -72,9 +72,9 @@ async function film(trace, colours, { onProgress, signal }) {
 export class Pictures {
   constructor() {
     this.bar = h("progress", { max: 1, value: 0, "aria-label": "Progress of the video" });
-    this.said = h("span");
+    this.progress = h("span");
     const cancel = h("button.sl-small", { onclick: () => this.stopper.abort() }, "Cancel");
-    this.node = h("div.sl-filming", { hidden: true }, this.bar, this.said, cancel);
+    this.node = h("div.sl-filming", { hidden: true }, this.bar, this.progress, cancel);
   }
 
   #colours() {
@@ -93,7 +93,7 @@ export class Pictures {
     this.node.hidden = false;
     const onProgress = (part) => {
       this.bar.value = part;
-      setText(this.said, `Making the video, ${percent(part)}.`);
+      setText(this.progress, `Making the video, ${percent(part)}.`);
     };
     try {
       const made = await film(trace, this.#colours(), { onProgress, signal });

@@ -49,7 +49,7 @@ function csvRows(trace, lane, t, names) {
   const { seconds, flops, baselineFlops, unmasked } = lane.steps[t];
   const ofStep = [seconds, flops, baselineFlops];
   const errors = lane.records[t].commit_error ?? [];
-  const own = harmless(lane.name);
+  const name = harmless(lane.name);
   return Array.from({ length: lane.n }, (_, p) => {
     const id = tokens[p];
     if (id >= 0 && !names.has(id)) names.set(id, harmless(trace.pieces.name(id)));
@@ -58,7 +58,7 @@ function csvRows(trace, lane, t, names) {
     const kl = lane.kl[at] === Infinity ? "inf" : lane.kl[at];
     const values = Number.isNaN(lane.confidence[at]) ? [0, "", ""] : [1, kl, lane.confidence[at]];
     const error = errors[unmasked.indexOf(p)] ?? "";
-    return [own, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, error, ...ofStep].join(",");
+    return [name, t, p, STATES[states[p]].replace(",", ""), ...token, ...values, error, ...ofStep].join(",");
   });
 }
 
@@ -77,7 +77,7 @@ export class Share {
   /** source.document(run), source.shell(), source.decoder(model), source.link(trace, view): what the page offers; absent ones hide their buttons. */
   constructor(stage, source) {
     Object.assign(this, { stage, source, pictures: new Pictures() });
-    this.said = h("p.sl-hint", { role: "status" });
+    this.status = h("p.sl-hint", { role: "status" });
     this.quick = this.#quick();
     this.file = h("input", {
       type: "file",
@@ -86,7 +86,7 @@ export class Share {
       onchange: () => this.#run(() => this.#import()),
     });
     const open = h("div.sl-import", h("label", { for: "sl-import" }, "Open a trace"), this.file);
-    this.node = h("div.sl-share", h("div.sl-share-buttons", this.#buttons()), this.pictures.node, open, this.said);
+    this.node = h("div.sl-share", h("div.sl-share-buttons", this.#buttons()), this.pictures.node, open, this.status);
   }
 
   #buttons() {
@@ -106,14 +106,14 @@ export class Share {
   }
 
   #quick() {
-    this.saidThere = h("span", { role: "status" });
+    this.quickStatus = h("span", { role: "status" });
     const button = (label, action) => h("button.sl-small", { onclick: () => this.#run(action) }, label);
     return h(
       "div",
       button("Picture", () => this.#png()),
       button("Video", () => this.#video()),
       this.source.link ? button("Link", () => this.#link()) : null,
-      this.saidThere,
+      this.quickStatus,
     );
   }
 
@@ -125,10 +125,10 @@ export class Share {
     this.trace = trace;
   }
 
-  /** said: a text, or a list of texts and of {href}. */
-  #say(said) {
+  /** parts: a text, or a list of texts and of {href}. */
+  #say(parts) {
     const written = (part) => (part.href ? h("a", part, part.href) : part);
-    for (const node of [this.said, this.saidThere]) node.replaceChildren(...[said].flat().map(written));
+    for (const node of [this.status, this.quickStatus]) node.replaceChildren(...[parts].flat().map(written));
   }
 
   #name() {
@@ -149,15 +149,15 @@ export class Share {
   /** Each lane's records at full precision where its source still has them, else as they were streamed. */
   async #document() {
     const { lanes } = this.trace;
-    const asked = new Map();
+    const runs = new Map();
     for (const { source } of lanes)
-      if (source?.run && !asked.has(source.run)) asked.set(source.run, this.source.document?.(source.run) ?? null);
+      if (source?.run && !runs.has(source.run)) runs.set(source.run, this.source.document?.(source.run) ?? null);
     const [exact, pieces] = [new Map(), {}];
     for (const { id, source } of lanes) {
-      const document = source?.document ?? (await asked.get(source?.run));
+      const document = source?.document ?? (await runs.get(source?.run));
       if (!document) continue;
-      const own = document.records.filter(({ lane }) => lane === source.id);
-      exact.set(id, own);
+      const records = document.records.filter(({ lane }) => lane === source.id);
+      exact.set(id, records);
       Object.assign(pieces, document.pieces);
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);

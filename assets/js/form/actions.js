@@ -37,7 +37,7 @@ export function actions({ press, openForm, lessons, decodes }) {
     button("form", () => openForm(false), "Settings"),
   ];
   page.follow(["prompt"], ({ prompt }) => setText(text, prompt.trim().slice(0, MOST_SAID)));
-  page.follow(["phase", "wish", "waits", "place"], (now) => {
+  page.follow(["phase", "pending", "waits", "place"], (now) => {
     const { text: told, disabled } = stopButton(now);
     setText(stop, told);
     stop.disabled = disabled;

@@ -59,7 +59,7 @@ const canCancel = ({ waits, place }) => waits !== null && (waits !== "more" || p
 export function stopButton(now) {
   const waits = canCancel(now);
   const stops = waits ? "Cancel" : "Stop";
-  const stopping = now.wish === "stop";
+  const stopping = now.pending === "stop";
   return { text: stopping ? "Stopping …" : stops, disabled: stopping || (now.phase === "idle" && !waits) };
 }
 
@@ -72,14 +72,14 @@ export function connect({ element }) {
   setText(step, "Step");
   keepInert();
   leaveListsByTab();
-  page.follow(["live", "phase", "wish", "waits", "place"], ({ live, phase, wish }) => {
+  page.follow(["live", "phase", "pending", "waits", "place"], ({ live, phase, pending }) => {
     const { text, disabled } = stopButton(page.now);
     const pauses = phase === "paused" ? "Resume" : "Pause";
-    setText(pause, wish === "pause" ? "Pausing …" : pauses);
+    setText(pause, pending === "pause" ? "Pausing …" : pauses);
     setText(stop, text);
-    pause.disabled = phase === "idle" || wish !== null;
+    pause.disabled = phase === "idle" || pending !== null;
     stop.disabled = disabled;
-    step.disabled = !live || wish !== null;
-    for (const [name, node] of Object.entries({ pause, stop })) node.classList.toggle("sl-wished", wish === name);
+    step.disabled = !live || pending !== null;
+    for (const [name, node] of Object.entries({ pause, stop })) node.classList.toggle("sl-wished", pending === name);
   });
 }

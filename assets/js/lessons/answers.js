@@ -87,8 +87,8 @@ function waits(trace, { lane }) {
   return locked.map((p) => lane.lockStep(p, last) - lane.unmaskStep(p, last)).sort((a, b) => a - b);
 }
 
-function restSteps(trace, asked) {
-  return quantile(waits(trace, asked), 0.5) || 0;
+function restSteps(trace, question) {
+  return quantile(waits(trace, question), 0.5) || 0;
 }
 
 const errorOf = (lane) => lane.steps.at(-1).damage.mean;
@@ -156,8 +156,8 @@ function locked(_, { lane }, { right, missed, nameOf }) {
   return `They locked in ${span}${others.length ? `; ${among(others)}` : ""}.`;
 }
 
-function waited(trace, asked) {
-  const steps = waits(trace, asked);
+function waited(trace, question) {
+  const steps = waits(trace, question);
   if (!steps.length) return "No word locked.";
   const [first, last] = [steps[0], steps.at(-1)].map((n) => count(n, "step"));
   return `Of ${count(steps.length, "word")} that locked the first waited ${first}, the last ${last}.`;
@@ -169,15 +169,15 @@ function costsOf(lanes) {
   return `Of the FLOPs of computing everything, ${among(lanes.map(cost))} were done.`;
 }
 
-/** A question for a share: what is counted, and the reason of the answer, tell(are, of, asked). */
+/** A question for a share: what is counted, and the reason of the answer, tell(are, of, question). */
 const share = (counts, tell) => ({
-  answer: (trace, asked) => {
-    const { are, of } = counts(trace, asked);
+  answer: (trace, question) => {
+    const { are, of } = counts(trace, question);
     return are / of;
   },
-  because: (trace, asked) => {
-    const { are, of } = counts(trace, asked);
-    return tell(are, of, asked);
+  because: (trace, question) => {
+    const { are, of } = counts(trace, question);
+    return tell(are, of, question);
   },
 });
 
@@ -223,15 +223,15 @@ export const ANSWERS = {
 export const answer = (trace, { is, ...parameters }) => ANSWERS[is].answer(trace, asks(trace, parameters));
 
 /** Why the answer is what it is on this run; of positions, also where those that were predicted wrongly stand. */
-export function because(trace, asked, predicted, nameOf) {
-  const right = answer(trace, asked);
+export function because(trace, question, predicted, nameOf) {
+  const right = answer(trace, question);
   const missed = Array.isArray(right) ? (predicted ?? []).filter((p) => !right.includes(p)) : [];
-  return ANSWERS[asked.is].because(trace, asks(trace, asked), { right, missed, nameOf });
+  return ANSWERS[question.is].because(trace, asks(trace, question), { right, missed, nameOf });
 }
 
 /** Whether what a lesson says shows on this run: {answer, at_least, at_most, equals}. */
-export function holds(trace, { answer: asked, at_least: low, at_most: high, equals }) {
-  const found = answer(trace, asked);
+export function holds(trace, { answer: question, at_least: low, at_most: high, equals }) {
+  const found = answer(trace, question);
   if (equals !== undefined) return found === equals;
   return found >= (low ?? -Infinity) && found <= (high ?? Infinity);
 }

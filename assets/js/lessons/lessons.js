@@ -48,11 +48,11 @@ export class Lessons {
   draw() {
     const items = this.lessons.map((lesson) => {
       const { name, title, minutes, pages } = lesson;
-      const asked = pages.filter(({ kind }) => kind === "predict").length;
+      const questions = pages.filter(({ kind }) => kind === "predict").length;
       const seen = this.book.seen(name);
       const state = seen
-        ? `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${count(asked, "prediction")} made`
-        : `${count(minutes, "minute")}, ${count(asked, "prediction")}`;
+        ? `${seen} of ${count(pages.length, "page")} seen, ${this.book.predictions(name)} of ${count(questions, "prediction")} made`
+        : `${count(minutes, "minute")}, ${count(questions, "prediction")}`;
       const begins = { "aria-label": `${seen ? "Go on with" : "Begin"} lesson: ${title}` };
       const begin = button(seen ? "Go on" : "Begin", () => this.begin(lesson), begins);
       return h("li", begin, h("span", h("strong", title), h("span.sl-hint", state)));
@@ -130,15 +130,15 @@ export class Lessons {
     this.book.see(name, page);
     this.#show();
     const now = pages[page];
-    this.said = h("div.sl-lesson-body", this.#body(now));
+    this.body = h("div.sl-lesson-body", this.#body(now));
     const heading = h("h3", { tabindex: -1 }, `Lesson ${number}: ${title}`);
     const place = `Page ${page + 1} of ${pages.length}`;
     const bar = h("progress", { max: pages.length, value: page + 1, "aria-label": place });
     const told = explained(named(now.text, this.trace), now.explains ?? []);
     const text = h("p.sl-lesson-text", told);
-    const body = now.kind === "gap" ? [this.said, text] : [text, this.said];
-    body[0].prepend(h("strong.sl-lesson-kind", KINDS[now.kind]));
-    this.card.replaceChildren(h("header", heading, h("span.sl-hint", place), bar), ...body, this.#steps());
+    const parts = now.kind === "gap" ? [this.body, text] : [text, this.body];
+    parts[0].prepend(h("strong.sl-lesson-kind", KINDS[now.kind]));
+    this.card.replaceChildren(h("header", heading, h("span.sl-hint", place), bar), ...parts, this.#steps());
     this.card.hidden = false;
     heading.focus({ preventScroll: true });
     this.draw();
@@ -176,16 +176,16 @@ export class Lessons {
     resize(); // what is shown has other room now
   }
 
-  #pins(kind, asked, question) {
+  #pins(kind, pins, question) {
     if (question?.kind === "cells") return this.#prediction(this.page) ?? [];
     if (kind === "gap") {
-      const { question: before } = this.lesson.pages[this.#asked()];
+      const { question: before } = this.lesson.pages[this.#questionPage()];
       return before.kind === "cells" ? answer(this.trace, before.answer) : [];
     }
-    return asked ? answer(this.trace, asked) : [];
+    return pins ? answer(this.trace, pins) : [];
   }
 
-  #asked() {
+  #questionPage() {
     return this.lesson.pages.findLastIndex(({ kind }, i) => kind === "predict" && i < this.page);
   }
 
@@ -223,7 +223,7 @@ export class Lessons {
   }
 
   #gap() {
-    const page = this.#asked();
+    const page = this.#questionPage();
     const { question } = this.lesson.pages[page];
     const right = answer(this.trace, question.answer);
     const predicted = this.#prediction(page);

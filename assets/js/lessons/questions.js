@@ -31,10 +31,10 @@ export function besides(question, predicted, answer, nameOf, { nameThen = nameOf
   if (question.kind === "value" && !Number.isFinite(answer))
     return { right: false, text: "This run has nothing to measure the answer by." };
   const truth = `On this run: ${inWords(question, answer, nameOf)}.`;
-  const said = (...sentences) => [...sentences, why].filter(Boolean).join(" ");
-  if (predicted === undefined) return { right: false, text: said("You made no prediction.", truth) };
+  const joined = (...sentences) => [...sentences, why].filter(Boolean).join(" ");
+  if (predicted === undefined) return { right: false, text: joined("You made no prediction.", truth) };
   const { right, gap } = compared(question, predicted, answer);
-  return { right, text: said(`You predicted: ${inWords(question, predicted, nameThen)}.`, truth, gap) };
+  return { right, text: joined(`You predicted: ${inWords(question, predicted, nameThen)}.`, truth, gap) };
 }
 
 function compared(question, predicted, answer) {
@@ -75,14 +75,14 @@ export class Question {
     const pins = this.pins();
     this.value = pins.length === count ? pins : undefined;
     const names = pins.length ? `: ${among(pins.map(this.nameOf))}` : "";
-    setText(this.said, `${pins.length} of ${count} pinned${names}.${pins.length > count ? " Unpin one." : ""}`);
+    setText(this.status, `${pins.length} of ${count} pinned${names}.${pins.length > count ? " Unpin one." : ""}`);
   }
 
   #cells() {
     const hint =
       "Click a cell, tap it twice, or move to it with the arrow keys and press Enter. Once more takes the pin away.";
-    this.said = h("p", { role: "status" });
-    return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.said];
+    this.status = h("p", { role: "status" });
+    return [h("p", h("strong", this.question.ask)), h("p.sl-hint", hint), this.status];
   }
 
   #number(set) {

@@ -7,7 +7,7 @@ export const asking = (parts) => ({
   fetchTop: (lane, cell, step) => parts.source.top(lane, cell, step),
   fetchAttended: (trace, lane, cell, t) => parts.source.attended(trace, lane, cell, t),
   stepLive: () => parts.live.step(),
-  onLive: (wish) => parts.live[wish](),
+  onLive: (action) => parts.live[action](),
   whatIf: {
     branch: (lane, event, name, gone) => parts.starting.branch(lane, event, name, gone),
     token: (text) => parts.source.token(text, parts.stage.trace.header.model.name),

@@ -1,6 +1,6 @@
 // The runs of this tab that a reload finds again: its latest, which of them was on show, and the address it had then.
 
-import { Part } from "../stage/part.js";
+import { MISSING, Part } from "../stage/part.js";
 import { TraceError } from "../trace/damage.js";
 import { page } from "./state.js";
 import { Tab } from "./tab.js";
@@ -11,7 +11,7 @@ export class Kept {
   #reading = new Part(
     () => import("../trace/reading.js"),
     ({ readTrace }) => readTrace,
-    () => null,
+    () => this.onProblem(MISSING),
   );
 
   /** onProblem(sentence) is called once, where nothing can be kept. */

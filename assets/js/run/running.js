@@ -21,7 +21,7 @@ const fetching = ({ got, all }) =>
 export class Running {
   run = null;
   branching = null; // what waits, where it is a branch, see branchOf
-  #asked = null; // what waits, a run of the source's that has not opened
+  #queued = null; // what waits, a run of the source's that has not opened
 
   /** source: see ServerSource. seconds(place, run) asks the server for how long it takes; run: of it more is wanted. */
   constructor({ stage, source, seconds }) {
@@ -67,8 +67,8 @@ export class Running {
     this.submitted = what === "run" ? page.now.edited : undefined;
     this.waiting.begin(what);
     this.stage.say("Starting …");
-    const asked = this.source.start(request, (messages) => this.#hear(asked, messages));
-    this.#asked = asked;
+    const handle = this.source.start(request, (messages) => this.#hear(handle, messages));
+    this.#queued = handle;
   }
 
   #hear(handle, messages) {
@@ -92,7 +92,7 @@ export class Running {
   #message(handle, message) {
     const { run } = this;
     const isOwn = run?.handle === handle && !run.over;
-    if (!isOwn && handle !== this.#asked) return;
+    if (!isOwn && handle !== this.#queued) return;
     if (message.place !== undefined) return this.waiting.at(message.place);
     if (message.loading) return this.stage.say(fetching(message.loading));
     if (message.note) return this.#note(message.note);
@@ -149,12 +149,12 @@ export class Running {
   }
 
   #refused(why) {
-    this.#forgetAsked();
+    this.#forgetQueued();
     this.stage.say(why, "error");
   }
 
-  #forgetAsked() {
-    this.#asked = null;
+  #forgetQueued() {
+    this.#queued = null;
     this.waiting.end();
     this.#undo(this.branching);
     this.stage.lessons?.gone();
@@ -162,12 +162,12 @@ export class Running {
 
   #open(handle, { run: id, open, pausable }) {
     const { branching } = this;
-    this.#asked = this.branching = null;
+    this.#queued = this.branching = null;
     this.waiting.end();
     if (this.run && !this.run.over) this.#end({ end: "stopped" }); // its last message was not sent
     const trace = branching?.trace ?? new Trace(open);
     branching?.trace.timed(open.header);
-    trace.race.growing = open.header.lanes.map(({ id: own }) => trace.lane(own));
+    trace.race.growing = open.header.lanes.map((lane) => trace.lane(lane.id));
     for (const lane of trace.race.growing) lane.source = { run: id, id: lane.id };
     const { engine } = open.header;
     if (branching) for (const lane of trace.race.growing) trace.computed(lane, engine);
@@ -192,20 +192,20 @@ export class Running {
     const { trace, branching } = this.run;
     const { wanted, waits } = page.now;
     this.run.over = true;
-    page.set({ wish: null, phase: "idle", wanted: null });
+    page.set({ pending: null, phase: "idle", wanted: null });
     if (waits === "more") this.waiting.end();
     trace.race.live = false;
     const inVain = Boolean(branching) && branching.child.count === branching.from; // no step of its own came
     const finished = branching ? "what if" : "live";
-    let told =
+    let sentence =
       problem ?? (end === "stopped" ? `Stopped after ${trace.race.done}.` : (branching?.parted ?? this.run.note ?? ""));
     if (this.stage.trace !== trace) this.stage.drawer?.forget(trace);
     if (inVain) this.#undo(branching);
     else if (this.stage.trace === trace) {
       this.stage.finish();
-      if (wanted) told ||= [pointedAt(wanted, trace), this.run.lacks].filter(Boolean).join(" ");
+      if (wanted) sentence ||= [pointedAt(wanted, trace), this.run.lacks].filter(Boolean).join(" ");
     }
-    if (!page.now.waits) this.stage.say(told, problem ? "error" : "note"); // else it is the next one's
+    if (!page.now.waits) this.stage.say(sentence, problem ? "error" : "note"); // else it is the next one's
     if (trace.count && !inVain) this.stage.add(trace, end === "finished" ? finished : end);
   }
 
@@ -216,7 +216,7 @@ export class Running {
     const cut = going && run.trace === trace;
     if (going) run.handle.stop();
     if (going && !cut) this.#end({ end: "stopped" }); // its last message will find it gone
-    page.set({ wish: null, phase: "idle" });
+    page.set({ pending: null, phase: "idle" });
     this.run = null;
     return cut;
   }
@@ -240,11 +240,11 @@ export class Running {
       this.stage.timeline.seek(page.now.step - 1);
       return this.stage.say("Only the display is paused: this server’s device cannot hold a run.");
     }
-    page.set({ phase: "paused", wish: "pause" });
+    page.set({ phase: "paused", pending: "pause" });
     this.stage.say("Pausing after this step …");
     await run.handle.pause();
-    if (this.run !== run || page.now.wish !== "pause") return;
-    page.set({ wish: null });
+    if (this.run !== run || page.now.pending !== "pause") return;
+    page.set({ pending: null });
     if (run.again) {
       run.again = false;
       return this.resume();
@@ -255,7 +255,7 @@ export class Running {
   resume() {
     const { run } = this;
     if (page.now.phase !== "paused") return;
-    if (page.now.wish) {
+    if (page.now.pending) {
       run.again = !run.again; // once it has paused
       return;
     }
@@ -268,11 +268,11 @@ export class Running {
   }
 
   /** What was asked of a paused run does not come: it stays paused. */
-  #held(said, kind) {
+  #held(sentence, kind) {
     this.run.steps = undefined;
     this.waiting.end();
     page.set({ phase: "paused" });
-    this.stage.say(said, kind);
+    this.stage.say(sentence, kind);
   }
 
   /** Play or Step, pressed while another run has the device, leaves the queue. */
@@ -285,7 +285,7 @@ export class Running {
   step() {
     const { run } = this;
     if (!run || this.stage.trace !== run.trace || page.now.phase !== "paused") return false;
-    if (run.steps === undefined && !page.now.wish) {
+    if (run.steps === undefined && !page.now.pending) {
       run.steps = 1;
       this.waiting.begin("more");
       run.handle.step();
@@ -303,14 +303,14 @@ export class Running {
   }
 
   #leaveQueue() {
-    this.#asked.leave();
-    this.#forgetAsked();
+    this.#queued.leave();
+    this.#forgetQueued();
   }
 
   async #stopRun() {
     const { run } = this;
     if (page.now.phase === "idle") return;
-    page.set({ wish: "stop" });
+    page.set({ pending: "stop" });
     this.stage.say("Stopping after this step …");
     await run.handle.stop();
     if (this.run === run && !run.over) this.#end({ end: "stopped" });

@@ -26,7 +26,7 @@ class State {
 
 /**
  * Of the page:
- * phase: of the run on its way: "idle", "running" or "paused". wish: "pause" or "stop" until it has worked, else null.
+ * phase: of the run on its way: "idle", "running" or "paused". pending: "pause" or "stop" until it has worked, else null.
  * waits: what waits for the device ("run", "branch" or "more", else null). place: of that in the queue, from 1; 0: not
  * known. waiting: the same in a sentence, or "".
  * source: "server" or "browser", which is to compute the next run; sources: those that may.
@@ -40,7 +40,7 @@ class State {
  */
 export const page = new State({
   phase: "idle",
-  wish: null,
+  pending: null,
   waits: null,
   place: 0,
   waiting: "",

@@ -15,10 +15,10 @@ export function mostWork(trace) {
 }
 
 /** Makes room in a node for a number of each lane; of several each says by its colour and its name whose it is. */
-function parts(node, lanes, own) {
+function parts(node, lanes, classOf) {
   const made = lanes.map(() => h("span", "–"));
   const told = (lane, i) =>
-    h(`span.sl-number-lane.${own(lane)}`, { title: lane.name }, h("span.sl-hidden", `${lane.name}: `), made[i]);
+    h(`span.sl-number-lane.${classOf(lane)}`, { title: lane.name }, h("span.sl-hidden", `${lane.name}: `), made[i]);
   node.replaceChildren(...(lanes.length > 1 ? lanes.map(told) : made));
   return made;
 }
@@ -40,14 +40,14 @@ export class Numbers {
   }
 
   load({ lanes, reference, others }) {
-    const own = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
+    const classOf = (lane) => `sl-lane-${lanes.indexOf(lane) + 1}`;
     this.rows = [...new Set([reference, ...others])].map((lane) => ({
       lane,
-      bar: h(`span.sl-work-bar.${own(lane)}`),
+      bar: h(`span.sl-work-bar.${classOf(lane)}`),
     }));
     this.bars.replaceChildren(...this.rows.map(({ bar }) => bar));
-    this.shares = parts(this.share, others, own);
-    this.changes = parts(this.changed, others, own);
+    this.shares = parts(this.share, others, classOf);
+    this.changes = parts(this.changed, others, classOf);
   }
 
   draw(trace, step) {

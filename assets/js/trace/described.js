@@ -88,10 +88,10 @@ export function namesApart(names) {
   const taken = new Set();
   return names.map((name) => {
     const plain = unnumbered(name);
-    let own = name;
-    for (let times = 2; taken.has(own); times++) own = `${plain.slice(0, 74)} (${times})`;
-    taken.add(own);
-    return own;
+    let unique = name;
+    for (let times = 2; taken.has(unique); times++) unique = `${plain.slice(0, 74)} (${times})`;
+    taken.add(unique);
+    return unique;
   });
 }
 

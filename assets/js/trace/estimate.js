@@ -14,7 +14,7 @@ export function lockRule({ decoder: { compute } }) {
 /** The step in which each position would have locked at `epsilon`, Infinity where it would not have: [n]. full: a lane
  * that computed every position, which lends the KL of what this lane had locked already; or null. */
 export function locksAt(lane, epsilon, full = null) {
-  const { epsilon: own, percentile = null, visible_steps: wait = 1 } = lockRule(lane);
+  const { epsilon: recorded, percentile = null, visible_steps: wait = 1 } = lockRule(lane);
   const { n } = lane;
   const when = new Array(n).fill(Infinity);
   const seen = new Int32Array(n); // passes that had the position's token as input
@@ -30,10 +30,10 @@ export function locksAt(lane, epsilon, full = null) {
       if (isMasked(states[p]) || seen[p] < wait || when[p] < t) continue;
       const kl = source.kl[at];
       const did = locked.has(p);
-      candidates.push({ p, kl, did, sure: source.confidence[at], refused: source === lane && !did && kl <= own });
+      candidates.push({ p, kl, did, sure: source.confidence[at], refused: source === lane && !did && kl <= recorded });
     }
     for (const { p, kl, did } of gate(candidates, percentile))
-      if (kl <= epsilon || (did && epsilon >= own)) when[p] = t;
+      if (kl <= epsilon || (did && epsilon >= recorded)) when[p] = t;
   }
   return when;
 }
