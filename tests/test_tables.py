@@ -56,7 +56,7 @@ def test_beneath_the_tables_no_figure_stands_but_the_papers() -> None:
     """In code and in names figures are no results: `5e-4`, Experiment 1, SmolLM2-135M."""
     prose = re.sub(r"```.*?```", "", PLACE.sub("", text("docs/results.md")), flags=re.DOTALL)
     own = [part for part in prose.split("\n\n") if not part.startswith(("**The paper", "#"))]
-    named = r"`[^`]*`|\]\([^)]*\)|Algorithm 1|Theorem 1|\bA2\b|LLaDA-8B|SmolLM2-135M|float32"
+    named = r"`[^`]*`|\]\([^)]*\)|Algorithm 1|Theorem 1|\bA2\b|LLaDA-8B|SmolLM2-135M|H100|float32"
     assert re.findall(r".*\d.*", re.sub(named, "", "\n\n".join(own))) == []
 
 
