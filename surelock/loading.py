@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from accelerate import infer_auto_device_map
@@ -28,9 +28,6 @@ from surelock.model.network import Network, empty_network
 from surelock.model.special_ids import special_ids
 from surelock.model.tokenizer import SLOW, load_tokenizer
 from surelock.places import ASSETS, is_hub_id
-
-if TYPE_CHECKING:
-    pass
 
 STORIES = ASSETS / "stories"
 _FILES = ["*.safetensors", "*.safetensors.index.json", CONFIG, GENERATION, "adapter_config.json", "*.jinja"]

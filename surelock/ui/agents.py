@@ -43,7 +43,6 @@ class AgentRefused(Refused):
 class Agents:
     """The requests of agents. Calls of the tool have places among those of scripts, and are refused in the same words.
 
-    shares: of the queue.
     check: raises ValueError for parameters of /decode that it refuses.
     """
 

@@ -11,9 +11,7 @@ MOST = 6  # positions
 def most_attended(models: Models, arguments: Any, longest: int) -> list[list[float]] | None:
     """Return the positions that one position attends to most: [[position, share], ...], the largest share first.
 
-    models: the models of the server.
     arguments: [label of the model, token ids (-1 is masked), position].
-    longest: the largest number of tokens.
 
     The position itself and masked positions are left out. None if the model is not loaded or too large, and for any
     other arguments.

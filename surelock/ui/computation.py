@@ -25,11 +25,8 @@ FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a rac
 class Computation:
     """One race and its messages.
 
-    job: the request.
-    recorder: records the race.
     rounds: the iterator of `race`.
     pausable: whether the page offers a pause.
-    limits: of the server.
     took: called at the end with the seconds of computation.
 
     `log` holds the messages, numbered by their index, without the id of the run. The race ends when it has no

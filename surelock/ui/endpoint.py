@@ -33,11 +33,8 @@ def make_endpoint(
 ) -> Callable[..., Iterator[dict[str, Any]]]:
     """Return the function behind /decode. Its signature is derived from the descriptions of the settings.
 
-    models: the models of the server.
     decoder: runs a job, see `make_decoder`.
-    most: the largest number of positions of a run.
     readers: the open streams; a call that nobody reads ends.
-    limits: of the server.
     """
     readers, seconds = readers or Readers(), (limits or Limits()).run_seconds
     signature = inspect.Signature(parameters(), return_annotation=Iterator[dict])
@@ -70,10 +67,7 @@ def make_endpoint(
 
 
 def check_call(models: Models, given: Mapping[str, Any]) -> None:
-    """Raise ValueError, one sentence, for parameters by name that `decode` refuses whatever the queue holds.
-
-    models: the models of the server.
-    """
+    """Raise ValueError, one sentence, for parameters by name that `decode` refuses whatever the queue holds."""
     check_names(given)
     values = {each.name: each.default for each in parameters()} | {"prompt": ""} | dict(given)
     models.get(models.labels[0] if values["model"] == "" else values["model"])

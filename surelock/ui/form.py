@@ -52,9 +52,6 @@ def defaults() -> dict[str, Any]:
 class Form:
     """The form, built inside a `gr.Sidebar`.
 
-    models: the models of the server.
-    most: the largest number of positions of a run.
-
     fields: the components of the shared settings, by name.
     """
 
@@ -108,7 +105,6 @@ class Form:
     def lanes_value(self, label: str, wanted: Any, *, arrived: Mapping[str, Any] | None = None) -> str:
         """Return the value of the component of the lanes, as JSON: the lanes, the presets, and `arrived`.
 
-        label: the model.
         wanted: the wanted lanes; None is the first pair.
         arrived: if a link or a run fills the form, its sentence and the session of the page.
         """

@@ -63,7 +63,6 @@ _HEADERS = {
 class Refused(Exception):
     """A request is refused. The message is one sentence.
 
-    status: of the answer.
     seconds: until the answer, so that a script that asks again at once does not keep the server busy.
     """
 
@@ -80,7 +79,6 @@ class Refused(Exception):
 class Gate:
     """ASGI middleware that accepts or refuses requests.
 
-    app: the application behind it.
     allow_hosts: further names of this server; '*.domain' for a whole domain, '*' for any name.
     admit: called with the scope and the JSON body of a request; it may raise Refused. It returns a context, which is
     left when the request has been answered.

@@ -155,9 +155,6 @@ def explain(page: gr.Blocks, endpoint: str, schemas: Mapping[str, dict[str, Any]
     """Gradio 6.31 describes an endpoint's parameters by their types alone. Set full schemas instead.
 
     page: while it is built.
-    endpoint: the name of the endpoint.
-    schemas: the JSON schema of each parameter.
-    answer: the description of the answer.
     """
     (made,) = (fn for fn in page.fns.values() if fn.api_name == endpoint)
     (given,) = made.outputs

@@ -24,7 +24,6 @@ _HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-sto
 class Heartbeats:
     """The streams of all open pages, as an ASGI application. A page is open while any stream of its session is.
 
-    page: Gradio's page.
     readers: its other streams.
     leave: called in a thread with the session of a page that has closed.
 

@@ -154,8 +154,6 @@ def is_public(given: argparse.Namespace) -> bool:
 def sources(decode_in: str, labels: list[str], public: bool) -> list[str]:
     """Return where runs may be computed; the first is selected at first.
 
-    decode_in: the value of --decode-in.
-    labels: the models of the server.
     public: whether other machines reach the page. A public server without a GPU selects the browser.
     """
     if decode_in != "both":

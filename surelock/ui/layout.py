@@ -56,10 +56,6 @@ def build(
 ) -> tuple[gr.Blocks, Sessions, Shares]:
     """Build the page.
 
-    models: the models that it offers.
-    most: the largest number of positions of a run.
-    queue_size: the number of visitors who may wait.
-    limits: of the server.
     sources: see `make_stage`.
     """
     readers, limits = Readers(), limits or Limits()

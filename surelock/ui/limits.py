@@ -18,7 +18,6 @@ class Limits:
     """The limits of a server.
 
     keep_mb: megabytes for all kept runs, by estimate. A single run may exceed it; --max-length bounds that.
-    run_seconds: the longest computation of one run.
 
     Raises ValueError, which names the flag.
     """

@@ -21,8 +21,6 @@ class Link:
     """The content of a link.
 
     model, prompt: None if the link has none.
-    chat: whether the prompt goes into the chat template.
-    settings: shared settings in the flat form.
     lanes: see `Form.lanes_value`.
     problems: a clause for each part that could not be read.
     """

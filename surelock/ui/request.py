@@ -31,10 +31,7 @@ Encoded = TypeVar("Encoded")
 class Job:
     """A checked request for a race.
 
-    label: the label of the model.
     prompt: its text, None if unknown.
-    tokens: the token ids of the prompt.
-    lanes: one to four decoders.
     chat: whether the prompt is in the model's chat template; None if it has none or this is unknown.
     asked: the key of the request that it was read from, see `key_of`; None if there was none.
     """
@@ -59,9 +56,7 @@ class Job:
 def read_request(models: Models, asked: Any, most: int) -> Job:
     """Return the job of a request of Run or What if.
 
-    models: the models of the server.
     asked: the values of the form's fields by name; or, with `prompt_tokens`, a branch, see `read_branch`.
-    most: the largest number of positions of a run.
 
     Raises ValueError, one sentence.
     """
@@ -143,11 +138,7 @@ def read_lanes(lanes: Any, shared: DecodeSettings | None) -> list[Lane]:
 def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequence[Lane], most: int) -> Job:
     """Return the job of a new run.
 
-    lm, label: the model and its label.
-    prompt: the text to continue.
     chat: whether it goes into the chat template, if the model has one.
-    lanes: one to four decoders.
-    most: the largest number of positions.
 
     Raises ValueError, one sentence.
     """

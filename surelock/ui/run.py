@@ -19,9 +19,6 @@ RUNNING, PAUSED, ENDED = "running", "paused", "ended"
 class Run:
     """A follower of a computation.
 
-    owner: the session of the visitor.
-    computation: the race.
-
     Only the latest stream of a run goes on. `pause` and `stop` may be called from any thread, and take effect after the
     present step.
     """

@@ -47,8 +47,6 @@ class Wants:
 class Fitted:
     """Values that fit together.
 
-    values: gen_length, steps and block_length.
-    blocks: the block lengths that fit.
     said: a sentence for each field that differs from the wanted value.
     """
 

@@ -35,7 +35,6 @@ class Sessions:
     decoder: runs a job, see `make_decoder`.
     pausable: whether runs can pause. On ZeroGPU they cannot, and a computation is shared only once it has ended, since
     the quota of one visitor pays for it.
-    limits: of the server.
 
     Runs with the same job share one computation.
     """
@@ -58,8 +57,6 @@ class Sessions:
     def open(self, owner: str, job: Job, recorder: Recorder) -> Run:
         """Return a new run for a visitor. It stops the visitor's older runs, of which the latest few are kept.
 
-        owner: the session of the visitor.
-        job: the request.
         recorder: records a new computation, if there is none of the same job to follow.
         """
         with self._opening:

@@ -36,9 +36,7 @@ Ask = Callable[[list[Any]], str | None]  # returns the key of a job from the dat
 class Shares:
     """The shares of each client in the queue of a page.
 
-    page: Gradio's page.
     size: the number of places for visitors, and again for scripts.
-    readers, sessions: the streams and runs of the server.
     keys: for each function of the page that requests a job, by its number, a function that returns the job's key.
 
     One client may have three quarters of the places for visitors and a quarter of those for scripts. A client is an

@@ -20,8 +20,6 @@ from surelock.ui.session import Sessions
 def make_stage(models: Models, sessions: Sessions, most: int, sources: Sequence[str] = ("server",)) -> gr.HTML:
     """Return the component of the stage.
 
-    models, sessions: the models and runs of the server.
-    most: the largest number of positions of a run.
     sources: where runs may be computed, "server" and "browser"; the first is selected at first.
 
     Its functions are public. A run is reached by its unguessable id alone.
