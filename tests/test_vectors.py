@@ -20,8 +20,8 @@ def test_node_repeats_random_runs(count: int, most: float, tmp_path: Path) -> No
     file = tmp_path / "vectors.json"
     file.write_text(json.dumps(told))
     found = json.loads(node("tests/js/vectors.js", file))
-    assert found["cases"] == count and found["turns"] == sum(len(each["turns"]) for each in told)
-    assert 0 < found["refused"] < most * count
+    assert found["cases"] == len(told) >= count and found["turns"] == sum(len(each["turns"]) for each in told)
+    assert 0 < found["refused"] < most * len(told)
 
     decoders = [each["decoder"] for each in told]
     parts = [list(d["compute"].values()) if d["compute"]["kind"] == "both" else [d["compute"]] for d in decoders]

@@ -64,13 +64,15 @@ def packed_plan(plan: Plan) -> dict[str, Any]:
     return packed_fields(plan, *names, "read", "outdated") | chosen | rows
 
 
-def of_one_prompt(case: Case) -> Case:
-    """The first sequence of a case's batch, by a policy that browsers have."""
+def alone(case: Case) -> list[Case]:
+    """Each sequence of a case's batch, by a policy that browsers have."""
     seed = case.settings.get("seed", 0)
-    chosen = case.settings | {"seed": seed[0] if isinstance(seed, list) else seed}
+    seeds = seed if isinstance(seed, list) else [seed + b for b in range(len(case.prompts))]
     unmask = None if case.unmask and case.unmask[0] == "Replay" else case.unmask
-    wishes = [replace(wish, sequence=0) for wish in case.wishes]
-    return replace(case, prompts=case.prompts[:1], settings=chosen, unmask=unmask, wishes=wishes)
+    wishes = [[replace(wish, sequence=0) for wish in case.wishes if wish.sequence == b] for b in range(len(seeds))]
+    parts = zip(case.prompts, seeds, wishes, strict=True)
+    chosen = [{"prompts": [prompt], "settings": case.settings | {"seed": s}, "wishes": own} for prompt, s, own in parts]
+    return [replace(case, unmask=unmask, **each) for each in chosen]
 
 
 def shape_of(case: Case) -> Shape:
@@ -191,7 +193,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
 
 
 def vectors(count: int) -> list[dict[str, Any]]:
-    """Random cases, the same every time."""
+    """Random cases, the same every time, each of its sequences alone."""
     found: list[dict[str, Any]] = []
 
     @settings(
@@ -200,7 +202,7 @@ def vectors(count: int) -> list[dict[str, Any]]:
     )  # fmt: skip
     @given(cases())
     def collect(case: Case) -> None:
-        found.append(vector(of_one_prompt(case), len(found)))
+        found.extend(vector(each, len(found) + i) for i, each in enumerate(alone(case)))
 
     collect()
     return found
