@@ -1,6 +1,7 @@
 """The tables of docs/gpu.md: counts before and now, and times predicted beside those that `bench gpu` measured."""
 
 import json
+from collections import defaultdict
 from functools import cache
 from typing import Any
 
@@ -43,15 +44,18 @@ def counts_before_and_now() -> list[Row]:
 
 
 def times() -> list[Row]:
-    """Return a row for each size and way to launch: predicted, and measured by the last `bench gpu` (else empty)."""
-    found = {(m["gen"], m["batch"], m["locked"], m["mode"]): m for m in _lines("gpu.jsonl") if "measured_ms" in m}
+    """Return a row for each size and way to launch: predicted, and measured by each `bench gpu` (else empty)."""
+    found: dict[tuple, list[str]] = defaultdict(list)
+    for m in _lines("gpu.jsonl"):
+        if "measured_ms" in m:
+            found[m["gen"], m["batch"], m["locked"], m["mode"]].append(f"{m['measured_ms']:.1f}")
     rows, config = [], meta_engine().config
     for gen_length, batch in sorted(_MEASURED_SIZES, key=lambda size: size[0] * size[1]):
         for locked in (False, True):
             count, read, counts = _counted(gen_length, batch, locked)
             usable = {"plain": True, "graphs": bucket_of(count) > 0, "fused": worth_fusing(read), "compiled": True}
             for mode in (mode for mode, can in usable.items() if can):
-                measured = found.get((gen_length, batch, locked, mode))
+                measured = found[gen_length, batch, locked, mode]
                 as_graph = mode == "compiled" and usable["graphs"]
                 rows.append(
                     {
@@ -59,20 +63,24 @@ def times() -> list[Row]:
                         "rows": f"{count:,}{' (half locked)' if locked else ''}",
                         "launched": _LAUNCHED[mode] + ", as a graph" * as_graph,
                         "predicted": "" if mode == "compiled" else f"{1e3 * predicted(counts, mode, config):.1f} ms",
-                        "measured": f"{measured['measured_ms']:.1f} ms" if measured else "",
+                        "measured": f"{' and '.join(measured)} ms" if measured else "",
                     }
                 )
     return rows
 
 
 def runs() -> list[Row]:
-    """Return a row for each whole run that `bench gpu` measured last; empty places if there is none."""
-    found = {(line["gen"], line["batch"]): line for line in _lines("gpu.jsonl") if "predicted_speedup" in line}
+    """Return a row for each whole run that `bench gpu` measured, each time; empty places if there is none."""
+    lines = [line for line in _lines("gpu.jsonl") if "predicted_speedup" in line]
     rows = []
     for gen_length, batch in _MEASURED_SIZES:
-        line = found.get((gen_length, batch))
-        row = {"generated, batch": f"{gen_length}, {batch}", "rows computed": f"{line['rows']:.2f}" if line else ""}
-        for name, key in (("predicted", "predicted_speedup"), ("measured", "speedup")):
-            row[f"speed-up, {name}"] = f"{line[key]:.2f}x" if line else ""
-        rows.append(row)
+        found = [line for line in lines if (line["gen"], line["batch"]) == (gen_length, batch)]
+        rows.append(
+            {
+                "generated, batch": f"{gen_length}, {batch}",
+                "rows computed": f"{found[-1]['rows']:.2f}" if found else "",
+                "speed-up, predicted": f"{found[-1]['predicted_speedup']:.2f}x" if found else "",
+                "speed-up, measured": " and ".join(f"{line['speedup']:.2f}x" for line in found),
+            }
+        )
     return rows
