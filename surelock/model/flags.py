@@ -8,16 +8,13 @@ DTYPES = ("float64", "float32", "bfloat16", "float16")
 MOST_THREADS = 1024
 
 
-def check_threads(threads: int) -> None:
-    """Raise ValueError unless `threads` is from 1 to 1024: torch ends the process at some larger numbers."""
-    if not 0 < threads <= MOST_THREADS:
-        raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
-
-
 def set_threads(threads: int | None) -> None:
-    """Set the threads of torch; None leaves them as they are. Raises ValueError for a number out of range."""
+    """Set the threads of torch; None leaves them as they are. Raises ValueError for a number out of range: torch ends
+    the process at some larger ones.
+    """
     if threads is not None:
-        check_threads(threads)
+        if not 0 < threads <= MOST_THREADS:
+            raise ValueError(f"threads: must be from 1 to {MOST_THREADS}, not {threads}")
         torch.set_num_threads(threads)
 
 

@@ -52,7 +52,6 @@ def run(notebook: dict[str, Any]) -> list[Any]:
 
 
 def main() -> None:
-    """Run it, and write it back."""
     notebook = json.loads(NOTEBOOK.read_text("utf-8"))
     run(notebook)
     NOTEBOOK.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", "utf-8")

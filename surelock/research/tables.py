@@ -169,9 +169,7 @@ def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
 
 
 def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
-    """What a benchmark printed, a line a time: `bench decode` for the laptop, `python -m tests.browser.measure here` or
-    `engines` for a browser.
-    """
+    """What a benchmark printed, a line a time."""
     lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
     return [told for told in lines if told["benchmark"] == benchmark]
 

@@ -2,7 +2,6 @@
 
 None of this shows that a text is good. The bound is the model's own: it likes what it is prone to write, repetition
 most of all. Tokens equal to the baseline's show how far locking changes the outcome, not for the worse or the better.
-Repeated 4-grams show one way of being bad only.
 """
 
 from collections.abc import Hashable, Sequence
