@@ -135,14 +135,11 @@ class _Waiting:
 class Shadow:
     """Collects the steps of a run and computes their commit errors, many steps at a time.
 
-    lm, settings, regret: see `commit_error`.
-    always: also compute steps that computed every row, whose error is 0 by definition.
+    lm, settings, regret: see `commit_error`. The error of a step that computed every row is 0 by definition.
     """
 
-    def __init__(
-        self, lm: LanguageModel, settings: DecodeSettings, *, always: bool = False, regret: bool | None = None
-    ) -> None:
-        self._lm, self._settings, self._always = lm, settings, always
+    def __init__(self, lm: LanguageModel, settings: DecodeSettings, *, regret: bool | None = None) -> None:
+        self._lm, self._settings = lm, settings
         self._wants_regret = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
         self._scores: str | None = None
         self._present: NDArray[np.bool_] | None = None
@@ -178,7 +175,7 @@ class Shadow:
             self._changed += [False] * len(where)
             self._regret += [np.nan if self._scores is None else 0.0] * len(where)
             exact = (computed | step.resting)[b, first:].all() and computed[b, where].all()
-            if self._always or not exact:
+            if not exact:
                 asked = where if self._scores is None else np.flatnonzero(step.open[b])
                 waiting = _Waiting(before[b, first:], where - first, asked - first, own, places)
                 self._waiting.setdefault(b, []).append(waiting)
