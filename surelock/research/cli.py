@@ -123,9 +123,8 @@ def _judges(experiment: Experiment, lab: Lab, records: list[Record], directory: 
 
 
 def with_data(cells: list[Cell], data: dict[str, Path]) -> list[Cell]:
-    """The cells whose data is there.
-
-    Raises ValueError, which names the flags, when none is, and for data that no cell reads.
+    """The cells whose data is there. Raises ValueError, which names the flags, without any, and for data that no cell
+    reads.
     """
     needed = {file_of(cell["source"]) for cell in cells}
     if unread := data.keys() - needed:

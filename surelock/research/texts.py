@@ -14,8 +14,6 @@ from surelock.model.bound import conditional_bound
 from surelock.research.lab import Lab
 from surelock.research.prompts import Prompt
 
-_DRAWS = 16
-
 
 def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]]) -> dict[str, list[Any]]:
     """Figures of each prompt's continuation, up to its first EOS.
@@ -37,7 +35,7 @@ def _bound(lab: Lab, prompt: list[int], ids: list[int], number: int) -> float:
     """The masks depend on the prompt's number alone: equal texts get equal values, so differences are not noise."""
     rng = np.random.default_rng([0, number])
     tokens = np.array([*prompt, *ids], dtype=np.int64)
-    draws = conditional_bound(lab.lm.network, tokens, len(prompt), draws=_DRAWS, rng=rng, mask_id=lab.lm.mask_id)
+    draws = conditional_bound(lab.lm.network, tokens, len(prompt), draws=16, rng=rng, mask_id=lab.lm.mask_id)
     return float(draws.mean())
 
 

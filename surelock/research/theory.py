@@ -133,11 +133,9 @@ def _rises(run: Drift) -> NDArray[np.bool_]:
     return np.any(up[:, np.any(run.tail, axis=0)], axis=0)
 
 
-_TAILS = ("rho_mean", "mean_rises", "rises", "positions_ok", "rho", "rho_above_1")
-
-
 def _contraction_table(records: list[Record]) -> pd.DataFrame:
-    return pd.DataFrame([row(record, ("gen_length", "temperature", "prompts"), _TAILS) for record in records])
+    shown = ("rho_mean", "mean_rises", "rises", "positions_ok", "rho", "rho_above_1")
+    return pd.DataFrame([row(record, ("gen_length", "temperature", "prompts"), shown) for record in records])
 
 
 CONTRACTION = Experiment(
