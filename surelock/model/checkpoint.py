@@ -31,6 +31,12 @@ _WRAPPERS = re.compile(r"(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 _BUFFERS = ("rotary_emb.inv_freq", "rotary_emb.original_inv_freq", "rotary_emb.cos_cached", "rotary_emb.sin_cached")
 _FLOATS = {"F16", "BF16", "F32", "F64"}
 _METHODS = {"gptq": "GPTQ", "awq": "AWQ"}
+_MARKS = {
+    "GPTQ or AWQ": (".qweight", ".qzeros", ".g_idx", ".scales"),
+    "bitsandbytes": (".SCB", "absmax", "quant_map", ".weight_format", "bitsandbytes__nf4", "bitsandbytes__fp4"),
+    "compressed-tensors": (".weight_packed", ".weight_zero_point", ".weight_shape"),
+    "fp8 or int8 with scales": (".weight_scale_inv", ".weight_scale", ".input_scale"),
+}
 
 
 def check_kind(directory: Path) -> None:
@@ -167,13 +173,16 @@ def check_tensors(shape: NetworkConfig, config: Mapping[str, Any], directory: Pa
 
 
 def _quantised(config: Mapping[str, Any], files: TensorFiles) -> str:
-    """How a checkpoint is quantised: by its config.json, or by the dtypes of its tensors."""
+    """How a checkpoint is quantised: by its config.json, by the names of its tensors, or by their dtypes."""
     described = config.get("quantization_config") or {}
     if not isinstance(described, Mapping):
         raise CheckpointError("config.json sets quantization_config to what is no object")
     in_bits = described.get("load_in_8bit") or described.get("load_in_4bit")
     if method := described.get("quant_method") or ("bitsandbytes" if in_bits else None):
         return _METHODS.get(method, str(method)[:40]) + " by config.json"
+    for kind, marks in _MARKS.items():
+        if marked := min((name for name in files.files if name.endswith(marks)), default=None):
+            return f"{kind}: tensor {marked}"
     for name in files.files:
         if name.endswith("weight") and (dtype := files.stored(name).dtype) not in _FLOATS:
             return f"tensor {name} holds {dtype}"
