@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from made_up import made_up
-from test_oracle import EOS, EOT, MODELS, TOGETHER, Case, Wish, cases, library_rule, make
+from test_oracle import EOS, EOT, MODELS, RULES, TOGETHER, Case, Wish, cases, library_rule, make
 
 import surelock
 from surelock.config import NetworkConfig, Shape
@@ -193,18 +193,18 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
 
 
 def vectors(count: int) -> list[dict[str, Any]]:
-    """Random cases, the same every time, each of its sequences alone."""
+    """Random cases, each of its sequences alone: equally many under each rule and pair of rules."""
     found: list[dict[str, Any]] = []
 
-    @settings(
-        max_examples=count, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    @given(cases())
     def collect(case: Case) -> None:
         found.extend(vector(each, len(found) + i) for i, each in enumerate(alone(case)))
 
-    collect()
+    for number, pair in enumerate(RULES):
+        drawn = settings(
+            max_examples=-(-count // len(RULES)), deadline=None, database=None, phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(given(cases(pair=pair))(collect))  # fmt: skip
+        seed(number)(drawn)()
     return found
 
 
