@@ -1,5 +1,6 @@
 """Shared fixtures: tiny checkpoints and the models read from them. No test uses the network."""
 
+import logging
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub reads it
@@ -41,6 +42,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def one_thread() -> None:
     """The networks here are far too small for a second one."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def as_logged_before() -> Iterator[None]:
+    """A server that a test starts in this process filters every logger: the next test has them as they were."""
+    before = logging.getLoggerClass()
+    yield
+    if logging.getLoggerClass() is not before:
+        logging.setLoggerClass(before)
+        logging.captureWarnings(False)
+        for each in (logging.getLogger(), *logging.Logger.manager.loggerDict.values()):
+            if isinstance(each, logging.Logger):
+                each.filters = [held for held in each.filters if type(held).__name__ != "Calm"]
 
 
 @pytest.fixture
