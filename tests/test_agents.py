@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -24,7 +25,8 @@ from starlette.types import Receive, Scope, Send
 
 import surelock
 from surelock.ui import launch
-from surelock.ui.gate import CALL, Gate
+from surelock.ui.agents import AgentRefused, Agents
+from surelock.ui.gate import CALL, Gate, Refused
 from surelock.ui.gradio_patches import FewAtOnce
 from surelock.ui.parameters import parameters
 from tests.browser.server import App, serve, wait_for_model
@@ -252,3 +254,11 @@ def test_the_first_call_goes_alone_and_all_others_together() -> None:
         return found
 
     assert finished(calls()) == [1, 9, 10, 10]
+
+
+def test_an_agent_hears_as_late_as_a_script_that_the_queue_is_full() -> None:
+    full = Mock(admit_agent=Mock(side_effect=Refused(503, "The queue is full.", 0.5)))
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "decode", "arguments": {}}}
+    with pytest.raises(AgentRefused, match="The queue is full") as refused:
+        Agents(full, Mock()).admit({"type": "http", "method": "POST", "path": "/gradio_api/mcp/"}, body)
+    assert (refused.value.status, refused.value.seconds) == (200, 0.5)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from surelock.config import NetworkConfig
-from surelock.decoding.step import Layout, Plan, Reading
+from surelock.decoding.step import NO_ROWS, Layout, Plan, Reading
 from surelock.engines.chunks import chunk_rows, even
 from surelock.engines.graph import graphs, head_graph, head_name, posterior_graph, step_graph
 from surelock.memory import trim_memory
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 2**21  # of one table of posteriors: of the embedded model's, 128 rows
 _PART_BYTES = 2**27  # of weights in float32: a session holds its weights several times while it is made
-_NO_ROWS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _KINDS = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NOTHING = {  # inputs of `posterior_graph` that ask for no output
-    **dict.fromkeys(("chosen", "scored", "shown"), _NO_ROWS),
+    **dict.fromkeys(("chosen", "scored", "shown"), NO_ROWS),
     "bias": np.zeros((1, 1), np.float32),
     "top_k": np.ones(1, dtype=np.int64),
 }
@@ -172,7 +171,7 @@ class OnnxEngine:
             log_p=np.empty(shape, np.float32),  # takes memory where it is written
             has=np.zeros(shape[0], dtype=bool),
             told=np.zeros(shape, np.float32) if tell else None,
-            rows=_NO_ROWS,
+            rows=NO_ROWS,
             hidden=np.empty((0, config.d_model), np.float32),
         )
 
@@ -251,7 +250,7 @@ class OnnxEngine:
     def _choose(self, chunk: Chunk) -> None:
         """Read confidences, candidates (their tokens only if any may be committed), and the KLs that rules need."""
         plan, reading, own = chunk.plan, chunk.reading, chunk.own
-        chosen = np.flatnonzero(plan.choice.rows[own]) if plan.choice.scores is not None else _NO_ROWS
+        chosen = np.flatnonzero(plan.choice.rows[own]) if plan.choice.scores is not None else NO_ROWS
         inputs: dict[str, NDArray] = {"chosen": chosen}
         score, first = "own", 0
         if plan.choice.scores in ("entropy", "margin"):
@@ -260,7 +259,7 @@ class OnnxEngine:
             first = int(plan.choice.rows[: own[chosen[0]]].sum())
         candidates = np.arange(first, first + len(chosen))
         if plan.choice.quotas is not None:
-            inputs["chosen"] = _NO_ROWS
+            inputs["chosen"] = NO_ROWS
         elif len(chosen):
             inputs["bias"] = _bias(plan, candidates, chunk.logits.shape[1])
         outputs = ["confidence", "total", "token", score]
