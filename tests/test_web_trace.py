@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_figure import DECODERS, PROMPT
 from test_javascript import needs_node, node
 
 import surelock
 from surelock.quality.commit_error import Shadow
-from surelock.trace.frames import read_trace, states_of
+from surelock.trace.frames import positions_of, read_trace, states_of
 from surelock.trace.lanes import Lane
 from surelock.trace.pieces import running_text
 from surelock.trace.race import race
@@ -81,6 +83,12 @@ def test_python_and_the_page_read_the_same(recorder: Recorder) -> None:
         together = {own: group["lanes"] for group in header["timed_together"] for own in group["lanes"]}
         seconds = {own: trace.steps[trace.steps.lane == own].seconds.tolist() for own in ids}
         for own, lane in zip(ids, page["lanes"], strict=True):
+            for t, there in lane["after"]:
+                tops = [recorder.top(own, t, at) for at in range(header["length"])]
+                assert [[[token, round(p, 4)] for token, p in top] for top in there["top"]] == [
+                    [[token, p] for token, _, p in top] for top in tops
+                ]
+                assert any(tops)
             compare(document, trace, own, lane)
             expected = [
                 speed_of(seconds[own], seconds[other]) if other in together.get(own, [own]) else None for other in ids
@@ -101,13 +109,37 @@ def compare(document: dict[str, Any], trace: surelock.trace.frames.Trace, own: s
         cells[values.step.astype(int), values.position.astype(int)] = values[name]
         theirs = [[float("nan" if value is None else value) for value in row] for row in lane[name]]
         np.testing.assert_allclose(theirs, cells, rtol=1e-6)
+    for t, there in lane["after"]:
+        check_after(document, own, t, there, values[values.step <= t])
     tokens = positions.token.fillna(-1).tolist()
-    assert lane["tokens"] == tokens and lane["text"] == running_text(document["pieces"], tokens)
-    prompt = len(header["prompt_tokens"])
-    assert lane["unmasked"][prompt:] == listed(positions.unmask_step.astype(float))[prompt:]
-    assert [None if s < 0 else s for s in lane["locked"]] == listed(positions.lock_step.astype(float))
-    assert [row[:3] for row in lane["steps"]] == steps[["computed", "locked", "unmasked"]].values.tolist()
-    regret = listed(steps.regret.astype(float).cumsum())
-    assert [row[4] for row in lane["steps"]] == pytest.approx(regret)
+    assert lane["after"][0][1]["tokens"] == tokens and lane["text"] == running_text(document["pieces"], tokens)
+    assert lane["steps"] == steps[["computed", "locked", "unmasked"]].values.tolist()
+    records = [r for r in document["records"] if r["lane"] == own]
+    known = all("commit_error" in r for r in records)
+    sums = [
+        np.cumsum([each(r) for r in records]).tolist() if known else [None] * len(records)
+        for each in (
+            lambda r: sum(filter(None, r["commit_error"])), lambda r: math.nan if r["regret"] is None else r["regret"],
+            lambda r: len(r["commit_error"]), lambda r: len(r["changed"]),
+        )
+    ]  # fmt: skip
+    assert [listed(each) if known else each for each in sums] == [pytest.approx(each) for each in lane["damage"]]
+    finite = [np.array([v for v in each.kl if np.isfinite(v)] or [np.nan]) for _, each in values.groupby("step")]
+    bands = [np.quantile(each, [0.1, 0.5, 0.9]) for each in finite]
+    np.testing.assert_allclose(np.array(lane["bands"], float), bands, rtol=1e-5)
     sums = steps[["seconds", "flops", "baseline_flops"]].cumsum().values.tolist()
     assert [each for row in lane["totals"] for each in row] == pytest.approx([each for row in sums for each in row])
+
+
+def check_after(document: dict[str, Any], own: str, t: int, there: dict[str, Any], values: pd.DataFrame) -> None:
+    """What stood after a step, beside a trace that ends with it."""
+    header, records = document["header"], [r for r in document["records"] if r["lane"] == own and r["step"] <= t]
+    positions, prompt = positions_of(header, document["pieces"], records, own), len(header["prompt_tokens"])
+    assert there["tokens"] == positions.token.fillna(-1).tolist()
+    assert there["unmasked"][prompt:] == listed(positions.unmask_step.astype(float))[prompt:]
+    assert [None if s < 0 else s for s in there["locked"]] == listed(positions.lock_step.astype(float))
+    last = values.groupby("position").step.max()
+    assert there["seen"] == [int(last.get(position, -1)) for position in range(header["length"])]
+    steps = next(lane["settings"]["steps"] for lane in header["lanes"] if lane["id"] == own)
+    of_lane = sum(r["lane"] == own for r in document["records"])
+    assert there["ends"] == (t + 1 == steps or (t + 1 == of_lane and -1 not in there["tokens"]))

@@ -116,42 +116,6 @@ test("a raster has a column for each step of the cursor, a row for each position
   assert.deepEqual(drawn(live, live.lanes[0]).slice(0, 4), ["200", "200", "200", "100"]);
 });
 
-/** Makes canvases whose pens write down how they stroke: [colour, alpha], and the round rectangle that comes before. */
-function penned(t, strokes) {
-  const pen = () => {
-    const kept = {};
-    const write = {
-      stroke: () => strokes.push(Object.assign([kept.strokeStyle, kept.globalAlpha], { shape: kept.shape })),
-      roundRect: (...shape) => (kept.shape = shape),
-      measureText: () => ({ width: 1 }),
-    };
-    return new Proxy(kept, { get: (_, name) => kept[name] ?? write[name] ?? (() => {}) });
-  };
-  const canvas = () => ({ style: {}, pen: pen(), getContext: () => pen() });
-  t.after(() => delete globalThis.document);
-  globalThis.document = { createElement: canvas };
-  return canvas;
-}
-
-test("what has just locked or been written glows, less with each step", (t) => {
-  const strokes = [];
-  const canvas = penned(t, strokes);
-  const colours = { fresh: "fresh", freshLock: "lock", pins: [], scale: ["#000000", "#ffffff"] };
-  const [, lane] = Trace.parse(small()).lanes;
-  const grid = new Grid(canvas());
-  grid.resize(4, 300, colours, { ratio: 1 });
-  const glow = (step, fresh) => {
-    strokes.length = 0;
-    const labels = ["", "", "", ""];
-    grid.draw({ lane, step, tokens: [], other: null, promptLength: 2, labels, fresh, hover: -1, pins: new Map() });
-    return strokes.filter(([style]) => style === "fresh" || style === "lock").join(" ");
-  };
-  assert.equal(glow(0, true), "lock,1 fresh,1");
-  assert.equal(glow(1, true), "lock,0.5 lock,1 fresh,0.5 fresh,1");
-  assert.equal(glow(2, true), "lock,1 lock,0.5 lock,1 fresh,0.2 fresh,0.5");
-  assert.equal(glow(2, false), "");
-});
-
 /** Makes canvases that keep all calls of their pens, [name, ...arguments]; a letter is 7 pixels wide. */
 function recorded(t) {
   const canvases = [];
@@ -169,25 +133,6 @@ function recorded(t) {
   globalThis.document = { createElement: canvas };
   return [canvas, canvases];
 }
-
-test("a canvas is as large as its cells, or as what is seen of them", (t) => {
-  const [canvas] = recorded(t);
-  const grid = new Grid(canvas());
-  const resized = (n, width, how) => {
-    grid.resize(n, width, { scale: ["#000000", "#ffffff"] }, how);
-    const { canvas: own, box, tall, offset, shades, looks } = grid;
-    assert.deepEqual([grid.n, offset, shades.length, looks], [n, 0, 16, null]);
-    assert.deepEqual([shades[0].fill, shades[5].fill, shades[15].fill], ["#000000", "#555555", "#ffffff"]);
-    return [own.width, own.height, own.style.height, tall, box.columns, box.text];
-  };
-  assert.deepEqual(resized(142, 590, { tall: 330, ratio: 2 }), [1180, 660, "330px", 330, 10, true]);
-  assert.deepEqual(resized(142, 590, { tall: 330, most: 100, ratio: 1 }), [590, 100, "100px", 100, 10, true]);
-  assert.deepEqual(resized(300, 600, { ratio: 1 }), [600, 690, "690px", 690, 10, true]);
-  assert.deepEqual(resized(1024, 600, { whole: true, ratio: 1 }).slice(4), [31, false]);
-  globalThis.window = { devicePixelRatio: 3 };
-  t.after(() => delete globalThis.window);
-  assert.deepEqual(resized(10, 100, {}).slice(0, 3), [200, 104, "52px"], "two pixels to one");
-});
 
 /** The boxes that calls of a pen take up: [left, top, right, bottom]; of a text and of an arc their middle. */
 const boxes = (calls) =>
@@ -331,47 +276,4 @@ test("of cells that are scrolled those are drawn that come in", (t) => {
     assert.deepEqual(drawn(9999, [200, 300]).slice(0, 3), [460, 0, -437]);
     assert.deepEqual(drawn(-5, [0, 100]).slice(0, 3), [0, 0, 460]);
   }
-});
-
-test("a label that is too long stands on two lines, and beyond them nine of its letters and a sign that it is cut", (t) => {
-  const strokes = [];
-  const written = [];
-  const canvas = penned(t, strokes);
-  const measured = () => {
-    const made = canvas();
-    const pen = new Proxy(made.getContext(), {
-      get: (own, name) =>
-        ({ measureText: (text) => ({ width: 7 * text.length }), fillText: (text) => written.push(text) })[name] ??
-        own[name],
-    });
-    return { ...made, pen, getContext: () => pen };
-  };
-  globalThis.document = { createElement: measured };
-  const [, lane] = Trace.parse(small()).lanes;
-  const grid = new Grid(measured());
-  grid.resize(4, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1 });
-  const labels = ["short", "x".repeat(12) + "y".repeat(12), "abcdefghi".repeat(8), ""];
-  const view = { lane, step: 2, tokens: [5, 6, 7, 8], other: null, promptLength: 2, labels, fresh: false, hover: -1 };
-  grid.draw({ ...view, pins: new Map() });
-  assert.deepEqual([...new Set(written)].sort(), ["abcdefghi", "short", "xxxxxxxxxxxx", "yyyyyyyyyyyy", "…"]);
-});
-
-test("a word is fitted anew where the cells have another height", (t) => {
-  const [canvas, canvases] = recorded(t);
-  const grid = new Grid(canvas());
-  const view = { lane: { steps: [] }, step: 0, tokens: [], other: null, promptLength: 0, fresh: false, hover: -1 };
-  const n = 32;
-  const sizes = [600, 120, 120, 600].map((tall) => {
-    grid.resize(n, 300, { pins: [], scale: ["#000000", "#ffffff"] }, { ratio: 1, tall });
-    canvases.splice(1);
-    const labels = ["a", ...new Array(n - 1).fill("")];
-    grid.draw({ ...view, states: new Array(n).fill(1), labels, pins: new Map() });
-    return [grid.box.h, Math.round(100 * grid.fits.get("a").size) / 100];
-  });
-  assert.deepEqual(sizes, [
-    [26, 13],
-    [17, 11.25],
-    [17, 11.25],
-    [26, 13],
-  ]);
 });

@@ -4,7 +4,6 @@ import { AnswerBook } from "../../assets/js/lessons/answerbook.js";
 import { suits } from "../../assets/js/lessons/questions.js";
 import { Kept } from "../../assets/js/run/kept.js";
 import { Tab } from "../../assets/js/run/tab.js";
-import { small } from "./small.js";
 
 /** A tab's storage, which takes so many characters: its own keys are what is kept, as in a browser. */
 class Storage {
@@ -94,31 +93,6 @@ test("a tab keeps what can be kept under a name of its own", () => {
   assert.throws(() => new Tab(broken).set("run-a", {}), /other/);
 });
 
-test("the tab's own storage is the browser's, if it lets the page have it", () => {
-  const given = (get) => {
-    Object.defineProperty(globalThis, "sessionStorage", { configurable: true, get });
-    return new Tab().storage;
-  };
-  const own = new Storage();
-  try {
-    assert.equal(
-      given(() => own),
-      own,
-    );
-    assert.equal(
-      given(() => undefined),
-      null,
-    );
-    const refuse = (error) => () => {
-      throw error;
-    };
-    assert.equal(given(refuse(new DOMException("no", "SecurityError"))), null);
-    assert.throws(() => given(refuse(new TypeError("other"))), /other/);
-  } finally {
-    delete globalThis.sessionStorage;
-  }
-});
-
 const nested = `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
 const ODD = ["{}", "5", "[null]", "[{}]", '"x"', "{torn", nested, `[${"1,".repeat(200_000)}1]`];
 
@@ -197,20 +171,4 @@ test("a prediction of another kind than the question's is none", () => {
   for (const [i, question] of asked.entries())
     for (const [k, value] of [...right, undefined, null, "b"].entries())
       assert.equal(suits(question, value), i === k, `${question.kind} ${value}`);
-});
-
-test("of the runs kept those that cannot be read are dropped with a sentence, and the others come", async () => {
-  const damaged = [
-    {},
-    { ...small(), records: [] },
-    { ...small(), header: { ...small().header, lanes: [{ id: "a" }] } },
-  ];
-  const documents = [small(), ...damaged, { ...small(), header: { ...small().header, length: -1 } }];
-  const kept = Object.fromEntries(documents.map((each, i) => [`surelock:run-${i}`, JSON.stringify(each)]));
-  const index = documents.map((_, i) => ({ id: `${i}`, source: "interrupted", size: 2 }));
-  const { store, tab, storage } = opened({ ...kept, "surelock:runs": JSON.stringify(index) });
-  const found = (await store.traces()).map(({ source, trace }) => [source, trace.key, trace.interrupted, trace.count]);
-  assert.deepEqual(found, [["interrupted", "0", true, 3]]);
-  assert.match(tab.problem, /dropped: a run\.$/);
-  assert.deepEqual(Object.keys(storage), ["surelock:run-0", "surelock:runs", "surelock:lessons"]);
 });

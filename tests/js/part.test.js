@@ -52,20 +52,3 @@ test("a part that does not come is told at every press, and fetched again at the
   assert.deepEqual([await Promise.all(first), missing, answers.length], [["missing", "missing"], 2, 1]);
   assert.deepEqual([await part.use((made) => made), missing], ["made", 2]);
 });
-
-test("what is wrong with a part itself is no missing part", async () => {
-  const broken = new Part(
-    async () => ({}),
-    () => {
-      throw new TypeError("its own");
-    },
-    () => assert.fail(),
-  );
-  await assert.rejects(broken.use(), /its own/);
-  const other = new Part(
-    () => Promise.reject(new SyntaxError("torn")),
-    () => assert.fail(),
-    () => assert.fail(),
-  );
-  await assert.rejects(other.use(), /torn/);
-});

@@ -57,15 +57,6 @@ test("each of several ends ends a text, and is no common word of two texts", () 
   assert.deepEqual(pieces.labels([1, 7, 0], ends).slice(1), ["end", "end"]);
 });
 
-test("a longest common subsequence", () => {
-  const list = (text) => [...text].map((letter) => ({ text: letter }));
-  const flags = (a, b) => align(list(a), list(b)).map((each) => each.map(Number).join(""));
-  assert.deepEqual(flags("abcd", "abd"), ["1101", "111"]);
-  assert.deepEqual(flags("xaby", "abz"), ["0110", "110"]);
-  assert.deepEqual(flags("", "ab"), ["", "00"]);
-  assert.deepEqual(flags("ab", "ba"), ["01", "10"], "of two that are as long, the one that begins later here");
-});
-
 test("of any two lists the same words are marked in both, and as many as can be", () => {
   const list = (text) => [...text].map((letter) => ({ text: letter }));
   const all = [""];

@@ -11,24 +11,33 @@ const INFINITE = new Map([
 ]);
 const finite = (values) => Array.from(values, (x) => (INFINITE.has(x) ? INFINITE.get(x) : x));
 
+/** What stands after a step, and was known by then. */
+function after(lane, t) {
+  const of = (f) => Array.from({ length: lane.n }, (_, p) => f(p));
+  return {
+    tokens: Array.from(lane.tokens(t)),
+    unmasked: finite(of((p) => lane.unmaskStep(p, t))),
+    locked: of((p) => lane.lockStep(p, t)),
+    seen: of((p) => lane.lastComputed(p, t)),
+    top: of((p) => lane.top(p, t)),
+    ends: lane.endsAt(t),
+  };
+}
+
 function laneOf(trace, lane) {
   const last = lane.count - 1;
-  const [steps, positions] = [lane.count, lane.n].map((length) => Array.from({ length }, (_, i) => i));
+  const steps = Array.from({ length: lane.count }, (_, i) => i);
   return {
     id: lane.id,
     states: steps.map((t) => Array.from(lane.row(t))),
     kl: steps.map((t) => finite(lane.kl.subarray(t * lane.n, (t + 1) * lane.n))),
     confidence: steps.map((t) => finite(lane.confidence.subarray(t * lane.n, (t + 1) * lane.n))),
-    tokens: Array.from(lane.tokens(last)),
-    unmasked: finite(positions.map((p) => lane.unmaskStep(p, last))),
-    locked: positions.map((p) => lane.lockStep(p, last)),
-    steps: lane.steps.map(({ computed, lockedCount, unmasked, damage }) => [
-      computed,
-      lockedCount,
-      unmasked.length,
-      damage?.nats ?? null,
-      damage?.regret ?? null,
-    ]),
+    after: [last, 0, last >> 1].map((t) => [t, after(lane, t)]),
+    steps: lane.steps.map(({ computed, lockedCount, unmasked }) => [computed, lockedCount, unmasked.length]),
+    damage: ["nats", "regret", "commits", "changed"].map((name) =>
+      lane.steps.map((step) => step.damage?.[name] ?? null),
+    ),
+    bands: lane.steps.map(({ low, median, high }) => finite([low, median, high])),
     totals: lane.steps.map(({ totalSeconds, totalFlops, totalBaseline }) => [totalSeconds, totalFlops, totalBaseline]),
     text: trace.pieces.text(Array.from(lane.tokens(last))),
     speeds: trace.lanes.map((other) =>

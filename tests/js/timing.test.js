@@ -5,7 +5,7 @@ import { heading, stepsAfter } from "../../assets/js/export/poster.js";
 import { misfit } from "../../assets/js/lessons/answers.js";
 import { branchOf, cursorBefore } from "../../assets/js/run/branching.js";
 import { laneClock } from "../../assets/js/stage/clock.js";
-import { measured, uncompared } from "../../assets/js/stage/gauges.js";
+import { measured } from "../../assets/js/stage/gauges.js";
 import { narrate, verdict } from "../../assets/js/stage/narrator.js";
 import { results } from "../../assets/js/trace/results.js";
 import { speedOf } from "../../assets/js/trace/timing.js";
@@ -41,11 +41,6 @@ function whatIf(seconds = 40) {
   }
   return { trace, child, from };
 }
-
-test("where no number of changed words is there, it is said why", () => {
-  const told = (live, complete) => uncompared({ race: { live }, complete });
-  assert.deepEqual([told(true, false), told(true, true), told(false, true)], ["at the end", "comparing", "unknown"]);
-});
 
 test("a what-if has no time beside the run that it comes from, nor after an export", () => {
   const { trace } = whatIf();

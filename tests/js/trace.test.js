@@ -6,63 +6,10 @@ import { TraceError } from "../../assets/js/trace/damage.js";
 import { readTrace } from "../../assets/js/trace/reading.js";
 import { isMasked, STATES } from "../../assets/js/trace/states.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { base64, byHand, decoder, joined, pairs, raceOf, record, shown, small } from "./small.js";
+import { decoder, joined, raceOf, record, shown, small } from "./small.js";
 
 const trace = readTrace(small());
 const [all, locks] = trace.lanes;
-const steps = [-1, 0, 1, 2, 99];
-
-/** Equal but for the rounding to 32 bits. */
-function near(actual, expected) {
-  const rounded = Array.from(actual, (x, i) => (Math.abs(x - expected[i]) <= 1e-6 * Math.abs(x) ? expected[i] : x));
-  assert.deepEqual(rounded, expected);
-}
-
-test("the bytes of a KL are zero, 1e-12 to 100 on a log scale, and infinite", () => {
-  near(locks.kl.subarray(0, 4), [0, 1e-12, 100, Infinity]);
-  near(locks.confidence.subarray(0, 4), [0, 0.2, 0.4, 1]);
-});
-
-test("numbers come as lists too, null is an infinite KL, and what was not computed is NaN", () => {
-  near(all.kl.subarray(0, 4), [Infinity, Infinity, Infinity, Infinity]);
-  near(locks.kl.subarray(4, 8), [NaN, 0.5, 0.5, 0.5]);
-  near(locks.confidence.subarray(8, 12), [1, NaN, NaN, 1]);
-});
-
-test("states and tokens follow unmasking, locks and unlocks; what is not computed rests", () => {
-  const states = steps.map((t) => locks.row(t));
-  assert.deepEqual(joined(states), ["1 1 0 0", "2 1 1 0", "3 2 1 1", "2 2 2 1", "2 2 2 1"]);
-  const tokens = [-1, 0, 1].map((t) => locks.tokens(t));
-  assert.deepEqual(joined(tokens), ["10 11 -1 -1", "10 11 12 -1", "10 11 12 14"]);
-});
-
-test("what a person wrote, masked and unlocked scrubs both ways", () => {
-  const [lane] = readTrace(byHand()).lanes;
-  assert.deepEqual(joined(steps.map((t) => lane.row(t))), ["1 1 0 0", "2 3 1 0", "2 3 4 1", "2 1 1 3", "2 1 1 3"]);
-  assert.deepEqual(joined([0, 1, 2].map((t) => lane.tokens(t))), ["10 11 12 -1", "10 11 -1 13", "10 11 15 14"]);
-  const since = [0, 1, 2].map((t) => [2, 3].map((p) => lane.unmaskStep(p, t)));
-  assert.deepEqual(joined(since), ["0 NaN", "NaN 1", "2 1"]);
-  assert.deepEqual([lane.unmaskStep(0, 2), lane.endsAt(1), lane.endsAt(2)], [-1, false, true]);
-});
-
-test("lastComputed and lockStep look back from a step", () => {
-  const computed = [-1, 0, 1, 2].map((t) => locks.lastComputed(0, t));
-  const locked = [-1, 0, 1, 2].map((t) => locks.lockStep(0, t));
-  assert.deepEqual(joined([computed, locked]), ["-1 0 0 2", "-1 0 -1 2"]);
-  assert.equal(locks.lockStep(1, 2), 1);
-});
-
-test("top gives what was last listed", () => {
-  assert.deepEqual(joined(locks.top(1, 2)), ["5 1", "6 0.2", "7 0", "8 0", "9 0"]);
-  assert.deepEqual([locks.top(1, 0), locks.top(0, 2), all.top(0, 2)], [[], [], null]);
-});
-
-test("the band of a step leaves out infinite values", () => {
-  const band = ({ low, median, high }) => [low, median, high];
-  near(band(all.steps[1]), [0.3, 1.5, 2.7]);
-  near(band(locks.steps[0]), [2e-13, 1e-12, 80]);
-  assert.deepEqual(band(all.steps[0]), [NaN, NaN, NaN]);
-});
 
 test("totals are beside the reference", () => {
   const shared = { locked: 3, seconds: 2, activeRatio: 9 / 12, steps: 3 };
@@ -191,16 +138,6 @@ test("a branch shows no likely tokens from before it as those of a later step: i
   assert.deepEqual([whole.lane("b").top(1, 2).length, lane.top(1, 1), lane.top(1, 2)], [5, null, null]);
 });
 
-test("a document names the parents that are in it", () => {
-  const whole = readTrace(small());
-  whole.branch(decoder("c", "Child", { kind: "everything" }, { parent: "b" }), 2);
-  const parents = (trace) => readTrace(trace.toDocument()).lanes.map((lane) => lane.decoder.parent);
-  assert.deepEqual(parents(whole), [null, null, "b"]);
-  const alone = whole.withLanes([whole.lane("a"), whole.lane("c")]);
-  assert.deepEqual(parents(alone), [null, null]);
-  assert.equal(whole.lane("c").decoder.parent, "b");
-});
-
 test("a trace says which engine computed its lanes and where they were timed; a lane of another engine brings its own", () => {
   const by = (engine, machine) => {
     const document = small();
@@ -242,77 +179,15 @@ test("nothing, and another kind of thing, is no trace", () => {
   assert.equal(made([everything("a", [{}])], { prompt: [1, 2, 3, 4] }).promptLength, 4);
 });
 
-test("token 0 is a token like others", () => {
-  const document = raceOf([
-    everything("a", [{ unmasked: [[2, 0]] }, { written: [[2, 12]] }, { masked: [2] }]),
-    everything("b", [{ unmasked: [[2, 0]] }]),
-  ]);
-  document.header.eos_id = 2;
-  const whole = readTrace(document);
-  const [lane, other] = whole.lanes;
-  const told = [0, 1, 2].map((t) => [lane.token(2, t), lane.unmaskStep(2, t), lane.row(t)[2]]);
-  assert.deepEqual(joined(told), ["0 0 1", "12 0 1", "-1 NaN 0"]);
-  assert.deepEqual([...whole.ends], [2]);
-  assert.deepEqual(whole.sameText(lane, other, 0), { words: 0, whole: false, open: true });
-  assert.deepEqual(
-    whole.sameText(lane, other, 1),
-    { words: 0, whole: false, open: false },
-    "of the step, not of the end",
-  );
-  whole.pieces.add({ 0: " x" });
-  assert.equal(whole.sameText(lane, other, 0).words, 1);
-});
-
 test("a text of which nothing was to be written is open", () => {
   const whole = made([everything("a", [{}]), everything("b", [{}])], { prompt: [1, 2, 3, 4] });
   assert.deepEqual(whole.sameText(...whole.lanes, 0), { words: 0, whole: false, open: true });
-});
-
-test("what was not computed in the first step was never computed", () => {
-  const [lane] = readTrace(byHand()).lanes;
-  assert.deepEqual(
-    [0, 1, 2, 3].map((p) => lane.lastComputed(p, 0)),
-    [-1, -1, 0, 0],
-  );
-  const [own] = made([everything("a", [{ kl: [0, 3, 1, 2] }])]).lanes;
-  assert.equal(own.steps[0].median, 1.5);
-});
-
-test("the likely tokens are those of the position", () => {
-  const ids = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
-  const top = { at: [1, 2], ids, p: base64(...ids) };
-  const [lane] = made([everything("a", [{ top }, {}])]).lanes;
-  assert.deepEqual(
-    [1, 2].map((p) => lane.top(p, 1).map(([id]) => id)),
-    [ids.slice(0, 5), ids.slice(5)],
-  );
-  assert.equal(lane.top(2, 0)[4][1], 10 / 255);
 });
 
 test("an epsilon without bounds is infinite, and a pair's is its lock's", () => {
   const epsilon = (compute) => made([[decoder("a", "a", compute), [{}]]]).lanes[0].epsilon;
   const lock = { kind: "lock", epsilon: "inf" };
   assert.deepEqual([epsilon(lock), epsilon({ kind: "both", lock, select: { kind: "select" } })], [Infinity, Infinity]);
-});
-
-test("a lane ends with its last step, or where nothing is masked any more", () => {
-  const wrote = { unmasked: pairs(2, 12, 3, 13) };
-  const ends = (steps, asked, more) => {
-    const document = raceOf([everything("a", steps)], more);
-    document.header.steps = document.header.lanes[0].settings.steps = asked;
-    const [lane] = readTrace(document).lanes;
-    return [-1, 0, 1, 2].map((t) => lane.endsAt(t));
-  };
-  assert.deepEqual(ends([{}, {}, {}], 3), [false, false, false, true]);
-  assert.deepEqual(ends([wrote, {}], 9), [false, false, true, true]);
-  assert.deepEqual(ends([wrote], 9), [false, true, true, true]);
-  assert.deepEqual(ends([{}, {}], 9), [false, false, false, false]);
-  const fresh = new Trace(raceOf([everything("a", [{}])], { prompt: [1, 2, 3, 4] })).lanes[0];
-  assert.deepEqual([fresh.seconds, fresh.decoder.settings.steps, fresh.endsAt(-1)], [0, 1, false]);
-  const two = made([everything("a", [{}, {}]), everything("b", [{}, {}])]);
-  assert.ok(two.complete);
-  two.lanes[0].decoder.settings.steps = 5;
-  assert.ok(!two.complete);
 });
 
 test("a step without commit errors leaves those after it without a sum, and one without changes has none", () => {

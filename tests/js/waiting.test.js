@@ -46,15 +46,6 @@ test("a place in the queue is said with how long it takes, and nothing where the
   end();
 });
 
-test("a page begins at rest, with nothing looked at or asked for", () => {
-  const { pins, sources, ...now } = page.now;
-  assert.deepEqual([pins.size, sources], [0, ["server"]]);
-  const nothing = ["pending", "waits", "recorded", "edited", "wanted", "arrived", "live"].map((name) => [name, null]);
-  const empty = ["waiting", "prompt", "model"].map((name) => [name, ""]);
-  const state = { phase: "idle", place: 0, source: "server", step: -1, hover: -1, presets: [], form: false };
-  assert.deepEqual(now, { ...state, ...Object.fromEntries([...nothing, ...empty]) });
-});
-
 test("an estimate is told no better than to five seconds", () => {
   assert.deepEqual([null, undefined, Number.NaN, 0, 4.9, 5, 12.4, 12.5, 89, 90, 150].map(about), [
     "",
