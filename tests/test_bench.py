@@ -1,9 +1,8 @@
-"""What benchmarks are made of: spreads and refusals by hand, LLaDA's loop, the table of speeds."""
+"""What benchmarks are made of: refusals, shapes without weights, LLaDA's loop."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,13 @@ from checkpoints import write_llada
 import surelock
 from surelock import DecodeSettings, Everything, LockRule, bench
 from surelock.__main__ import main
-from surelock.bench import quartiles, refusal, told
+from surelock.bench import refusal
 from surelock.config import NetworkConfig
 from surelock.decoding.loop import decode
 from surelock.engines import onnx
 from surelock.model.random_weights import write_random
-from surelock.research import tables
 from surelock.research.bench import llada
-from surelock.research.bench.llada import llada_generate, plain_llama, transfers
+from surelock.research.bench.llada import llada_generate, plain_llama
 
 CPU = torch.device("cpu")
 
@@ -47,26 +45,6 @@ def test_a_ratio_is_refused_when_its_spread_is_wider_than_its_effect(
     ratio: float, repeats: list[float], why: str | None
 ) -> None:
     assert refusal(ratio, repeats) == why
-
-
-def test_figures_come_with_the_quartiles_of_the_single_repeats() -> None:
-    seconds = {"a": [4.0, 6.0, 8.0, 100.0], "b": [2.0, 3.0, 2.0, 50.0]}
-
-    def measure(chosen: Sequence[int]) -> dict[str, float]:
-        total = {name: sum(values[r] for r in chosen) for name, values in seconds.items()}
-        return {**total, "a_over_b": total["a"] / total["b"]}
-
-    assert quartiles([1.0, 2.0, 4.0]) == [1.5, 3.0]
-    figures = told(measure, 4, ratios=("a_over_b",))
-    assert figures == {
-        "a": 118.0,
-        "b": 57.0,
-        "a_over_b": pytest.approx(118 / 57),
-        "spread": {"a": [5.5, 31.0], "b": [2.0, 14.75], "a_over_b": [2.0, 2.5]},
-        "refused": {},
-    }
-    few = told(measure, 2, ratios=("a_over_b",))
-    assert (few["a"], few["a_over_b"], few["spread"], set(few["refused"])) == (10.0, None, {}, {"a_over_b"})
 
 
 # --- a shape without its weights -------------------------------------------------------------------------------------
@@ -143,10 +121,6 @@ def test_the_plain_network_is_ours_in_the_same_memory(tmp_path: Path) -> None:
     assert key.untyped_storage().data_ptr() == packed.untyped_storage().data_ptr()
 
 
-def test_shares_by_hand() -> None:
-    assert transfers(torch.tensor([7, 4]), 3).tolist() == [[3, 2, 2], [2, 1, 1]]
-
-
 def test_all_take_turns_and_their_figures_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lm = random_model(tmp_path)
     bench = llada.LladaBench(lm, PROMPTS, DecodeSettings(gen_length=4), LockRule(epsilon=9.0, percentile=None))
@@ -180,38 +154,3 @@ def test_bench_llada_ends_with_its_json(capsys: pytest.CaptureFixture[str]) -> N
     made = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert made["tokens_equal"] is True and made["llada_seconds"] > 0 and made["locked_over_llada"] is None
     assert (made["gen_length"], made["batch"], made["steps"]) == (12, 2, 12)
-
-
-# --- the table of speeds ----------------------------------------------------------------------------------------------
-
-
-def test_the_table_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured = {
-        "load": 0.25, "measured": "2026-11-22", "baseline_step_ms": 40.0, "locked_step_ms": 20.0, "baseline_tps": 25.0,
-        "locked_tps": 49.96, "speedup": 1.998, "efficiency": 0.9, "flops_ratio": 0.456,
-        "spread": {"speedup": [1.95, 2.05]},
-    }  # fmt: skip
-    setup = {
-        "model": "stories", "weights": "abc", "dtype": "float32", "device": "cpu", "processor": "A Chip (AVX2)",
-        "cores": 2, "threads": 1, "torch": "2.13.0",
-    }  # fmt: skip
-
-    def row(setup: dict[str, Any], gen_length: int, batch: int, steps: int | None, **changed: Any) -> dict[str, Any]:
-        cell = {"gen_length": gen_length, "batch": batch, "steps": steps}
-        return {"setup": setup, "cell": cell, "result": measured | changed}
-
-    records = [
-        row(setup, 256, 4, None, speedup=None, efficiency=None, load=None, measured="2026-11-23"),
-        row(setup, 256, 1, None),
-        row(setup | {"device": "A GPU", "threads": 2}, 64, 1, 32, spread={}),
-    ]
-    monkeypatch.setattr(tables, "cells", lambda _: records)
-    assert [line for line in tables.speeds().splitlines() if line and not line.startswith(("| gen", "| ---"))] == [
-        "`stories` (weights abc, float32) on 2 cores of A Chip (AVX2), 1 thread, torch 2.13.0, 22 November 2026 to "
-        "23 November 2026:",
-        "| 256, 1 | 40 and 20 ms | 25 and 50 | 2.00x (1.95 to 2.05) | 0.46x | 0.90 | 0.2 |",
-        "| 256, 4 | 40 and 20 ms | 25 and 50 | refused (1.95 to 2.05) | 0.46x |  |  |",
-        "`stories` (weights abc, float32) on 2 cores of A GPU, A Chip (AVX2), 2 threads, torch 2.13.0, 22 November "
-        "2026:",
-        "| 64 in 32 steps, 1 | 40 and 20 ms | 25 and 50 | 2.00x | 0.46x | 0.90 | 0.2 |",
-    ]

@@ -71,12 +71,6 @@ def test_an_interrupted_experiment_goes_on_to_the_same_table(flops, broken):
     assert (broken / "flops" / "cells.jsonl").read_bytes().splitlines()[:2] == before
 
 
-def test_finished_cells_are_not_measured_again(flops, tmp_path, monkeypatch):
-    shutil.copytree(flops, tmp_path / "flops")
-    monkeypatch.setattr(EXPERIMENTS["flops"], "measure", lambda *_: pytest.fail("measured again"))
-    assert quick("flops", tmp_path) == 0
-
-
 def test_records_of_another_setup_are_kept_and_not_counted(flops, tmp_path):
     shutil.copytree(flops, tmp_path / "flops")
     file = tmp_path / "flops" / "cells.jsonl"
@@ -101,27 +95,6 @@ def test_packed_cells_are_read_and_merged_into(flops, broken):
     packed.write_bytes(packed.read_bytes()[:-9])
     with pytest.raises(ValueError, match=f"{packed} cannot be unpacked"):
         runner.finished(broken / "flops")
-
-
-def test_each_process_measures_its_share_and_the_first_writes_the_table(flops, tmp_path, monkeypatch):
-    class State:
-        """Stands for accelerate's: one process after the other."""
-
-        num_processes, device = 2, "cpu"
-
-        def __init__(self, **_: object) -> None:
-            self.process_index = len(list(tmp_path.rglob("cells*.jsonl"))) ^ 1  # the first comes last
-            self.is_main_process = self.process_index == 0
-
-        wait_for_everyone = destroy_process_group = lambda self: None
-
-    monkeypatch.setattr("accelerate.PartialState", State)
-    assert quick("flops", tmp_path) == 0
-    (own,) = (tmp_path / "flops").iterdir()
-    assert own.name == "cells-1.jsonl" and len(own.read_text().splitlines()) == 2  # of four
-    assert quick("flops", tmp_path) == 0
-    assert (tmp_path / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
-    assert {file.name for file in (tmp_path / "flops").iterdir()} == set(FILES)
 
 
 @pytest.mark.long
@@ -157,16 +130,6 @@ def test_a_full_disk_costs_nothing_that_was_finished(flops, broken, monkeypatch,
     assert len(runner.finished(broken / "flops")) == 2
     assert quick("flops", broken) == 0
     assert (broken / "flops" / "table.csv").read_text() == (flops / "table.csv").read_text()
-
-
-def test_a_record_that_finds_no_file_to_stand_in_is_printed(tmp_path, capsys):
-    def measure(cell: runner.Record) -> runner.Record:
-        (tmp_path / "out").rmdir()
-        return {"found": 7}
-
-    with pytest.raises(OSError, match="the 0 finished cells in it are kept"):
-        runner.run_cells([{"n": 1}], measure, tmp_path / "out", {})
-    assert json.loads(capsys.readouterr().err.splitlines()[-1])["result"] == {"found": 7}
 
 
 def test_a_spoilt_record_is_named(broken, capsys):

@@ -16,10 +16,9 @@ import surelock
 from surelock.engines.torch import TorchEngine
 from surelock.model.bound import conditional_bound
 from surelock.research.cli import EXPERIMENTS
-from surelock.research.lab import Lab, decoder_of, fingerprint
+from surelock.research.lab import Lab, fingerprint
 from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
-from surelock.research.texts import equal, repeated
 from surelock.research.training import evaluate
 
 EVAL = Path(__file__).resolve().parents[2] / "shared" / "data" / "eval"
@@ -88,16 +87,6 @@ def test_a_fingerprint_sees_every_tensor(lm):
     assert len(told) == 1 + len(list(lm.network.parameters()))
 
 
-def test_every_experiment_has_a_grid_for_each_preset():
-    for experiment in EXPERIMENTS.values():
-        grids = experiment.grids
-        assert set(grids) == {"stories", "paper", "quick"}
-        for cell in (cell for cells in grids.values() for cell in cells):
-            if "epsilon" in cell:  # others hold decoders and rules in plain form
-                assert decoder_of(cell).compute.locks == (cell["epsilon"] is not None)
-            assert json.loads(json.dumps(cell)) == cell
-
-
 def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories):
     network, mask = stories.network, stories.mask_id
     tokens = np.array(stories.encode("Tom had a red ball. He"), dtype=np.int64)
@@ -113,13 +102,6 @@ def test_the_bound_of_one_token_is_exact_and_of_a_story_is_the_trainers(stories)
     for given, draws in ((len(tokens), 4), (0, 0), (0, 3)):
         with pytest.raises(ValueError, match="at least one token and an even number"):
             conditional_bound(network, tokens, given, draws=draws, rng=rng, mask_id=mask)
-
-
-def test_repeats_and_equal_tokens():
-    assert repeated([1, 2, 3, 4, 1, 2, 3, 4]) == pytest.approx(1 / 5)
-    assert repeated([1, 2, 3]) is None
-    assert equal([5, 6, 0, 0], [5, 7, 9, 0], 3) == 0.5
-    assert equal([5, 0, 0, 0], [5, 0, 0, 0], 1) == 1
 
 
 @pytest.fixture(scope="module")

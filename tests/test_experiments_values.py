@@ -18,8 +18,7 @@ from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import Both
 from surelock.decoding.locking import UnlockRule
 from surelock.model.bound import conditional_bound
-from surelock.research import compare, estimates, theory
-from surelock.research.judged import Scores
+from surelock.research import estimates, theory
 from surelock.research.lab import Lab, decode_cell, decoder_of
 from surelock.research.prompts import Prompt
 from surelock.research.runner import DEFAULTS, Cell, grid
@@ -144,50 +143,6 @@ def test_text_figures_end_at_the_first_eos(stories: surelock.LanguageModel) -> N
     assert told["nats"][2] == pytest.approx(float(logits.logsumexp(0) - logits[0]), rel=1e-5)
     other = [[*story[:4], 0, 0, 0, 7, 7, 7, 7], story, [0] * 11]
     assert text_figures(own, prompts, other) == told
-
-
-def texts_of(nats: list[float], ends: list[int], tokens: list[list[int]], repeats: list[float | None]) -> dict:
-    """The result of a cell of two texts of ten characters; nats in units of ln 2."""
-    costs = {"active_ratio": 0.5, "active_ratio_to_eos": 0.7, "flops_ratio": 0.6}
-    figures = {"nats": [n * LN2 for n in nats], "characters": [10, 10], "ends": ends, "repeats": repeats}
-    return costs | figures | {"tokens": tokens}
-
-
-@pytest.fixture
-def compared() -> list[dict]:
-    """Two samplers, each with its baseline behind it. Bits per character: 4 beside 2 at temperature 0, 1 beside 8."""
-    base = [[5, 0, 0, 0], [5, 6, 7, 8]]
-    ours = [[5, 6, 0, 9], [5, 6, 7, 8]]
-    rule = {"epsilon": 5e-3, "percentile": 40.0, "visible_steps": 2, "unlock_period": 4}
-    return [
-        {"cell": DEFAULTS | {"temperature": 1.0} | rule, "result": texts_of([10, 10], [4, 4], base, [0.0, 0.0])},
-        {"cell": DEFAULTS | {"temperature": 0.0} | rule, "result": texts_of([20, 60], [2, 4], ours, [0.5, None])},
-        {"cell": DEFAULTS | {"temperature": 1.0}, "result": texts_of([80, 80], [1, 4], base, [0.2, 0.4])},
-        {"cell": DEFAULTS | {"temperature": 0.0}, "result": texts_of([10, 30], [1, 4], base, [0.2, 0.4])},
-    ]
-
-
-def test_changes_are_against_the_same_samplers_baseline(compared: list[dict]) -> None:
-    hot, cold = compare.table(compared, ("temperature", "epsilon", "unlock_period")).to_dict("records")
-    assert (hot["temperature"], cold["temperature"], cold["epsilon"], cold["unlock_period"]) == (1.0, 0.0, 5e-3, 4)
-    assert (hot["bits"], hot["bits_base"], hot["bits_change"]) == pytest.approx((1, 8, -7))
-    assert (cold["bits"], cold["bits_base"], cold["bits_change"]) == pytest.approx((4, 2, 2))
-    # residuals per text -2, 2 and -1, 1; of the difference -1, 1
-    assert (cold["bits_se"], cold["bits_base_se"], cold["bits_change_se"]) == pytest.approx((2, 1, 1))
-    # up to the later end and with it: 5 6 0 beside 5 0 0, then all four
-    assert cold["equal"] == pytest.approx((2 / 3 + 1) / 2)
-    assert cold["equal_se"] == pytest.approx(1 / 6)
-    assert (cold["repeats"], cold["repeats_base"]) == pytest.approx((0.5, 0.3))
-    assert (cold["active_ratio"], cold["flops_ratio"], cold["active_ratio_to_eos"]) == (0.5, 0.6, 0.7)
-    assert cold["prompts"] == 2 and "gen_ppl" not in cold
-
-
-def test_perplexities_are_compared_over_the_baselines(compared: list[dict]) -> None:
-    told = ([4, 6], [10, 10], [0.0, 0.0])
-    scores = [{"": Scores([nats * LN2 * 4, nats * LN2 * 6], *told)} for nats in (1, 2, 3, 1)]
-    hot, cold = compare.judge_table(compared, scores, ("temperature",)).to_dict("records")
-    assert (cold["gen_ppl"], cold["gen_ppl_base"], cold["gen_ppl_ratio"]) == pytest.approx((4, 2, 2))
-    assert (hot["gen_ppl"], hot["gen_ppl_base"], hot["gen_ppl_ratio"]) == pytest.approx((2, 8, 1 / 4))
 
 
 def test_estimates_beside_the_jackknife() -> None:

@@ -56,20 +56,6 @@ def test_a_difference_is_told_after_correction_for_everything_that_was_compared(
     assert frame.loc[SURELOCK, "time_se"] == pytest.approx(1 / 4)
 
 
-def test_openings_are_paired_whatever_the_order_of_the_cells() -> None:
-    """Both settings, cells of two openings each, the later ones first: differences are over the same openings."""
-    made: list[Record] = []
-    for setting, shift in (("whole canvas", 0.1), ("recorded run", 0.2)):
-        for skip in (2, 0):
-            own = [0.1 * (skip + 1), 0.1 * (skip + 2)]
-            made += records({SURELOCK: own, "budget": [value + shift for value in own]}, skip, setting)
-        made += timed(1.0, setting=setting)
-    frame = FRONTIER.table(made).set_index(["setting", "rule"])
-    for setting, shift in (("whole canvas", 0.1), ("recorded run", 0.2)):
-        assert frame.loc[(setting, "budget"), "minus_surelock"] == pytest.approx(shift)
-        assert frame.loc[(setting, "budget"), "minus_surelock_se"] == pytest.approx(0, abs=1e-12)
-
-
 def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     """Of the second opening it has not read the budget's text."""
     made, scores = [], []
@@ -81,13 +67,6 @@ def test_a_judge_compares_what_it_has_read_of_every_rule() -> None:
     frame = FRONTIER.judge_table(made, scores) if FRONTIER.judge_table else None
     assert frame is not None and frame["rule"].tolist() == list(RULES) and set(frame["prompts"]) == {1}
     assert frame["bits"].to_numpy() == pytest.approx(9 / 8 / math.log(2))
-
-
-def test_a_cache_is_looked_at_in_every_step() -> None:
-    """Its blocks begin, and all its rows are renewed, in even steps."""
-    rules = [surelock.LockRule(), surelock.BudgetRule(), surelock.BlockCache(), surelock.DelayedCache()]
-    seen = [[step for step in range(4) if frontier.looked_at(step, rule)] for rule in rules]
-    assert seen == [[0, 2], [0, 2], [0, 1, 2, 3], [0, 1, 2, 3]]
 
 
 def test_every_rule_is_measured_on_the_same_openings(stories: surelock.LanguageModel) -> None:

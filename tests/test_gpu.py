@@ -20,11 +20,10 @@ from test_decode import GEN, RUNS, run, same
 from torch import Tensor
 
 import surelock
-from surelock import DecodeSettings, Everything, LockRule, Replay
+from surelock import DecodeSettings, LockRule, Replay
 from surelock.__main__ import main
 from surelock.config import LLADA_8B
 from surelock.decoding.choices import Decoder
-from surelock.decoding.run import Run
 from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
@@ -53,12 +52,6 @@ def test_a_step_asks_for_few_kernels_one_upload_and_one_download() -> None:
     assert len({line["kernels_a_layer"] for line in lines}) == 1 and lines[0]["kernels_a_layer"] <= 16
     assert {(line["uploads"], line["downloads"]) for line in lines} == {(1, 1)}
     assert max(line["kernels"] for line in lines[:4]) <= 620 and max(line["kernels"] for line in lines[4:]) <= 1050
-
-
-@pytest.mark.parametrize("locked", [False, True])
-def test_no_layer_copies_anything_to_or_from_the_host(locked: bool) -> None:
-    meta = counts.meta_engine()
-    assert counts.count_step(meta, *counts.plan_of(meta, 256, 4, locked)).inside == 0
 
 
 # --- the same numbers -------------------------------------------------------------------------------------------------
@@ -220,13 +213,6 @@ def test_what_is_compiled_reads_posteriors_exactly(dtype: torch.dtype) -> None:
         assert_read((fused.read_posteriors, fused.divergences), seed, dtype, "cpu")
 
 
-def test_a_bad_logit_shows_in_the_sum() -> None:
-    for value in (torch.nan, torch.inf, -torch.inf):
-        logits = torch.randn(3, 50)
-        logits[1, 20] = value
-        assert fused.read_posteriors(logits, torch.zeros(50))[0].isfinite().tolist() == [True, False, True]
-
-
 def assert_elementwise(functions: network.Elementwise, device: str) -> None:
     """In bfloat16, for several numbers of rows: a compiled function rounds once, a plain one where it stores."""
     generator = torch.Generator().manual_seed(0)
@@ -245,20 +231,6 @@ def assert_elementwise(functions: network.Elementwise, device: str) -> None:
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_compiled_elementwise_functions_are_the_plain_ones_within_a_rounding() -> None:
     assert_elementwise(fused.compiled_elementwise(), "cpu")
-
-
-def test_elementwise_functions_are_compiled_for_any_number_of_rows() -> None:
-    """Once for the first number, once for all others, and once for a single row."""
-    made = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        made.append(graph)
-        return graph.forward
-
-    torch.compiler.reset()
-    functions = network.Elementwise(*(torch.compile(each, backend=backend) for each in network.PLAIN))
-    assert_elementwise(functions, "cpu")
-    assert len(made) <= 3 * len(functions)
 
 
 @pytest.mark.parametrize("graphs", [False, True], ids=["varlen", "graphs"])
@@ -294,17 +266,6 @@ def test_a_run_read_by_the_compiled_functions_is_the_same(
         np.testing.assert_allclose(mine.kl, theirs.kl, rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(mine.confidence, theirs.confidence, rtol=1e-12)
     assert bool(used) == (name != "unlocking")  # on a CPU its numbers are drawn for each token
-
-
-@pytest.mark.parametrize("rule", [Everything(), LockRule()], ids=["baseline", "locked"])
-def test_a_table_of_previous_posteriors_is_made_where_some_are_compared(
-    lm: surelock.LanguageModel, rule: surelock.ComputeRule
-) -> None:
-    made = Run(lm.shape, PROMPTS, Decoder(settings=DecodeSettings(gen_length=8), compute=rule))
-    memory: Any = lm.engine.memory(made.layout)
-    while (plan := made.plan()) is not None:
-        made.take(lm.engine.read(memory, plan))
-    assert (memory.reader._kept is None) == isinstance(rule, Everything)
 
 
 # --- the recorded schedule --------------------------------------------------------------------------------------------

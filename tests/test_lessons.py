@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import shutil
 from collections import Counter
 from copy import deepcopy
@@ -91,19 +90,6 @@ def test_what_is_no_lesson_is_told(folder: Path) -> None:
         "The lesson 1-unmasking.json is not JSON.",
         "The lesson 8-again.json is damaged at name: another lesson has the same.",
     ]
-
-
-def test_the_teachers_sheet_opens_the_right_pages() -> None:
-    """Each lesson has a sheet; what it links to under "Open at" is there, and is a page that shows something."""
-    sheet = (LESSONS / "README.md").read_text("utf-8")
-    for lesson in read_lessons()["lessons"]:
-        heading = f"## {lesson['number']}. {lesson['title']} ({lesson['minutes']} minutes): "
-        part = sheet.split(heading)[1].split("\n## ")[0]
-        assert [f"- **{name}.**" in part for name in ("Aim", "Say", "Open at", "The claim")] == [True] * 4
-        pages = [int(found) for found in re.findall(rf"\?lesson={lesson['name']}&page=(\d+)", part)]
-        assert len(pages) == 2
-        kinds = [lesson["pages"][page - 1]["kind"] for page in pages]
-        assert kinds[0] == "predict" and kinds[1] != "why"
 
 
 def test_the_teachers_sheets_say_what_was_measured() -> None:

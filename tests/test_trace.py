@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -111,12 +110,6 @@ def document(recorder: Recorder) -> dict[str, Any]:
     return json.loads(json.dumps(recorder.document()))
 
 
-@pytest.mark.parametrize("runs", [[0, 11], [-1, 2], [3, 2, 4, 1], [5, -2]])
-def test_runs_outside_the_sequence_are_refused(runs: list[int]) -> None:
-    with pytest.raises(fmt.TraceError):
-        fmt.from_runs(runs, 10)
-
-
 def test_documents_follow_the_schema(recorder: Recorder) -> None:
     for exact in (True, False):
         document = recorder.document(exact=exact)
@@ -174,13 +167,6 @@ def test_what_an_engine_of_its_own_computed_is_told(document: dict[str, Any]) ->
     document["header"]["lanes"][1]["engine"] = "onnxruntime 1.32.0"
     mine = document["header"]["engine"]
     assert read_trace(document).lanes.engine.tolist() == [mine, "onnxruntime 1.32.0", mine, mine]
-
-
-def test_a_run_can_be_repeated_from_its_trace(lm: LanguageModel, document: dict[str, Any]) -> None:
-    trace = read_trace(document)
-    for own, decoder in zip(trace.lanes.lane, trace.lanes.decoder, strict=True):
-        *_, last = decode(lm, [document["header"]["prompt_tokens"]], **decoder.keywords())
-        assert trace.positions[trace.positions.lane == own].token.tolist() == last.tokens[0].tolist()
 
 
 def test_the_quantised_form_says_the_same_to_its_precision(recorder: Recorder) -> None:
@@ -244,13 +230,6 @@ def test_files_that_are_no_json_are_refused(content: bytes, tmp_path: Path) -> N
     path.write_bytes(content)
     with pytest.raises(fmt.TraceError, match="not JSON"):
         read_trace(path)
-
-
-def test_a_header_survives_infinite_epsilon(lm: LanguageModel) -> None:
-    own = Lane(id="a", name="A", decoder=Decoder(settings=SETTINGS, compute=LockRule(epsilon=math.inf)))
-    header = make_header(lm, None, PROMPT, [own])
-    assert header["lanes"][0]["compute"]["epsilon"] == "inf"
-    assert Lane.from_plain(json.loads(json.dumps(header["lanes"][0], allow_nan=False))) == own
 
 
 @pytest.mark.parametrize(

@@ -92,22 +92,6 @@ def test_the_cursor_of_every_curve_stands_at_the_step_and_no_server_is_asked_for
     assert asked == []
 
 
-def test_four_lanes_and_their_pins_leave_the_curves_their_height(page: Page, app: App) -> None:
-    page.set_viewport_size({"width": 1280, "height": 800})
-    drawn(page, app)
-    page.evaluate("""() => {
-      const { stage } = surelock, { trace } = stage, [, lane] = trace.lanes, four = trace.withLanes(trace.lanes);
-      for (const id of ["third", "fourth"])
-        four.branch(
-          { ...lane.decoder, id, parent: lane.id, name: `SureLock, from step 62: position 40 locked, ${id}` }, 128);
-      stage.show(four);
-      for (const cell of [20, 30, 40, 50]) stage.cells.pin(cell);
-    }""")
-    plot = "document.querySelector('.sl-plot')"
-    until(page, f"{plot}.data?.length >= 12 && {plot}._fullLayout.legend._height > 60")
-    until(page, f"{plot}._fullLayout._size.h >= 200")
-
-
 def test_the_tools_of_a_chart_are_one_tab_stop_and_cover_no_legend(page: Page, app: App) -> None:
     drawn(page, app)
     until(page, "document.querySelectorAll('.sl-plot .modebar').length === 4")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import SIMULATED, seek, serious, settled, status, steady, until
+from tests.browser.actions import SIMULATED, seek, serious, settled, steady, until
 from tests.browser.server import App
 
 SHOWN, REACH = (1280, 800), 400
@@ -99,35 +99,6 @@ def gap(one: Any, other: Any) -> float:
     return hypot(max(apart[:2]), max(apart[2:]))
 
 
-def test_cause_and_effect_are_on_one_screen(stage: Page) -> None:
-    """Pin and curve, ε and what it locks, What if and its lane: each in the window, 400 px apart at most."""
-    press(stage, 1, 40)
-    assert stage.evaluate("[...surelock.page.now.pins.keys()]") == [40]
-    curve = box(stage, ".sl-cell-curve")
-    columns = stage.evaluate("surelock.stage.sides[1].grid.box.columns")
-    far = max(gap(each, curve) for each in cells(stage, 1, range(4 * columns, 12 * columns)))
-    assert far <= REACH, "from any cell of eight rows"
-    stage.focus(".sl-epsilon")
-    for _ in range(6):
-        stage.keyboard.press("ArrowUp")
-    locks = "(({ drawer: { epsilon }, trace: { lanes: [, lane] } }) => [...epsilon.states(lane, 60)].flatMap("
-    changed = stage.evaluate(
-        f"{locks}(state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))(surelock.stage)"
-    )
-    grip = box(stage, ".sl-epsilon-grip")
-    away = [gap(each, grip) for each in cells(stage, 1, changed)]
-    assert sum(each <= REACH for each in away) >= 0.75 * len(away) > 0
-    both = stage.evaluate("surelock.stage.sides.map(({ canvas }) => canvas.getBoundingClientRect().right)")
-    assert max(both) <= stage.locator(".sl-drawer").bounding_box()["x"], "both grids stay in sight"
-    stage.keyboard.press("Escape")
-    asked = begin_what_if(stage)
-    expect(stage.locator(".sl-side")).to_have_count(3)
-    lane = stage.locator(".sl-side").nth(2).bounding_box()
-    assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1] / 2
-    expect(stage.locator(".sl-drawer-progress")).to_have_text("Starting …")
-    assert stage.text_content(".sl-status") == "" and stage.evaluate("surelock.page.now.pins.size") == 1
-
-
 @pytest.mark.parametrize("lanes", [2, 3, 4])
 def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     """The drawer stands right of the lane that was pressed; lanes of one row begin at one height."""
@@ -194,22 +165,6 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
     stage.evaluate("send({ run: null, seq: 9, refused: 'Not so.' })")
     expect(progress).to_have_text("Not so.")
     assert stage.locator(".sl-side").count() == 3
-
-
-def test_progress_is_forgotten_of_a_lane_whose_run_is_not_on_show(stage: Page) -> None:
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[0], 40)")
-    open_what_if(stage)
-    stage.locator(".sl-whatif button:enabled").first.click()
-    stage.evaluate("""() => {
-      const { trace, child } = surelock.live.branching;
-      open("branch", { header: { ...trace.header, lanes: [child.decoder] }, pieces: {} });
-      const [record] = trace.lanes[0].records.slice(61).map(({ top, ...each }) => ({ ...each, lane: child.id }));
-      send({ run: "branch", seq: 1, pieces: {}, records: [record] });
-      surelock.stage.reveal(surelock.page.now.recorded);
-      surelock.stage.cells.press(surelock.stage.sides[0], 40);
-      send({ run: "branch", seq: 2, end: "stopped", problem: null });
-    }""")
-    assert stage.text_content(".sl-drawer-progress") == "" and "Stopped after" in status(stage)
 
 
 def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(stage: Page) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pandas
 import pytest
 from playwright.sync_api import Page, expect
 
-from surelock.decoding.choices import COMPUTE, UNMASK
 from surelock.trace.frames import read_trace
 from tests.browser.actions import (
     arrive,
@@ -139,32 +137,6 @@ def test_one_lane_alone(page: Page, app: App) -> None:
     expect(page.locator(".sl-gauge >> nth=0 >> .sl-gauge-note")).to_have_text("of computing every position")
     expect(page.locator(".sl-gauge >> nth=3 >> .sl-gauge-value")).to_have_text(re.compile(r"^\d+$"))
     assert "text" not in page.inner_text(".sl-gauge >> nth=3 >> .sl-gauge-note"), "there is none to compare with"
-
-
-RULES = [*COMPUTE, "lock+select", "age+block_cache"]
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        pytest.param(list(zip(RULES, cycle(UNMASK), strict=False)), id="each"),
-        *(pytest.param(list(product([rule], UNMASK)), marks=pytest.mark.long, id=rule) for rule in RULES),
-    ],
-)
-def test_rules_with_policies_run_from_the_page(page: Page, app: App, pairs: list[tuple[str, str]]) -> None:
-    """Four lanes at a time: what the form can express, the page runs to its end."""
-    for first in range(0, len(pairs), 4):
-        lanes = []
-        for compute, policy in pairs[first : first + 4]:
-            kinds = compute.split("+")
-            rule: dict[str, Any] = {"kind": compute}
-            if len(kinds) == 2:
-                rule = {"kind": "both", "lock": {"kind": kinds[0]}, "select": {"kind": kinds[1]}}
-            lanes.append({"name": f"{compute} {policy}", "compute": rule, "unmask": {"kind": policy}})
-        visit(page, app.url, gen_length=8, steps=8, lanes=json.dumps(lanes))
-        run_to_end(page)
-        assert page.locator(".sl-side h2").all_inner_texts() == [lane["name"] for lane in lanes]
-        assert page.evaluate(f"{LANES}.every((lane) => !lane.masked.includes(1))"), lanes
 
 
 @pytest.mark.parametrize(

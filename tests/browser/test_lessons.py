@@ -170,43 +170,6 @@ def test_every_lesson_on_recorded_runs_with_the_network_off(page: Page, tmp_path
     until(page, "document.querySelector('.sl-status').textContent.includes('about other lanes')")
 
 
-@pytest.mark.usefixtures("modules")
-def test_a_prediction_of_nothing_comes_back_as_it_was(page: Page, app: App) -> None:
-    opened(page, f"{app.url}/", "unmasking", 1)
-    shown = page.evaluate("""async () => {
-      const { Question } = await import(new URL("surelock/js/lessons/questions.js", document.baseURI).href);
-      const question = { kind: "value", unit: "%", low: -50, high: 100, ask: "How much?" };
-      const asked = (given) => new Question(question, { given, onChange: () => {} }).node;
-      const read = (node) => [node.querySelector("input").value, node.querySelector("output").textContent];
-      return [undefined, 0, 0.4].map((given) => read(asked(given)));
-    }""")
-    assert shown == [["25", "move the slider"], ["0", "0 %"], ["40", "40 %"]]
-
-
-def test_a_lesson_on_a_run_of_ones_own(page: Page, app: App) -> None:
-    """Predicted on the recorded run, checked against the learner's own; the address holds the page."""
-    opened(page, f"{app.url}/", "too-early", 3)
-    lesson = next(each for each in LESSONS_THERE if each["name"] == "too-early")
-    predict(page, Mouse(page), lesson["pages"][2]["question"], True)
-    place(page, 4)
-    assert "lesson=too-early" in page.url and "page=4" in page.url
-    press(page, "Make my own run")
-    place(page, 5)  # on its own, once the run is over
-    traces = "[surelock.stage.lessons.trace, surelock.stage.trace]"
-    seeds = page.evaluate(f"{traces}.map(({{ reference }}) => reference.decoder.settings.seed)")
-    assert seeds[0] == seeds[1] != 11 and page.inner_text(".sl-run-label").startswith("Your run")
-    assert page.get_attribute(".sl-stage", "data-step") == "31"
-    own = answer(run_of(page), lesson["pages"][2]["question"]["answer"])
-    assert page.get_attribute(".sl-lesson-gap", "data-right") == str(own == "letter").lower()
-
-    page.evaluate("surelock.stage.lessons.lesson.claim.at_least = 1e9")  # as on a run that does not show the effect
-    press(page, "Back")
-    press(page, "Skip")
-    assert lesson["claim"]["otherwise"] in card(page)
-    press(page, "Leave the lesson")
-    assert "lesson=" not in page.url and not page.is_visible(CARD)
-
-
 def test_a_rule_that_a_learner_writes_is_checked_at_a_fixed_share(page: Page, app: App) -> None:
     """One that computes everything errs least, and is told that it costs more."""
     opened(page, f"{app.url}/", "own-rule", 4)
@@ -320,15 +283,6 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
                 page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label").locator("visible=true").count() == 0
             ), where
     context.close()
-
-
-def test_in_presenter_mode(page: Page, app: App) -> None:
-    """The buttons are in sight on the small projector."""
-    page.set_viewport_size({"width": 1024, "height": 768})
-    page.goto(f"{app.url}/?lesson=work&page=3&present")
-    until(page, "window.surelock?.stage.lessons?.open")
-    box = page.locator(f"{CARD} >> role=button[name='Skip']").bounding_box()
-    assert box and box["y"] < 768 - 20 and box["height"] > 20
 
 
 @two_or_all

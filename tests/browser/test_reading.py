@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import arrive, imported, seek, settled, visit
@@ -146,57 +144,6 @@ def test_a_long_texts_canvas_is_as_tall_as_what_is_seen_and_drawn_right_wherever
     }"""
     page.evaluate("surelock.stage.sides[1].canvas.scrollIntoView({ block: 'center' })")
     assert page.evaluate(at, [10, 8]), "the last cell is where it is drawn"
-
-
-def test_what_is_out_of_sight_follows_when_the_scrubbing_or_a_replay_rests(page: Page, app: App) -> None:
-    """While it plays, texts that nobody sees are not written with each step, and are about a second behind."""
-    arrive(page, f"{app.url}/?race=steps")
-    page.set_viewport_size({"width": 1440, "height": 500})
-    page.evaluate("scrollTo(0, 0)")
-    page.wait_for_function("surelock.stage.sides.every(({ details }) => details.getBoundingClientRect().top > 650)")
-    settled(page)
-    before, steps, texts = page.evaluate(
-        """async () => {
-          const { timeline, sides } = surelock.stage, steps = new Set(), texts = new Set();
-          timeline.seek(10);
-          const before = sides[0].text.textContent;
-          timeline.play();
-          while (timeline.step < 60) {
-            await new Promise(requestAnimationFrame);
-            steps.add(timeline.step);
-            texts.add(sides[0].text.textContent);
-          }
-          timeline.pause();
-          return [before, steps.size, texts.size];
-        }"""
-    )
-    assert steps > 20 and 4 <= texts <= steps / 3, "written before it, and once a second for who reads it all the same"
-    page.wait_for_function(f"surelock.stage.sides[0].text.textContent !== {json.dumps(before)}")
-
-    page.evaluate("document.querySelector('.sl-texts').style.marginBottom = '900px'")  # far above what is seen
-    page.evaluate("document.querySelector('.sl-tabs').scrollIntoView()")
-    page.wait_for_function("surelock.stage.sides.every(({ node }) => node.getBoundingClientRect().bottom < -110)")
-    page.wait_for_timeout(400)  # what was just left is drawn once more
-    drawn, texts = page.evaluate(
-        """async () => {
-          const { stage } = surelock, drawn = (window.drawn = []);
-          const { grid, text } = stage.sides[1], draw = grid.draw.bind(grid), texts = new Set();
-          grid.draw = (view) => { drawn.push(view.step); draw(view); };
-          for (let step = 10; step < 70; step += 2) {
-            stage.timeline.scrubber.value = step;
-            stage.timeline.scrubber.dispatchEvent(new Event("input"));
-            await new Promise(requestAnimationFrame);
-            texts.add(text.textContent);
-          }
-          return [drawn.length, texts.size];
-        }"""
-    )
-    assert drawn <= 1 and texts <= 2, "not with each step"
-    page.wait_for_function("window.drawn.at(-1) === 68")
-    wanted = "surelock.stage.trace.pieces.text([...surelock.stage.trace.lanes[0].tokens(68)].slice(16, 20)).trim()"
-    page.wait_for_function(f"surelock.stage.sides[0].text.textContent.includes({wanted})")
-    gauge = page.inner_text(".sl-gauge-locked .sl-gauge-value")
-    assert gauge == str(page.evaluate("surelock.stage.trace.lanes[1].steps[68].lockedCount"))
 
 
 def test_terms_explain_themselves(page: Page, app: App) -> None:
