@@ -85,7 +85,7 @@ def test_the_replay_page_is_a_file_that_all_share() -> None:
 
 def test_a_request_has_its_key_before_anything_of_it_is_read() -> None:
     """The server's loop finds out who asks for the same; the tokens of a long prompt are counted elsewhere."""
-    _, _, shares = build(Models(["stories"]), most=256, queue_size=4)  # the model is not loaded
+    _, _, shares, _ = build(Models(["stories"]), most=256, queue_size=4)  # the model is not loaded
     (key,) = shares._keys.values()
     form = {"model": "stories", "prompt": "A fox", "lanes": [{"name": "Own"}], "seed": 1}
     assert key([form]) == key([dict(reversed(form.items()))]) is not None

@@ -556,7 +556,7 @@ from surelock.ui.layout import build
 from surelock.ui.models import Models
 
 Models.start_loading = lambda self, label: self._started.setdefault(label, 0.0)
-page, _, _ = build(Models(["stories"]), most=64, queue_size=4)
+page, *_ = build(Models(["stories"]), most=64, queue_size=4)
 start = next(fn.fn for fn in page.fns.values() if fn.api_name == "start")
 form = {"model": "stories", "prompt": "Once", "gen_length": 16, "steps": 16, "block_length": 16}
 lanes = [{"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}]
@@ -575,7 +575,7 @@ print(json.dumps([asyncio.run(first()), [name for name in ("torch", "accelerate"
 def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Models, "start_loading", lambda self, label: self._started.setdefault(label, time.monotonic()))
     models = Models(["stories"])
-    page, _, _ = build(models, most=64, queue_size=4)
+    page, *_ = build(models, most=64, queue_size=4)
     start = next(function.fn for function in page.fns.values() if function.api_name == "start")
     lane = {"id": "a", "name": "A", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
     form = to_plain(surelock.DecodeSettings(gen_length=4, steps=4, block_length=4))
@@ -600,7 +600,7 @@ def test_a_run_waits_for_its_model_and_begins_by_itself(stories, monkeypatch: py
 
 
 def test_only_decode_is_public() -> None:
-    page, _, _ = build(Models(["stories"]), most=256, queue_size=4)
+    page, *_ = build(Models(["stories"]), most=256, queue_size=4)
     open_to_calls = [function.api_name for function in page.fns.values() if function.api_visibility != "private"]
     assert open_to_calls == ["decode"] == [name.strip("/") for name in page.get_api_info()["named_endpoints"]]
 

@@ -91,7 +91,7 @@ def test_every_model_is_loaded_before_the_page_opens(
 
 def test_a_run_goes_under_its_visitors_headers(use: Use) -> None:
     spaces = Spaces()
-    page, _, shares = build(use(spaces), most=128, queue_size=4)
+    page, _, shares, _ = build(use(spaces), most=128, queue_size=4)
     gate = Middleware(Gate, admit=shares.admit)
     _, url, _ = page.launch(
         prevent_thread_lock=True, quiet=True, ssr_mode=False, **{"app_kwargs": {"middleware": [gate]}}

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 #: Runs a job; its arguments are job, likely tokens?, commit errors?
 Runner = Callable[[Job, bool, bool], Iterator["Round"]]
 Value = TypeVar("Value")
-_THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
+#: The thread that computes.
+DEVICE = ThreadPoolExecutor(max_workers=1, thread_name_prefix="decoder")
 
 
 def on_zero_gpu() -> bool:
@@ -34,7 +35,7 @@ def on_zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU")) and importlib.util.find_spec("spaces") is not None
 
 
-def make_decoder(models: Models) -> Runner:
+def make_decoder(models: Models, advanced: bool = True) -> Runner:
     """Return the function that runs a job, see `race`."""
 
     def decode_lanes(job: Job, top: bool, errors: bool) -> Generator[Round]:
@@ -46,12 +47,14 @@ def make_decoder(models: Models) -> Runner:
 
     if on_zero_gpu():
         return on_gpu(decode_lanes, models)
+    if not advanced:
+        return decode_lanes
     return lambda job, top, errors: _advanced(decode_lanes(job, top, errors))
 
 
 def computed(call: Callable[[], Value]) -> Value:
     """Run a call in the computing thread, after its present step, and return the result."""
-    return _THREAD.submit(call).result()
+    return DEVICE.submit(call).result()
 
 
 def _advanced(items: Generator[Round]) -> Iterator[Round]:

@@ -32,12 +32,16 @@ TAKEN = {
         rf"|{API}/(info/?|app_id/?|theme\.css|startup-events|queue/(data|status)"
         rf"|heartbeat/{PLAIN}|call/(v2/)?decode/{PLAIN})"
     ),
-    "POST": re.compile(rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"),
+    "POST": re.compile(
+        rf"{API}/(queue/join|run/predict|component_server|cancel|reset|call/(v2/)?decode|upload)/?"
+        rf"|/surelock/(runs|runs/{PLAIN}/stop|token|attended)"
+    ),
 }
 TAKEN["HEAD"] = TAKEN["GET"]
 #: Further routes with --mcp: calls of agents, and their schema. Agents have no streams.
 AGENTS = {"GET": re.compile(rf"{API}/mcp/schema"), "POST": re.compile(rf"{API}/mcp/?")}
-UPLOAD = re.compile(rf"{API}/upload/?")  # refused by a route of its own, before its body is read
+#: Their bodies are not read: an upload is refused by a route of its own, and to stop needs no words.
+UNREAD = re.compile(rf"{API}/upload/?|/surelock/runs/{PLAIN}/stop")
 
 MOST_BODY = 2**20  # bytes: the longest prompt with the longest lanes takes a tenth
 MOST_BODIES, MOST_BODIES_OF_ONE = 2**26, 2**24  # bytes that arrive or wait for an answer, of all clients and of one
@@ -105,7 +109,7 @@ class Gate:
         answer, content, body = _with_headers(_in_pieces(send)), bytearray(), None
         try:
             self._check(scope)
-            if scope["method"] == "POST" and not UPLOAD.fullmatch(scope["path"]):
+            if scope["method"] == "POST" and not UNREAD.fullmatch(scope["path"]):
                 body = await self._read(scope, receive, content)
                 receive = _again(bytes(content), receive)
             whole = [each for each in scope["headers"] if each[0] != b"range"]  # a thousand ranges are a thousand reads

@@ -111,7 +111,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
     if on_zero_gpu():
         import_module("spaces")  # before CUDA starts
         models.load_all()  # what lies on the GPU when the page opens is packed for every worker
-    page, sessions, shares = build(
+    page, sessions, shares, door = build(
         models,
         most=given.max_length,
         queue_size=given.queue_size,
@@ -137,7 +137,7 @@ def serve(given: argparse.Namespace, refuse: Callable[[str], NoReturn]) -> None:
             prevent_thread_lock=True,
             enable_monitoring=False,
             mcp_server=given.mcp,
-            **look(gate, Heartbeats(page, shares.readers, sessions.leave).route, api=models.decodes),
+            **look(gate, [Heartbeats(page, shares.readers, sessions.leave).route, *door.routes], api=models.decodes),
         )
     except OSError as error:  # the port is taken, or the address is not this machine's
         refuse(f"{first_line(error).partition('. ')[0]}.")
@@ -178,11 +178,11 @@ def _stop(*_: object) -> None:
     os._exit(0)
 
 
-def look(gate: Middleware, heartbeats: BaseRoute, api: bool) -> dict[str, Any]:
+def look(gate: Middleware, first: list[BaseRoute], api: bool) -> dict[str, Any]:
     """Return the arguments of `page.launch`: theme with system fonts, files, no run history.
 
     gate: the middleware that comes first.
-    heartbeats: the route that comes first.
+    first: the routes that come first.
     api: whether the page links to the description of its API.
     """
     theme = Default(primary_hue="blue", neutral_hue="slate", font=FONTS, font_mono=["ui-monospace", "monospace"]).set(
@@ -199,7 +199,7 @@ def look(gate: Middleware, heartbeats: BaseRoute, api: bool) -> dict[str, Any]:
         "theme": theme,
         "head": page_head(),
         "app_kwargs": {
-            "routes": [heartbeats, *routes()],
+            "routes": [*first, *routes()],
             "exception_handlers": exception_handlers(),
             "middleware": [gate, *map(Middleware, (KeptAnswers, FewAtOnce))],
         },

@@ -13,6 +13,7 @@ import gradio as gr
 from gradio.events import api
 
 from surelock.ui.device import make_decoder, on_zero_gpu
+from surelock.ui.door import Door
 from surelock.ui.endpoint import make_endpoint
 from surelock.ui.form import Form, examples_for
 from surelock.ui.gradio_patches import (
@@ -27,9 +28,11 @@ from surelock.ui.limits import Limits
 from surelock.ui.link import read_link
 from surelock.ui.models import Loading, Models
 from surelock.ui.parameters import ANSWER, description, schemas
+from surelock.ui.queue import Queue
 from surelock.ui.readers import Inboxes, Readers, following
 from surelock.ui.request import key_of, read_request
 from surelock.ui.run import Run
+from surelock.ui.runs import Runs
 from surelock.ui.schedule import fit
 from surelock.ui.session import Sessions, refusal, said
 from surelock.ui.shares import DEVICE_SLOT, SCRIPTS, Ask, Shares
@@ -53,7 +56,7 @@ def build(
     queue_size: int,
     limits: Limits | None = None,
     sources: Sequence[str] = ("server",),
-) -> tuple[gr.Blocks, Sessions, Shares]:
+) -> tuple[gr.Blocks, Sessions, Shares, Door]:
     """Build the page.
 
     sources: see `make_stage`.
@@ -82,7 +85,9 @@ def build(
     take_any_number()
     refuse_in_a_sentence(page)
     keep_no_values()
-    return page, sessions, Shares(page, queue_size, readers, sessions, keys)
+    runs = Runs(limits, shared=not on_zero_gpu())
+    door = Door(models, make_decoder(models, advanced=False), Queue(queue_size), runs, most)
+    return page, sessions, Shares(page, queue_size, readers, sessions, keys), door
 
 
 def _serve_runs(

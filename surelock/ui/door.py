@@ -1,0 +1,210 @@
+"""The routes of runs: a run is requested, read as a stream of events, and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from functools import partial
+from typing import Any
+from weakref import WeakValueDictionary
+
+from sse_starlette import EventSourceResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from surelock.ui.addresses import client_of
+from surelock.ui.attended import most_attended
+from surelock.ui.device import DEVICE, Runner
+from surelock.ui.models import Loading, Models
+from surelock.ui.queue import Place, Queue, QueueFull
+from surelock.ui.race import Race, event
+from surelock.ui.request import Job, one_token, read_request
+from surelock.ui.runs import Run, Runs, TooMany
+from surelock.ui.serving import Export
+from surelock.ui.wording import in_words
+
+RUNS = "/surelock/runs"
+UNREAD_SECONDS = 10.0  # for a message to be taken by the connection
+PING_SECONDS = 15.0  # so that no proxy takes a stream for dead
+_VISITOR = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+class Door:
+    """The routes of a page's runs.
+
+    decoder: runs a job.
+    most: the most positions of a run.
+    """
+
+    def __init__(self, models: Models, decoder: Runner, queue: Queue, runs: Runs, most: int) -> None:
+        self._models, self._decoder, self._queue, self._runs, self._most = models, decoder, queue, runs, most
+        self._exports: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by client
+        self._looking = False
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The routes, which come before Gradio's."""
+        label, run = "/surelock/models/{label:path}/state", f"{RUNS}/{{id}}"
+        posts: Mapping[str, Any] = {
+            RUNS: self.open,
+            f"{run}/stop": self.stop,
+            "/surelock/token": self.token,
+            "/surelock/attended": self.attended,
+        }
+        gets = {f"{run}/events": self.events, f"{run}/trace": self.trace, f"{run}/top": self.top, label: self.state}
+        return [
+            *(Route(path, each, methods=["POST"]) for path, each in posts.items()),
+            *(Route(path, each) for path, each in gets.items()),
+        ]
+
+    async def open(self, request: Request) -> Response:
+        """Read a request and answer with the id of its run. Nothing is computed before its events are read."""
+        wanted = await request.json()
+        visitor = request.headers.get("x-surelock-visitor", "")
+        if not _VISITOR.fullmatch(visitor):
+            visitor = secrets.token_urlsafe(18)
+        try:
+            job = await asyncio.to_thread(read_request, self._models, wanted, self._most)
+            begin = await asyncio.to_thread(self._race, job)
+            run = self._runs.open(visitor, client_of(request.scope), job.key, begin)
+        except Loading as error:
+            return JSONResponse({"detail": error.said, "loading": True}, 503, {"Retry-After": "1"})
+        except TooMany as error:
+            return _refusal(429, error)
+        except ValueError as error:
+            return _refusal(422, in_words(str(error)))
+        return JSONResponse({"id": run.id}, 201)
+
+    def _race(self, job: Job) -> Callable[[], Race]:
+        """What makes the race of a job."""
+        from surelock.trace.recorder import Recorder, make_header  # torch: only once a model is loaded
+
+        lm = self._models.get(job.label)
+        header = make_header(lm, job.prompt, job.tokens, job.lanes, name=job.label, chat=job.chat)
+        recorder, rounds = Recorder(header, lm.tokenizer), self._decoder(job, True, True)
+        return lambda: Race(
+            job,
+            recorder,
+            rounds,
+            self._runs.limits,
+            pausable=self._runs.shared,
+            begins=self._runs.make_room,
+            ends=self._queue.finished,
+        )
+
+    async def events(self, request: Request) -> ASGIApp:
+        """Stream the events of a run: its places in the queue, then its messages behind Last-Event-ID."""
+        run = self._runs.find(request.path_params["id"])
+        if run is None:
+            return self._gone(request)
+        last, steps = request.headers.get("last-event-id"), request.query_params.get("steps")
+        if not (last is None or _WHOLE.fullmatch(last)):
+            return _refusal(422, "Last-Event-ID must be the number of a message.")
+        if not (steps is None or (_WHOLE.fullmatch(steps) and int(steps))):
+            return _refusal(422, "steps must be a whole number from 1 on.")
+        stream = AsyncExitStack()
+        try:
+            place = None
+            if not run.ended:
+                client = client_of(request.scope)
+                place = stream.enter_context(self._queue.place(run.race, client, left=run.race.left))
+        except QueueFull as error:
+            return _refusal(429 if error.client else 503, error)
+        goes_on = stream.enter_context(run.streaming())
+        messages = run.messages(-1 if last is None else int(last), None if steps is None else int(steps), goes_on)
+
+        async def streamed(scope: Scope, receive: Receive, send: Send) -> None:
+            async with stream, aclosing(_placed(run, place, messages, goes_on)) as events:
+                response = EventSourceResponse(events, ping=PING_SECONDS, send_timeout=UNREAD_SECONDS, sep="\n")
+                await response(scope, receive, send)
+
+        return streamed
+
+    async def stop(self, request: Request) -> Response:
+        """End a run. Its open stream has its last message after the present step."""
+        run = self._runs.find(request.path_params["id"])
+        if run is None:
+            return self._gone(request)
+        run.stop()
+        self._queue.wake()  # it may wait for its turn
+        return Response(status_code=204)
+
+    async def trace(self, request: Request) -> Response:
+        """Answer with the trace of a run, as far as the page has it."""
+        run = self._runs.find(request.path_params["id"])
+        return self._gone(request) if run is None else Export(run.race.recorder, run.steps, self._exports)
+
+    async def top(self, request: Request) -> Response:
+        """Answer with the likely tokens of a position at a step, by lane."""
+        run, asked = self._runs.find(request.path_params["id"]), request.query_params
+        if run is None:
+            return self._gone(request)
+        header, recorder = run.race.recorder.header, run.race.recorder
+        step, position = _whole(asked.get("step"), header["steps"]), _whole(asked.get("position"), header["length"])
+        if step is None or position is None:
+            return _refusal(422, "step and position must be whole numbers of the run's.")
+        return JSONResponse({lane["id"]: recorder.top(lane["id"], step, position) for lane in header["lanes"]})
+
+    async def state(self, request: Request) -> Response:
+        """Answer with the state of a model: ready, loading, or why it cannot be used."""
+        label = request.path_params["label"]
+        offered = label in self._models.labels
+        return JSONResponse({"state": self._models.state(label) if offered else "This page does not offer that model."})
+
+    async def token(self, request: Request) -> Response:
+        """Answer with the single token of a text for a model, or a problem."""
+        given = await request.json()
+        given = given if isinstance(given, Mapping) else {}
+        try:
+            lm = self._models.get(given.get("model", ""))
+            return JSONResponse(await asyncio.to_thread(one_token, lm, given.get("text")))
+        except ValueError as error:
+            return JSONResponse({"problem": str(error)})
+
+    async def attended(self, request: Request) -> Response:
+        """See `most_attended`. One call at a time, since runs wait for it; null while another is computed."""
+        if self._looking:
+            return JSONResponse(None)
+        given = await request.json()
+        given = given if isinstance(given, Mapping) else {}
+        self._looking = True
+        arguments = [given.get(name) for name in ("model", "tokens", "position")]
+        look = partial(most_attended, self._models, arguments, self._most)
+        try:
+            return JSONResponse(await asyncio.get_running_loop().run_in_executor(DEVICE, look))
+        finally:
+            self._looking = False
+
+    def _gone(self, request: Request) -> Response:
+        return _refusal(404, self._runs.why_gone(request.path_params["id"]))
+
+
+async def _placed(
+    run: Run, place: Place | None, messages: AsyncGenerator[bytes], goes_on: Callable[[], bool]
+) -> AsyncGenerator[bytes]:
+    """The reports of a place in the queue, then the messages of the run."""
+    if place is not None:
+        async with aclosing(place.waits()) as reports:
+            async for before, seconds in reports:
+                if run.ended or not goes_on():
+                    break
+                yield event("place", {"place": before, "seconds": seconds})
+    async with aclosing(messages):
+        async for batch in messages:
+            yield batch
+
+
+def _refusal(status: int, sentence: object) -> Response:
+    return JSONResponse({"detail": str(sentence)}, status)
+
+
+def _whole(text: str | None, size: int) -> int | None:
+    """The whole number below `size` of a text, None if it is none."""
+    number = int(text) if text is not None and _WHOLE.fullmatch(text) else size
+    return number if number < size else None

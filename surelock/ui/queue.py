@@ -1,0 +1,176 @@
+"""The queue of the device. One job computes at a time; the others wait for their turn and learn their place.
+
+It knows neither HTTP nor Gradio. Call it in one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+
+STATUS_SECONDS = 2.0  # between two reports of a place
+REMEMBERED = 9  # jobs whose times estimate that of the next one
+MOST_READERS = 200  # of all jobs together; one client may have three quarters
+
+
+class QueueFull(ValueError):
+    """There is no place. client: whether for this client alone."""
+
+    def __init__(self, most: int, client: bool) -> None:
+        whose = f" for you: {most} of your" if client else f": {most}"
+        super().__init__(f"The queue is full{whose} runs wait already. Try again in a moment.")
+        self.client = client
+
+
+@dataclass(eq=False, slots=True)
+class _Entry:
+    """A job in the queue: whose it is, who reads it, and when it began."""
+
+    client: str
+    script: bool
+    left: Callable[[], float | None]
+    readers: list[Place] = field(default_factory=list)
+    begun: float = 0.0
+
+
+class Queue:
+    """Jobs by the order of arrival: visitors come before scripts, clients take turns, equal jobs have one place.
+
+    size: the number of places for visitors, and again for scripts. One client may have three quarters of the places for
+    visitors and a quarter of those for scripts. A client is an address: a class behind one address is one client.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._most = {False: (size, max(1, 3 * size // 4)), True: (size, max(1, size // 4))}
+        self._entries: dict[object, _Entry] = {}
+        self._holder: _Entry | None = None
+        self._took: deque[float] = deque(maxlen=REMEMBERED)  # seconds of the latest jobs
+        self._changed = asyncio.Event()
+
+    @contextmanager
+    def place(
+        self, job: object, client: str, script: bool = False, left: Callable[[], float | None] = lambda: None
+    ) -> Iterator[Place]:
+        """Give a reader of a job a place until the block ends. Equal jobs are read together. Raises QueueFull.
+
+        left: returns the seconds that the job still takes once it has begun, None if that is unknown.
+        """
+        self._check(job, client, script)
+        entry = self._entries.setdefault(job, _Entry(client, script, left))
+        place = Place(self, job, client)
+        entry.readers.append(place)
+        self._choose()
+        try:
+            yield place
+        finally:
+            self.leave(place)
+
+    def check(self, client: str, script: bool) -> None:
+        """Raise QueueFull if a new job of a client has no place."""
+        self._check(object(), client, script)
+
+    def _check(self, job: object, client: str, script: bool) -> None:
+        readers = Counter(place.client for entry in self._entries.values() for place in entry.readers)
+        if readers.total() >= MOST_READERS:
+            raise QueueFull(MOST_READERS, client=False)
+        if readers[client] >= 3 * MOST_READERS // 4:
+            raise QueueFull(readers[client], client=True)
+        if job in self._entries:
+            return
+        waiting = [entry.client for entry in self._order() if entry.script == script]
+        most, of_one = self._most[script]
+        if waiting.count(client) >= of_one:
+            raise QueueFull(of_one, client=True)
+        if len(waiting) >= most:
+            raise QueueFull(most, client=False)
+
+    def leave(self, place: Place) -> None:
+        """Give up a place. Without readers a job leaves the queue, and the device."""
+        entry = self._entries.get(place.job)
+        if entry is not None and place in entry.readers:
+            entry.readers.remove(place)
+            if not entry.readers:
+                self.finished(place.job)
+
+    def finished(self, job: object) -> None:
+        """Take a job off the queue, and off the device: it computes nothing more."""
+        entry = self._entries.pop(job, None)
+        if entry is not None and entry is self._holder:
+            self._took.append(time.monotonic() - entry.begun)
+            self._holder = None
+        self._choose()
+        self.wake()
+
+    def before(self, place: Place) -> int | None:
+        """Return the number of jobs before that of a place, 0 if it has the device; None after it was given up."""
+        entry = self._entries.get(place.job)
+        if entry is None or place not in entry.readers:
+            return None
+        return 0 if entry is self._holder else 1 + self._order().index(entry)
+
+    def seconds(self, before: int) -> float | None:
+        """Return the estimated seconds until a job begins that has `before` others before it; None if unknown.
+
+        It is the rest of the present job, and the median time of the latest jobs for each one in between.
+        """
+        left = self._holder.left() if self._holder is not None else 0.0
+        typical = median(self._took) if self._took else left
+        if not before or typical is None:
+            return None if before else 0.0
+        return (typical if left is None else left) + (before - 1) * typical
+
+    async def change(self, seconds: float = STATUS_SECONDS) -> None:
+        """Wait until a job has left the queue, at most some seconds."""
+        changed = self._changed
+        try:
+            async with asyncio.timeout(seconds):
+                await changed.wait()
+        except TimeoutError:
+            pass
+
+    def wake(self) -> None:
+        """Let everyone who waits look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _choose(self) -> None:
+        """Give a free device to the job whose turn it is."""
+        if self._holder is None and self._entries:
+            self._holder = self._order()[0]
+            self._holder.begun = time.monotonic()
+            self.wake()
+
+    def _order(self) -> list[_Entry]:
+        """The waiting jobs in the order of their turns."""
+        before: Counter[tuple[bool, str]] = Counter()
+        turns: dict[_Entry, tuple[bool, int]] = {}
+        for entry in self._entries.values():
+            if entry is not self._holder:
+                turns[entry] = entry.script, before[entry.script, entry.client]
+                before[entry.script, entry.client] += 1
+        return sorted(turns, key=turns.__getitem__)
+
+
+@dataclass(eq=False, frozen=True, slots=True)
+class Place:
+    """The place of one reader of a job."""
+
+    queue: Queue
+    job: object
+    client: str
+
+    async def waits(self) -> AsyncGenerator[tuple[int, float | None]]:
+        """Yield the number of jobs before this one, and the estimated seconds, until it has the device or left.
+
+        Every change is reported, and the present state every STATUS_SECONDS. The last report is 0.
+        """
+        while before := self.queue.before(self):
+            yield before, self.queue.seconds(before)
+            await self.queue.change()
+        if before is not None:
+            yield 0, 0.0

@@ -1,0 +1,144 @@
+"""A race that is computed once for all its readers. A step is computed when the first of them needs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from surelock.errors import reason_of
+from surelock.memory import trim_memory
+from surelock.trace.lanes import StepsOver
+from surelock.ui.device import DEVICE
+from surelock.ui.limits import Limits, too_long, weigh
+from surelock.ui.request import Job
+
+if TYPE_CHECKING:
+    from surelock.trace.race import Round
+    from surelock.trace.recorder import Recorder
+    from surelock.ui.runs import Run
+
+FINISHED, FAILED, STOPPED = "finished", "failed", "stopped"  # the ends of a race
+
+
+class Race:
+    """One race and its messages. Call it in one event loop; the steps are computed in the thread of the device.
+
+    rounds: the iterator of `surelock.trace.race.race`.
+    pausable: whether the page offers a pause.
+    begins, ends: called before the first step and behind the last.
+
+    `log` holds the messages as events of a stream, numbered by their index. The race ends when it has no followers.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        recorder: Recorder,
+        rounds: Iterator[Round],
+        limits: Limits,
+        pausable: bool = True,
+        begins: Callable[[Race], None] = lambda race: None,
+        ends: Callable[[Race], None] = lambda race: None,
+    ) -> None:
+        self.key, self.recorder = job.key, recorder
+        self._weight, self._most_seconds = weigh(recorder.header), limits.run_seconds
+        self.log = [event("open", {"open": recorder.start(), "label": job.label, "pausable": pausable}, 0)]
+        self.over: int | None = None  # the number of the first message behind the steps
+        self.ended: str | None = None
+        self.followers: set[Run] = set()
+        self.readers = 0  # open streams of its followers
+        self._rounds, self._begins, self._ends = rounds, begins, ends
+        self._coming: asyncio.Task[None] | None = None
+        self._seconds = 0.0  # of computation
+        self._since: float | None = None  # when the step that is on its way began
+
+    @property
+    def bytes(self) -> float:
+        """Its estimated memory: none before its first step."""
+        if self._coming is None:
+            return 0.0
+        return self._weight.kept + (0.0 if self.ended else self._weight.live)
+
+    def leave(self, follower: Run) -> None:
+        """Remove a follower. Without followers the race ends, and its decoders are freed after the present step."""
+        self.followers.discard(follower)
+        if not (self.followers or self.ended):
+            self._end(STOPPED)
+
+    async def more(self) -> None:
+        """Wait for the next step, which is computed once for all readers. Returns at once if the race has ended."""
+        if self._coming is None or self._coming.done():
+            first = self._coming is None
+            self._coming = asyncio.ensure_future(self._advance())
+            if first:
+                self._begins(self)
+        await asyncio.shield(self._coming)
+
+    def left(self) -> float | None:
+        """Return the seconds that the remaining steps will take, by the time of those so far; None before the first."""
+        steps = (self.over or len(self.log)) - 1  # the first message opens the race
+        spent = self._seconds + (0.0 if self._since is None else time.monotonic() - self._since)
+        return spent / steps * max(0, self.recorder.header["steps"] - steps) if steps else None
+
+    async def _advance(self) -> None:
+        """Compute one step of each lane; after the last step the commit errors, then append the end of the race."""
+        if self.ended:
+            return
+        self._since = time.monotonic()
+        message, problem = None, "The run stopped: the server failed; its log says more."
+        try:
+            message, problem = await asyncio.get_running_loop().run_in_executor(DEVICE, self._step)
+        finally:
+            self._seconds, self._since = self._seconds + time.monotonic() - self._since, None
+            if not self.ended and message is None:
+                self._end(FAILED if problem else FINISHED, problem)
+        if self.ended or message is None:
+            return
+        if not message:
+            self.over = len(self.log)
+            return
+        self.log.append(event("errors" if "errors" in message else "records", message, len(self.log)))
+        if self._seconds > self._most_seconds:
+            self._end(FAILED, too_long(self._most_seconds))
+
+    def _step(self) -> tuple[dict[str, Any] | None, str | None]:
+        """The next message: empty behind the last step, None at the end; and a sentence if the race has failed."""
+        try:
+            items = next(self._rounds, None)
+        except MemoryError:
+            return None, "This run needs more memory than the machine has; try a shorter one."
+        except (ArithmeticError, ValueError) as error:
+            return None, f"The run stopped: {error}."
+        except RuntimeError as error:  # torch's, out of memory on a GPU among them
+            return None, f"The run stopped: {reason_of(error)}."
+        if items is None or any(isinstance(each, StepsOver) for each in items):
+            return (None if items is None else {}), None
+        return self.recorder.take(items), None
+
+    def _end(self, how: str, problem: str | None = None) -> None:
+        """Close the log, and free the decoders. In a stopped race each follower has its own last message."""
+        self.ended = how
+        if self.over is None:
+            self.over = len(self.log)
+        if how != STOPPED:
+            self.log.append(event("end", {"end": how, "problem": problem}, len(self.log)))
+        rounds, self._rounds = self._rounds, iter(())
+        DEVICE.submit(_free, rounds)  # behind the present step
+        self._ends(self)
+
+
+def _free(rounds: Any) -> None:
+    if hasattr(rounds, "close"):
+        rounds.close()
+    del rounds
+    trim_memory()
+
+
+def event(kind: str, data: Any, number: int | None = None) -> bytes:
+    """Return an event of a stream: its kind, its number if it has one, and its data as JSON."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    numbered = "" if number is None else f"id: {number}\n"
+    return f"{numbered}event: {kind}\ndata: {text}\n\n".encode()

@@ -1,0 +1,109 @@
+"""The routes of runs: what a page requests, reads and leaves, and what it is refused."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from tests.visits import Visit, holding
+
+if TYPE_CHECKING:
+    from tests.browser.server import App
+
+SHORT = {"gen_length": 16, "steps": 16, "block_length": 16}
+
+
+def shape(messages: list[dict[str, Any]]) -> list[str]:
+    return [next(iter(each)) for each in messages]
+
+
+def test_a_run_is_read_by_its_events(app: App) -> None:
+    visit = Visit(app.url)
+    events = list(visit.read(run := visit.open(**SHORT)))
+    kinds = [kind for kind, _, _ in events]
+    assert kinds == ["place", "open", *["records"] * 16, "errors", "errors", "end"]
+    assert events[0][1] == {"place": 0, "seconds": 0.0} and events[-1][1] == {"end": "finished", "problem": None}
+    assert [number for _, _, number in events[1:]] == [str(n) for n in range(20)]
+    trace = visit.http.get(f"/surelock/runs/{run}/trace").json()
+    assert len(trace["records"]) == 32 and trace["header"] == events[1][1]["open"]["header"]
+    top = visit.http.get(f"/surelock/runs/{run}/top", params={"step": 3, "position": 14}).json()
+    assert set(top) == {"lane-1", "lane-2"} and all(len(bars) == 5 for bars in top.values())
+
+
+@pytest.mark.parametrize("cut", [0, 5, 16, 18])
+def test_a_cut_stream_goes_on_behind_the_last_message(app: App, cut: int) -> None:
+    visit = Visit(app.url)
+    run, seen = visit.open(**SHORT), []
+    for kind, data, number in (stream := visit.read(run)):
+        seen += [(number, data)] if kind != "place" else []
+        if number == str(cut):
+            stream.close()
+            break
+    seen += [(number, data) for kind, data, number in visit.read(run, after=cut) if kind != "place"]
+    assert [number for number, _ in seen] == [str(n) for n in range(20)]
+    assert seen == [(number, data) for kind, data, number in visit.read(run) if kind != "place"]
+
+
+def test_a_run_rests_after_so_many_steps(app: App) -> None:
+    visit = Visit(app.url)
+    run = visit.open(**SHORT)
+    first = [kind for kind, *_ in visit.read(run, steps=3)]
+    second = [number for kind, _, number in visit.read(run, after=3, steps=2) if kind != "place"]
+    assert (first[-4:], second) == (["open", *["records"] * 3], ["4", "5"])
+    assert len(visit.http.get(f"/surelock/runs/{run}/trace").json()["records"]) == 10
+    assert visit.stop(run) == 204
+    assert [data for _, data, _ in visit.read(run, after=5)] == [{"end": "stopped", "problem": None}]
+
+
+def test_thirty_readers_of_one_prompt_share_its_computation(app: App) -> None:
+    visits = [Visit(app.url) for _ in range(30)]
+    form = visits[0].form(prompt="Thirty children read", **SHORT)
+    runs = [visit.open(form) for visit in visits]
+    with ThreadPoolExecutor(30) as pool:
+        read = list(pool.map(lambda i: [data for _, data, _ in visits[i].read(runs[i])][1:], range(30)))
+    assert all(each == read[0] for each in read), "seconds of steps too: they were computed once"
+    assert read[0][-1]["end"] == "finished"
+
+
+def test_who_waits_learns_the_place_and_may_leave(app: App) -> None:
+    with holding(app.url) as (first, run):
+        visit = Visit(app.url)
+        waiting = visit.open(prompt="After the other", **SHORT)
+        with ThreadPoolExecutor(1) as pool:
+            reading = pool.submit(lambda: list(visit.read(waiting)))
+            second = Visit(app.url)
+            events = second.read(second.open(prompt="Last of all", **SHORT))
+            assert next(events)[1]["place"] == 2
+            visit.stop(waiting)
+            assert [data for _, data, _ in reading.result(10)][-1] == {"end": "stopped", "problem": None}
+        first.stop(run)
+        assert [data["place"] for kind, data, _ in events if kind == "place"][-1] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "sentence"),
+    [
+        ("GET", "/surelock/runs/none/events", 404, "This run is no longer kept on the server"),
+        ("GET", "/surelock/runs/none/trace", 404, "This run is no longer kept on the server"),
+        ("POST", "/surelock/runs/none/stop", 404, "This run is no longer kept on the server"),
+        ("GET", "/surelock/runs/{}/events?steps=0x", 422, "steps must be a whole number"),
+        ("GET", "/surelock/runs/{}/top?step=99&position=1", 422, "step and position must be"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_a_sentence(
+    app: App, method: str, path: str, status: int, sentence: str
+) -> None:
+    visit = Visit(app.url)
+    answer = visit.http.request(method, path.format(visit.open(**SHORT)))
+    assert answer.status_code == status and answer.json()["detail"].startswith(sentence)
+
+
+def test_a_job_is_refused_in_the_pages_words(app: App) -> None:
+    visit = Visit(app.url)
+    with pytest.raises(httpx.HTTPStatusError) as caught:
+        visit.open(seed=-3)
+    assert caught.value.response.status_code == 422
+    assert caught.value.response.json() == {"detail": "Seed must be a whole number of at least 0, not -3"}
