@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import test from "node:test";
+import fc from "fast-check";
 import { laneClock } from "../../assets/js/stage/clock.js";
 import { narrate } from "../../assets/js/stage/narrator.js";
 import { chapters } from "../../assets/js/trace/chapters.js";
 import { Trace } from "../../assets/js/trace/trace.js";
-import { decoder, joined, raceOf, shown, small } from "./small.js";
+import { decoder, joined, RANDOM, raceOf, shown, small } from "./small.js";
 
 /** `small`, whose first lane takes 1 s a step and whose second takes these. */
 function raced(...seconds) {
@@ -18,15 +19,52 @@ function raced(...seconds) {
 
 const both = (trace, step) => trace.lanes.map((lane) => trace.race.reached(lane, step));
 
-test("by the clock the cursor counts the slowest lane's steps, and the others have done what they had time for", () => {
-  const trace = raced(0.6, 0.6, 0.6);
-  assert.equal(trace.race.pacemaker.id, "a");
-  assert.deepEqual(joined([-1, 0, 1, 2].map((step) => both(trace, step))), ["-1 -1", "0 0", "1 2", "2 2"]);
-  assert.equal(trace.race.last, 2);
-  const slow = raced(3, 0.5, 0.5); // at first behind: after one second of its own it has done nothing
-  assert.equal(slow.race.pacemaker.id, "b");
-  assert.deepEqual(both(slow, 0), [2, 0]);
-  assert.deepEqual(both(raced(1.5, 0.1, 0.1), 0), [0, -1]);
+/** How lanes of these steps' seconds are raced, worked out from the lists alone. clocked: which have a clock. */
+function paced(lists, clocked, byClock) {
+  const counts = lists.map(({ length }) => length);
+  const total = (i, t = 99) => lists[i].slice(0, t + 1).reduce((sum, each) => sum + each, 0);
+  const slowest = clocked.reduce((a, b) => (total(a) >= total(b) ? a : b), clocked[0]);
+  const pace = byClock && clocked.length && total(slowest) ? slowest : null;
+  const counted = pace === null ? counts : counts.filter((_, i) => i === pace || !clocked.includes(i));
+  const reached = (i, step) => {
+    if (step < 0) return -1;
+    if (pace === null || i === pace || !clocked.includes(i)) return Math.min(step, counts[i] - 1);
+    return lists[i].findLastIndex((_, t) => total(i, t) <= total(pace, step));
+  };
+  return { last: Math.max(...counted) - 1, reached };
+}
+
+test("the cursor counts the slowest clocked lane's steps by the clock, and the others have done what they had time for", () => {
+  const seconds = fc.array(fc.constantFrom(0, 0.125, 0.25, 0.5, 1, 3), { minLength: 1, maxLength: 6 });
+  const races = [fc.array(seconds, { minLength: 1, maxLength: 4 }), fc.nat(4), fc.boolean()];
+  const check = (lists, apart, byClock) => {
+    const document = raceOf(
+      lists.map((list, i) => [
+        decoder(`${i}`, `${i}`, { kind: "everything" }),
+        list.map((each) => ({ seconds: each })),
+      ]),
+    );
+    const ids = lists.map((_, i) => `${i}`);
+    document.header.timed_together = [{ lanes: ids.filter((_, i) => i + 1 !== apart) }];
+    const { race, lanes } = shown(Trace.parse(document), { byClock });
+    const { last, reached } = paced(
+      lists,
+      race.clocked.map(({ id }) => Number(id)),
+      byClock,
+    );
+    assert.equal(race.last, last);
+    const steps = Array.from({ length: last + 3 }, (_, i) => i - 1);
+    for (const [i, lane] of lanes.entries()) {
+      for (const step of steps) assert.equal(race.reached(lane, step), reached(i, step), `lane ${i} at ${step}`);
+      if (!lists.flat().includes(0))
+        for (const t of lists[i].keys())
+          assert.equal(
+            race.cursorAt(lane, t),
+            steps.find((step) => step >= 0 && reached(i, step) >= t),
+          );
+    }
+  };
+  fc.assert(fc.property(...races, check), { ...RANDOM, numRuns: 500 });
 });
 
 test("by the clock lanes without one go step by step, and nobody's steps are counted", () => {
@@ -37,30 +75,6 @@ test("by the clock lanes without one go step by step, and nobody's steps are cou
   assert.deepEqual([trace.race.whose, trace.race.last, both(trace, 1)], ["", 2, [1, 1]]);
   for (const step of [-1, 0, 1, 2]) assert.ok(narrate(trace, step, chapters(trace)).endsWith("."));
   assert.deepEqual(laneClock(trace, trace.lanes[1], 0), ["not timed", "step 1 of 3"]);
-});
-
-test("step by step all lanes are at the same step", () => {
-  const trace = raced(0.1, 0.1, 0.1);
-  trace.race.byClock = false;
-  assert.deepEqual(both(trace, 1), [1, 1]);
-});
-
-test("the cursor's step for a lane's step is the first that shows it", () => {
-  for (const seconds of [
-    [0.6, 0.6, 0.6],
-    [0.5, 0.5, 0.5],
-    [1, 1, 1],
-    [0.1, 0.1, 0.1],
-    [3, 0.5, 0.5],
-  ]) {
-    const trace = raced(...seconds);
-    for (const lane of trace.lanes)
-      for (const t of [0, 1, 2]) {
-        const at = trace.race.cursorAt(lane, t);
-        assert.ok(trace.race.reached(lane, at) >= t, `${seconds} ${lane.id} ${t}`);
-        assert.ok(at === 0 || trace.race.reached(lane, at - 1) < t, `${seconds} ${lane.id} ${t}`);
-      }
-  }
 });
 
 test("totals by the clock are of a lane's own step beside as many of the reference's", () => {

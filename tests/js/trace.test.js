@@ -210,29 +210,6 @@ test("totals beside a reference that has no step yet say nothing of it", () => {
   assert.deepEqual([flopsShare, against], [NaN, NaN]);
 });
 
-test("by the clock steps that took no time count, too", () => {
-  const none = timed([0, 0], [0, 0, 0]);
-  assert.deepEqual(
-    [none.race.last, none.race.front, none.race.reached(none.lanes[1], 0), none.race.cursorAt(none.lanes[1], 1)],
-    [2, 2, 0, 1],
-  );
-  const pause = timed([1, 0, 1], [0, 0.5, 0.5]);
-  const reached = [-1, 0, 1, 2].map((step) => pause.lanes.map((lane) => pause.race.reached(lane, step)));
-  assert.deepEqual(joined(reached), ["-1 -1", "0 2", "1 2", "2 2"]);
-  assert.deepEqual(
-    [0, 1, 2].map((t) => pause.race.cursorAt(pause.lanes[0], t)),
-    [0, 1, 2],
-  );
-  assert.equal(timed([1, 1], [1, 1]).race.pacemaker.id, "a");
-  const slow = timed([0.1, 0.1, 0.1], [2]);
-  assert.deepEqual([slow.race.pacemaker.id, slow.race.last], ["b", 0]);
-  slow.race.byClock = false;
-  assert.deepEqual([slow.race.last, slow.race.front], [2, 2]);
-  const begun = shown(new Trace(small()), { byClock: true });
-  begun.append(record("a", 0));
-  assert.equal(begun.race.cursorAt(begun.lanes[1], 0), 0);
-});
-
 test("the front is of the lanes that still grow", () => {
   const whole = timed([1, 1, 1], [1]);
   whole.race.byClock = false;
