@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections import Counter
 from copy import deepcopy
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import pytest
@@ -93,7 +91,7 @@ def test_what_is_no_lesson_is_told(folder: Path) -> None:
 
 
 def test_the_teachers_sheets_say_what_was_measured() -> None:
-    """On how many of at least twenty runs each effect shows, and what else the sheets tell of them."""
+    """On how many of twenty runs each effect shows."""
     sheets = " ".join((LESSONS / "README.md").read_text("utf-8").split())
     measured = json.loads((LESSONS / "measured.json").read_text("utf-8"))
     for lesson in read_lessons()["lessons"]:
@@ -103,22 +101,3 @@ def test_the_teachers_sheets_say_what_was_measured() -> None:
         part = sheets.split(f"## {lesson['number']}. ")[1].split(" ## ")[0]
         assert f"- **Measured.** It holds on {shown} of 20 runs" in part, (lesson["name"], shown)
         assert shown > 10, "a lesson must not insist on what shows on few runs"
-    middle = {name: median(found["claim"]) for name, found in measured.items() if name != "savings"}
-    assert f"the leftmost blank at {percent(middle['unmasking'])} of the steps" in sheets
-    assert f"in the middle one {percent(middle['work'])} of the rows" in sheets
-    assert middle["sure"] == 5 and "wait five steps" in sheets
-    assert (
-        set(measured["too-early"]["3"]) == {"letter"} and "has the largest error of the three on all of them" in sheets
-    )
-    saved = measured["savings"]["5"]
-    assert f"between {percent(min(saved))} and {percent(max(saved))}" in sheets
-    first = Counter(measured["better-rule"]["2"])
-    told = f"that of locking by age on {first['age']} of them, of taking turns on {first['own']}, of SureLock on "
-    assert f"{told}{first['surelock']}; two shared the first place on {first['same']}." in sheets
-    smaller = Counter(measured["own-rule"]["2"])
-    told = f"on {smaller['age']} of them, that rule on {smaller['own']}; they shared it on {smaller['same']}."
-    assert f"Locking by age had the smaller error {told}" in sheets
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.0f} %"

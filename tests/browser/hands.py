@@ -1,12 +1,10 @@
-"""Three ways to use a lesson's card and the grids: a mouse, a keyboard alone, a finger on a touch screen."""
+"""Two ways to use a lesson's card and the grids: a mouse, and a keyboard alone."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
 from playwright.sync_api import Page
-
-from tests.browser.actions import tap
 
 CARD = ".sl-lesson"
 RANGE = f"{CARD} input[type=range]"
@@ -98,29 +96,3 @@ class Keys:
                 return
             self.page.keyboard.press(key)
         raise AssertionError(f"{key} does not come to {condition}")
-
-
-class Fingers:
-    def __init__(self, page: Page) -> None:
-        self.page = page
-
-    def press(self, name: str) -> None:
-        self.page.tap(f"{CARD} >> role=button[name='{name}']")
-
-    def choose(self, option: str) -> None:
-        self.page.tap(f"{CARD} label:has(input[value='{option}'])")
-
-    def slide(self, value: int) -> None:
-        low, high, width = self.page.locator(RANGE).evaluate("(one) => [one.min, one.max, one.clientWidth].map(Number)")
-        share, knob = (value - low) / (high - low), 16
-        self.page.tap(RANGE, position={"x": knob / 2 + share * (width - knob), "y": 8})
-
-    def pin(self, cells: list[int]) -> None:
-        """The first tap shows a position, the second one pins it."""
-        for cell in cells:
-            pinned = f"surelock.stage.view.pins.includes({cell})"
-            before = self.page.evaluate(pinned)
-            taps = [tap(self.page, f"({CELL})({cell})")]
-            while self.page.evaluate(pinned) == before:
-                assert len(taps) < 4, f"of the taps on {cell} the page heard {taps}"
-                taps.append(tap(self.page, f"({CELL})({cell})"))

@@ -1,7 +1,6 @@
-"""Measure what a browser does: ``python -m tests.browser.measure page | here | engines`` prints one JSON line last.
+"""Measure what a browser does: ``python -m tests.browser.measure scrub | here | engines`` prints one JSON line last.
 
-page: the page against its budgets. The decoders' own cost is that of the same two runs by ``surelock.decode`` alone,
-asked for what the page shows (KL and five likely tokens); "bare" runs leave the likely tokens out.
+scrub: large traces, scrubbed as fast as frames come.
 here: decoding in the page's worker, one thread. Each decoder runs alone, in turn with the others; the medians of their
 steps' seconds count. Before that come the first steps of a first and of a second visit, after it the page's frames.
 engines: the same decoders by one thread, by two, which a browser gives to a cross-origin isolated page alone, and by
@@ -13,16 +12,12 @@ from __future__ import annotations
 import argparse
 import base64
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -32,90 +27,12 @@ from surelock import Decoder, DecodeSettings, Everything, LockRule
 from surelock.decoding.presets import PRESETS
 from surelock.model.machine import processor
 from surelock.trace.lanes import Lane
-from tests.browser.actions import wait_for_run
-from tests.browser.server import FLAGS, ROOT, App, Quiet, chromium_path, files_of, launch, serve, wait_for_model
-from tests.browser.visitor import Visitor
+from tests.browser.server import FLAGS, ROOT, App, Quiet, chromium_path, files_of, launch, serve
 
 HERE = Path(__file__).parent
 
 
-# --- The page against its budgets -------------------------------------------------------------------------------------
-
-PROMPT = "Once upon a time, there was a little girl named Lily. She loved to"  # 16 tokens of the embedded model
-LENGTH = 240
-
-
-def plain(asked: dict[str, Any]) -> None:
-    """The same two runs without the page, in lockstep: wall and processor seconds."""
-    lm = surelock.load("stories")
-    decoders = [surelock.Decoder.from_plain(plain) for plain in asked["decoders"]]
-    observation: dict[str, Any] = {"observe": True, "top_k": asked["top_k"]}
-    short = {"gen_length": 16, "steps": 16, "block_length": None}
-    for changes in (short, {}):  # the first warms up
-        now = [replace(each, settings=replace(each.settings, **changes)) for each in decoders]
-        begun, used = time.perf_counter(), time.process_time()
-        for _ in zip(*(surelock.decode(lm, [PROMPT], **each.keywords(), **observation) for each in now), strict=True):
-            pass
-    print(json.dumps({"wall": time.perf_counter() - begun, "cpu": time.process_time() - used}))
-
-
-def measure_plain(header: dict[str, Any], top_k: int) -> dict[str, float]:
-    """header: of the run to repeat, so that its very settings are compared."""
-    names = ("compute", "unmask", "settings", "events")
-    decoders = [{name: lane[name] for name in names} for lane in header["lanes"]]
-    asked = json.dumps({"decoders": decoders, "top_k": top_k})
-    command = [sys.executable, "-m", "tests.browser.measure", "page", "--plain", asked]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
-
-
-def measure_stream(app: App) -> tuple[dict[str, float], dict[str, Any]]:
-    """A run at N = 256 by a visitor without a browser: processor time and bytes per step; and its header."""
-    visitor = Visitor(app.url)
-    before, begun, used = visitor.bytes, time.perf_counter(), app.cpu_seconds()
-    header: dict[str, Any] = {}
-    spent = {"wall": 0.0, "cpu": 0.0, "bytes": 0.0, "lost": 0.0}
-    for message in visitor.run(Prompt=PROMPT, Generated_length=LENGTH, Steps=LENGTH, Block_length=30):
-        if "open" in message:
-            header = message["open"]["header"]
-            spent["lost"] = LENGTH * len(header["lanes"])
-        if message.get("records"):  # up to the last step: what is measured after it is told apart
-            spent["lost"] -= len(message["records"])
-            spent["wall"], spent["cpu"] = time.perf_counter() - begun, app.cpu_seconds() - used
-            spent["bytes"] = (visitor.bytes - before) / LENGTH
-    spent["after"] = time.perf_counter() - begun - spent["wall"]
-    visitor.close()
-    assert header["length"] == LENGTH + 16
-    return spent, header
-
-
-def measure_page(page: Page, app: App, header: dict[str, Any]) -> dict[str, float]:
-    """In the browser: load to movement, Run to first step, a whole run at N = 256 with the page drawing it.
-
-    header: of the run that the others timed; this must be the same.
-    """
-    page.add_init_script(path=HERE / "clock.js")
-    lanes = header["lanes"]
-    racing = [{name: lane[name] for name in ("name", "compute", "unmask")} for lane in lanes]
-    asked = {"prompt": PROMPT, "lanes": json.dumps(racing), **lanes[0]["settings"]}
-    page.goto(f"{app.url}/?{urlencode({name: value for name, value in asked.items() if value is not None})}")
-    page.wait_for_function(
-        "seen.moves && seen.load && document.querySelector('#sl-gen-length input[type=number]')?.value == 240"
-    )
-    page.wait_for_timeout(3000)
-    moves = page.evaluate("(seen.moves - seen.load) / 1000")
-    page.click(".sl-action-run")
-    wait_for_run(page)
-    page.wait_for_function(
-        "surelock.stage.root.dataset.state === 'idle' && !surelock.stage.trace.race.live", timeout=300_000, polling=250
-    )
-    shown = page.evaluate("surelock.stage.trace.header.lanes")
-    assert shown == lanes, f"{shown} is another run"
-    return {
-        "moves": moves,
-        "first_step": page.evaluate("(seen.step - seen.run) / 1000"),
-        "wall": page.evaluate("(seen.end - seen.run) / 1000"),
-        "lost": LENGTH - page.evaluate("surelock.stage.trace.count"),
-    }
+# --- Scrubbing --------------------------------------------------------------------------------------------------------
 
 
 def big_trace(n: int = 1024, lanes: int = 2) -> dict[str, Any]:
@@ -188,43 +105,18 @@ def measure_scrubbing(page: Page, n: int, lanes: int) -> dict[str, float]:
     return {f"scrub_{told}_{size}": scrubbed[key] for key, told in named.items()}
 
 
-def page(repeats: int) -> dict[str, float]:
-    """Everything, once; of the runs the fastest counts."""
-    with serve("--max-length", "512") as app:
-        started = app.started_in
-        wait_for_model(app)
-        list(Visitor(app.url).run(Prompt=PROMPT, Generated_length=16, Steps=16, Block_length=16))  # warm
-        runs, header = [], {}
+def scrub(repeats: int) -> dict[str, float]:
+    """Two lanes of 1,024 positions and four of 512, each the last of so many times."""
+    found: dict[str, float] = {}
+    with serve() as app, sync_playwright() as playwright:
+        browser = launch(playwright)
+        tab = browser.new_page(viewport={"width": 1440, "height": 1000})
+        tab.goto(app.url)
+        tab.wait_for_function("window.surelock?.stage.trace")
         for _ in range(repeats):
-            streamed, header = measure_stream(app)
-            runs.append((measure_plain(header, 0), measure_plain(header, 5), streamed))
-        bare, alone, stream = ({key: min(run[i][key] for run in runs) for key in runs[0][i]} for i in range(3))
-        with sync_playwright() as playwright:
-            browser = launch(playwright)
-            tab = browser.new_page(viewport={"width": 1440, "height": 1000})
-            shown = measure_page(tab, app, header)
-            scrubbed = measure_scrubbing(tab, 1024, 2) | measure_scrubbing(tab, 512, 4)
-            browser.close()
-    return {
-        "serves_after_s": started,
-        "moves_after_load_s": shown["moves"],
-        "first_step_after_run_s": shown["first_step"],
-        "positions": LENGTH + 16,
-        "steps": LENGTH,
-        "own_wall_s": alone["wall"],
-        "own_cpu_s": alone["cpu"],
-        "bare_wall_s": bare["wall"],
-        "bare_cpu_s": bare["cpu"],
-        "server_cpu_ms_per_step_beyond_own": 1000 * (stream["cpu"] - alone["cpu"]) / LENGTH,
-        "server_cpu_ms_per_step_beyond_bare": 1000 * (stream["cpu"] - bare["cpu"]) / LENGTH,
-        "bytes_per_step": stream["bytes"],
-        "steps_lost": stream["lost"] + shown["lost"],
-        "after_the_last_step_s": stream["after"],
-        "added_time_server_only": stream["wall"] / alone["wall"] - 1,
-        "added_time_with_browser": shown["wall"] / alone["wall"] - 1,
-        "added_time_with_browser_over_bare": shown["wall"] / bare["wall"] - 1,
-        **scrubbed,
-    }
+            found |= measure_scrubbing(tab, 1024, 2) | measure_scrubbing(tab, 512, 4)
+        browser.close()
+    return found
 
 
 # --- Decoding in the page ---------------------------------------------------------------------------------------------
@@ -387,14 +279,11 @@ def stamp(benchmark: str, browser: Browser) -> dict[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure what a browser does.")
-    parser.add_argument("what", choices=("page", "here", "engines"))
-    parser.add_argument("--repeats", type=int, help="runs of each (default: 2 of the page, 5 here, 3 by each engine)")
+    parser.add_argument("what", choices=("scrub", "here", "engines"))
+    parser.add_argument("--repeats", type=int, help="runs of each (default: 1 of scrubbing, 5 here, 3 by each engine)")
     parser.add_argument("--out", type=Path, help="append the JSON line to this file")
-    parser.add_argument("--plain", type=json.loads, help=argparse.SUPPRESS)  # the page's two runs, in a process apart
     given = parser.parse_args()
-    if given.plain is not None:
-        return plain(given.plain)
-    usual = {"page": (page, 2), "here": (here, 5), "engines": (engines, 3)}
+    usual = {"scrub": (scrub, 1), "here": (here, 5), "engines": (engines, 3)}
     measure, repeats = usual[given.what]
     line = json.dumps(measure(given.repeats or repeats))
     if given.out:

@@ -35,11 +35,10 @@ FLAGS = [
 
 @dataclass
 class App:
-    """A served page: its address, its process, how long it took to answer, and the file that it prints into, if any."""
+    """A served page: its address, its process and the file that it prints into, if any."""
 
     url: str
     process: subprocess.Popen[bytes]
-    started_in: float
     log: Path | None
 
     def cpu_seconds(self) -> float:
@@ -89,7 +88,7 @@ def serve(
                 if process.poll() is not None or time.monotonic() - begun > 90:
                     raise RuntimeError("app.py did not start") from error
                 time.sleep(0.05)
-        yield App(url, process, time.monotonic() - begun, log)
+        yield App(url, process, log)
     finally:
         process.terminate()
         process.wait(20)

@@ -118,26 +118,6 @@ def test_a_pin_in_any_lane_is_beside_its_curve(stage: Page, lanes: int) -> None:
     assert len(set(tops)) == (2 if lanes == 4 else 1), tops
 
 
-def test_epsilon_of_the_middle_one_of_three_lanes_is_beside_what_it_locks(stage: Page) -> None:
-    stage.evaluate(MORE, 3)
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
-    stage.focus(".sl-epsilon")
-    for _ in range(6):
-        stage.keyboard.press("ArrowUp")
-    changed = stage.evaluate("""(({ drawer: { epsilon }, sides: [, { lane }] }) =>
-      [...epsilon.states(lane, 60)].flatMap((state, p) => (state === 2 && lane.row(60)[p] !== 2 ? [p] : [])))
-      (surelock.stage)""")
-    grip = box(stage, ".sl-epsilon-grip")
-    away = [gap(each, grip) for each in cells(stage, 1, changed)]
-    assert away and max(away) <= REACH
-    stage.keyboard.press("Escape")
-    asked = begin_what_if(stage)
-    expect(stage.locator(".sl-side")).to_have_count(4)
-    rest(stage)
-    lane = stage.locator(".sl-side").nth(2).bounding_box()
-    assert lane is not None and gap(asked, lane) <= REACH and 0 <= lane["y"] < SHOWN[1]
-
-
 def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_parent(stage: Page) -> None:
     stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[0], 40)")
     open_what_if(stage)

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from surelock.trace.frames import read_trace
-from tests.browser.actions import exported, imported, run_to_end, seek, status, until, visit
+from tests.browser.actions import exported, run_to_end, seek, until, visit
 from tests.browser.server import App, serve
 
 OFFER = "This server can compute it instead: choose it beside Run."
@@ -71,41 +71,6 @@ def test_a_run_here_is_the_servers_and_all_that_is_asked_of_it_answers(page: Pag
     frames = read_trace(exported(page, tmp_path))
     assert frames.lanes.engine.str.startswith("onnxruntime-web").all()
     assert [url for url in asked if "heartbeat" not in url] == [], "the server is asked nothing"
-
-
-OTHERWISE = """(place) => {
-  const document = surelock.live.run.trace.toDocument();
-  const own = document.records.filter(({ lane }) => lane === document.header.lanes[1].id);
-  own[place].unmasked[0][1] = 77; // as another engine might have
-  return JSON.stringify(document);
-}"""
-
-
-@pytest.mark.parametrize("where", ["browser", pytest.param("server", marks=pytest.mark.long)])
-def test_a_branch_of_a_run_that_is_computed_otherwise_here_stands_beside_what_is_computed(
-    page: Page, app: App, where: str
-) -> None:
-    visit(page, app.url, gen_length=16, steps=16)
-    page.select_option(".sl-action-where", where)
-    run_to_end(page)
-    computed = plain(page, COMMITS)
-    imported(page, json.loads(page.evaluate(OTHERWISE, 4)))
-    page.evaluate("""() => {
-      const { trace } = surelock.stage;
-      const event = { step: 9, kind: "mask", position: trace.lanes[1].steps[1].unmasked[0] };
-      surelock.starting.branch(trace.lanes[1], event, "Masked again");
-    }""")
-    until(page, "surelock.live.run?.branching?.parted && surelock.live.run.over", 60)
-    said = status(page)
-    engine = page.evaluate("surelock.stage.trace.lanes[1].decoder.engine ?? surelock.stage.trace.header.engine")
-    name = page.evaluate("surelock.stage.trace.lanes[1].name")
-    parts = f"“{name}” parts from its record in step 5: the new computation is shown."
-    assert said == f"Computed again by {engine}, {parts}"
-    assert engine.startswith("onnxruntime-web" if where == "browser" else "onnxruntime ")
-    assert page.evaluate("surelock.stage.trace === surelock.live.run.trace")
-    shown = plain(page, COMMITS)
-    assert len(shown) == 3 and shown[1] == computed[1], "the parent as it is computed here"
-    assert shown[2][:9] == computed[1][:9] and shown[2] != computed[1]
 
 
 def test_nothing_is_fetched_before_a_run_is_asked_for_and_a_second_visit_is_ready(page: Page, app: App) -> None:

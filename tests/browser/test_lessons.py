@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from surelock.trace.lessons import LESSONS, read_lessons
 from surelock.trace.replay import embedded_json, replay_html
 from tests.browser.actions import recorded, replayed, settled, until
-from tests.browser.hands import CARD, RANGE, Fingers, Hands, Keys, Mouse
+from tests.browser.hands import CARD, RANGE, Hands, Keys, Mouse
 from tests.browser.server import App
 
 LESSONS_THERE = read_lessons()["lessons"]
@@ -188,20 +188,6 @@ def test_a_rule_that_a_learner_writes_is_checked_at_a_fixed_share(page: Page, ap
     assert "active }) => active" in page.input_value(".sl-lesson .sl-code"), "it is written on"
 
 
-def test_a_lesson_begins_again_beside_its_own_reference(page: Page, app: App) -> None:
-    """Whatever was chosen as the reference of its recorded run in the meantime."""
-    opened(page, f"{app.url}/", "work", 1)
-    reference = "surelock.stage.trace.reference.id"
-    own = page.evaluate(reference)
-    page.evaluate("surelock.stage.refer(surelock.stage.trace.lanes[1])")
-    assert page.evaluate(reference) != own
-    press(page, "Leave the lesson")
-    page.click(LIST)
-    page.click("[aria-label$='lesson: Where the work goes']")
-    place(page, 1)
-    assert page.evaluate(reference) == own
-
-
 @two_or_all
 def test_by_keyboard_alone(page: Page, app: App, lessons: list[dict[str, Any]]) -> None:
     """What would give a prediction away is hidden meanwhile."""
@@ -282,25 +268,6 @@ def test_a_page_shows_what_it_speaks_of_and_nothing_else(
             assert (
                 page.locator(".sl-above, .sl-tablist, .sl-bar-row, .sl-run-label").locator("visible=true").count() == 0
             ), where
-    context.close()
-
-
-@two_or_all
-def test_on_a_phone(browser: Browser, app: App, lessons: list[dict[str, Any]]) -> None:
-    """By touch; the card is as wide as the screen at most."""
-    size = {"width": 390, "height": 844}
-    context = browser.new_context(viewport=size, has_touch=True, is_mobile=True, reduced_motion="reduce")  # type: ignore[arg-type]
-    page = context.new_page()
-    page.goto(f"{app.url}/")
-    until(page, "window.surelock?.stage.trace")
-    for number, lesson in enumerate(lessons):
-        page.tap(LIST)
-        page.tap(f"[aria-label$='lesson: {lesson['title']}']")
-        place(page, 1)
-        box = page.locator(CARD).bounding_box()
-        assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        play(page, Fingers(page), lesson, right=number % 2 == 0)
     context.close()
 
 

@@ -3,7 +3,6 @@ import test from "node:test";
 import { decimals, nearest, stops } from "../../assets/js/cause/slider.js";
 import { count, percent, sameText, scientific, seconds, short } from "../../assets/js/dom.js";
 import {
-  changed,
   choiceText,
   described,
   eventText,
@@ -93,13 +92,6 @@ test("a lane is told from the descriptions alone", () => {
   assert.deepEqual(facts(decoder("a", "A", { ...lock, later: 1 }))[3], ["later", "1"]);
   assert.equal(choiceText(decoder("a", "A", { ...lock, unlock: { period: 3 } })), "ε 5e-4, Unlock Every 3");
   assert.deepEqual(facts(decoder("a", "A", { kind: "new", x: 1 }))[1], ["x", "1"]); // of a later edition
-});
-
-test("what differs from a preset names a lane", () => {
-  const own = decoder("a", "A", lock);
-  assert.deepEqual(changed(own, own), []);
-  assert.deepEqual(changed(decoder("b", "B", { ...lock, epsilon: 0.005 }), own), ["ε 5e-3"]);
-  assert.deepEqual(changed(decoder("b", "B", { kind: "everything" }), own), ["All"]);
 });
 
 test("a slider has its stops: 1-2-5 on a log scale, steps elsewhere, and its left end for nothing", () => {

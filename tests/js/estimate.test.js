@@ -126,24 +126,6 @@ test("the median of all that is written keeps what is locked at its last value",
   assert.deepEqual([second, third], [0.5, 0.25]);
 });
 
-test("values are 0 to 1, and nothing where there is none", () => {
-  const trace = Trace.parse(small());
-  const [all, locks] = trace.lanes;
-  assert.deepEqual([...VALUES.confidence.of(trace, all, 0)], [1, 0.5, 0.25, 0]);
-  assert.deepEqual(
-    [...VALUES.kl.of(trace, all, 0)],
-    [NaN, NaN, NaN, NaN],
-    "the first step has nothing to compare with",
-  );
-  assert.deepEqual([...VALUES.kl.of(trace, all, 1)], [0, 1, 1, 1]);
-  const ages = VALUES.age.of(trace, locks, 1);
-  assert.deepEqual(
-    [...ages].map((age) => Math.round(3 * age)),
-    [2, 2, 1, 0],
-  );
-  assert.ok([...VALUES.age.of(trace, locks, -1)].every(Number.isNaN));
-});
-
 test("the median knows what was computed, and what is masked", () => {
   const write = (more) => ({
     unmasked: pairs(2, 12, 3, 0),

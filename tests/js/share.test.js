@@ -33,15 +33,6 @@ test("the table's columns are named, and any token has its name", () => {
   assert.match(table(document), /^"All",0,2,active,0,"nul",1/m);
 });
 
-test("a commit error stands in the row of its commit", () => {
-  const document = small();
-  for (const record of document.records) record.commit_error = record.unmasked.map(() => 0.125);
-  const filled = table(document)
-    .split("\n")
-    .filter((line) => line.split(",").at(-4) === "0.125");
-  assert.equal(filled.length, document.records.flatMap(({ unmasked }) => unmasked).length);
-});
-
 test("of several commits in a step each has its own error", () => {
   const document = small();
   const [, first] = document.records;
