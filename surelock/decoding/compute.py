@@ -163,8 +163,8 @@ class BlockCache(ComputeRule):
     def rows(self, state: State, active: Slots) -> Slots:
         kept = np.zeros(state.canvas.total, dtype=bool)
         for b, step in enumerate(state.schedule.steps_in_block.tolist()):
-            start, stop, own = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
-            kept[own if step == 0 else slice(start, stop if self.dual else own.stop)] = True
+            start, stop, part = state.schedule.starts[b], state.schedule.stops[b], state.canvas.parts[b]
+            kept[part if step == 0 else slice(start, stop if self.dual else part.stop)] = True
         return active[kept[active]]
 
 

@@ -241,14 +241,14 @@ def custom_generate(
     def generate(model: Any, input_ids: Tensor, *given: Any, **named: Any) -> Any:
         import torch
 
-        asked = settings
-        if asked is None:
-            asked = _settings_of(named.get("generation_config"), input_ids.shape[1])
-        own = named.get("attention_mask")  # named in the signature, transformers would give it twice
-        own = torch.ones_like(input_ids) if own is None else own
-        prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, own, strict=True)]
-        (final,) = deque(decode(lm, prompts, asked, compute=compute, unmask=unmask), maxlen=1)
-        written = torch.from_numpy(final.tokens[:, -asked.gen_length :]).to(input_ids.device)
+        chosen = settings
+        if chosen is None:
+            chosen = _settings_of(named.get("generation_config"), input_ids.shape[1])
+        seen = named.get("attention_mask")  # named in the signature, transformers would give it twice
+        seen = torch.ones_like(input_ids) if seen is None else seen
+        prompts = [ids[kept == 1].tolist() for ids, kept in zip(input_ids, seen, strict=True)]
+        (final,) = deque(decode(lm, prompts, chosen, compute=compute, unmask=unmask), maxlen=1)
+        written = torch.from_numpy(final.tokens[:, -chosen.gen_length :]).to(input_ids.device)
         return torch.cat((input_ids, written), dim=1)
 
     return generate

@@ -103,9 +103,9 @@ class Judge:
         jobs = [self._encode(*pair) for pair in pairs]
         nats: list[tuple[float, ...]] = [()] * len(jobs)
         for batch in self._batches(jobs):
-            for number, own in zip(batch, self._nats([jobs[number] for number in batch]), strict=True):
-                nats[number] = own
-        return [self._score(text, own, counted) for (_, text), (_, own), counted in zip(pairs, jobs, nats, strict=True)]
+            for number, counted in zip(batch, self._nats([jobs[number] for number in batch]), strict=True):
+                nats[number] = counted
+        return [self._score(text, ids, counted) for (_, text), (_, ids), counted in zip(pairs, jobs, nats, strict=True)]
 
     def _tokens(self, text: str, whole: bool = False) -> list[int]:
         """Token ids of a text; text that spells a special token is text. whole: add the tokenizer's special tokens."""
@@ -115,23 +115,23 @@ class Judge:
             raise ValueError(f"the judge {self.name!r} has {known} tokens, its tokenizer knows others")
         return ids
 
-    def _score(self, text: str, own: list[int], nats: tuple[float, ...]) -> Score:
-        left_out = self.tokenizer.decode(own[: len(own) - len(nats)])
+    def _score(self, text: str, ids: list[int], nats: tuple[float, ...]) -> Score:
+        left_out = self.tokenizer.decode(ids[: len(ids) - len(nats)])
         return Score(nats, max(0, len(text) - len(left_out)))
 
     def _encode(self, prompt: str, text: str) -> tuple[list[int], list[int]]:
         given = self._tokens(prompt, whole=True)
-        own, most = self._tokens(text), getattr(self.model.config, "max_position_embeddings", None)
+        ids, most = self._tokens(text), getattr(self.model.config, "max_position_embeddings", None)
         if most is None:
-            return given, own
-        if len(own) > most:
-            raise ValueError(f"the judge {self.name!r} reads {most} tokens at most, the text has {len(own)}")
-        return given[max(0, len(given) + len(own) - most) :], own
+            return given, ids
+        if len(ids) > most:
+            raise ValueError(f"the judge {self.name!r} reads {most} tokens at most, the text has {len(ids)}")
+        return given[max(0, len(given) + len(ids) - most) :], ids
 
     def _batches(self, jobs: list[tuple[list[int], list[int]]]) -> list[list[int]]:
         """Job numbers in batches of similar lengths, without jobs that have no token to count."""
         most = _BATCH_TOKENS.get(self.model.device.type, _BATCH_TOKENS["cpu"])
-        lengths = {i: len(given) + len(own) for i, (given, own) in enumerate(jobs) if own and len(given) + len(own) > 1}
+        lengths = {i: len(given) + len(ids) for i, (given, ids) in enumerate(jobs) if ids and len(given) + len(ids) > 1}
         batches: list[list[int]] = []
         for number in sorted(lengths, key=lambda i: lengths[i]):
             if not batches or (len(batches[-1]) + 1) * lengths[number] > most:
@@ -141,10 +141,10 @@ class Judge:
 
     def _nats(self, jobs: list[tuple[list[int], list[int]]]) -> list[tuple[float, ...]]:
         """-log p of the counted tokens of each job: one forward pass, padded on the right, where no token looks."""
-        ids = pad_sequence([torch.tensor([*given, *own]) for given, own in jobs], batch_first=True)
+        ids = pad_sequence([torch.tensor([*given, *written]) for given, written in jobs], batch_first=True)
         found = []
-        for z, row, (given, own) in zip(self._logits(ids), ids.to(self.model.device), jobs, strict=True):
-            stop = len(given) + len(own)
+        for z, row, (given, written) in zip(self._logits(ids), ids.to(self.model.device), jobs, strict=True):
+            stop = len(given) + len(written)
             start = max(1, len(given))
             found.append(
                 tuple(F.cross_entropy(z[start - 1 : stop - 1].float(), row[start:stop], reduction="none").tolist())

@@ -63,7 +63,7 @@ def pairs_of(lab: Lab, texts: Callable[[Lab, Record], Texts], records: Sequence[
     found = []
     for record in records:
         prompts = [prompt.text for prompt in lab.prompts(record["cell"])]
-        found.append({name: list(zip(prompts, own, strict=True)) for name, own in texts(lab, record).items()})
+        found.append({name: list(zip(prompts, written, strict=True)) for name, written in texts(lab, record).items()})
     return found
 
 
@@ -72,14 +72,14 @@ def score_texts(judge: Judge, pairs: Sequence[Pairs], directory: Path, *, rank: 
 
     Raises ValueError for a text longer than the judge's context; OSError as `run_cells` does.
     """
-    asked = {_key(own): own for each in pairs for own in each.values()}
+    wanted = {_key(texts): texts for each in pairs for texts in each.values()}
     known: dict[tuple[str, str], Score] = {}
 
     def measure(cell: Record) -> Record:
-        own = asked[cell["texts"]]
-        new = [pair for pair in dict.fromkeys(own) if pair not in known]
+        texts = wanted[cell["texts"]]
+        new = [pair for pair in dict.fromkeys(texts) if pair not in known]
         known.update(zip(new, judge.scores(new), strict=True))
-        scores = [known[pair] for pair in own]
+        scores = [known[pair] for pair in texts]
         return {
             "nats": [float(f"{sum(score.nats):.5g}") for score in scores],
             "tokens": [len(score.nats) for score in scores],
@@ -102,19 +102,19 @@ def read_scores(lab: Lab, pairs: Sequence[Pairs], directory: Path) -> Iterator[J
             continue
         setup = found[-1]["setup"]
         results = {each["cell"]["texts"]: each["result"] for each in found if each["setup"] == setup}
-        judged = Judged(folder, setup, [_scores(lab, own, results) for own in pairs])
-        if missing := sum(len(own) > len(scores) for own, scores in zip(pairs, judged.scores, strict=True)):
-            told = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
-            print(f"{told} now: its table leaves them out, --judge scores them", file=sys.stderr)
+        judged = Judged(folder, setup, [_scores(lab, each, results) for each in pairs])
+        if missing := sum(len(each) > len(scores) for each, scores in zip(pairs, judged.scores, strict=True)):
+            message = f"the judge {setup['name']} has not read the texts of {missing} of {len(pairs)} cells as they are"
+            print(f"{message} now: its table leaves them out, --judge scores them", file=sys.stderr)
         if any(judged.scores):
             yield judged
 
 
 def _scores(lab: Lab, pairs: Pairs, results: dict[str, Record]) -> dict[str, Scores]:
     found = {}
-    for name, own in pairs.items():
-        if (key := _key(own)) in results:
-            repeats = [repeated(lab.lm.encode(text)) for _, text in own]
+    for name, texts in pairs.items():
+        if (key := _key(texts)) in results:
+            repeats = [repeated(lab.lm.encode(text)) for _, text in texts]
             found[name] = Scores(**results[key], repeats=repeats)
     return found
 
@@ -124,7 +124,7 @@ def _key(pairs: list[tuple[str, str]]) -> str:
 
 
 def _cells(pairs: Sequence[Pairs]) -> list[Record]:
-    return [{"texts": key} for key in dict.fromkeys(_key(own) for each in pairs for own in each.values())]
+    return [{"texts": key} for key in dict.fromkeys(_key(texts) for each in pairs for texts in each.values())]
 
 
 def joined(parts: Sequence[Scores]) -> Scores:
@@ -132,16 +132,16 @@ def joined(parts: Sequence[Scores]) -> Scores:
     return Scores(*(list(chain.from_iterable(each)) for each in zip(*parts, strict=True)))
 
 
-def beside(own: Sequence[Scores], base: Scores) -> Record:
+def beside(scores: Sequence[Scores], base: Scores) -> Record:
     """A table's figures: of one decoder's texts, or of several ones' together, and of the baseline on the same prompts,
     with the paired differences.
     """
-    (bits, log_ppl, repeats), (bits_base, log_ppl_base, repeats_base) = _estimates(own), _estimates([base])
+    (bits, log_ppl, repeats), (bits_base, log_ppl_base, repeats_base) = _estimates(scores), _estimates([base])
     figures = {
         "bits_base": bits_base,
         "bits": bits,
         "bits_change": estimates.difference(bits, bits_base),
-        "bits_change_even": _change_at_equal_repeats(own, base),
+        "bits_change_even": _change_at_equal_repeats(scores, base),
         "gen_ppl_base": _exp(log_ppl_base),
         "gen_ppl": _exp(log_ppl),
         "gen_ppl_ratio": _exp(estimates.difference(log_ppl, log_ppl_base)),
@@ -149,15 +149,15 @@ def beside(own: Sequence[Scores], base: Scores) -> Record:
         "repeats": repeats,
         "repeats_change": estimates.difference(repeats, repeats_base),
     }
-    return {"prompts": len(own[0].nats), **estimates.named(figures), "bits_repeats": _preference(own)}
+    return {"prompts": len(scores[0].nats), **estimates.named(figures), "bits_repeats": _preference(scores)}
 
 
-def _estimates(own: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
+def _estimates(scores: Sequence[Scores]) -> tuple[estimates.Estimate, estimates.Estimate, estimates.Estimate]:
     """Bits per character, nats per token, share of repeated 4-grams: a prompt's texts count together."""
     nats, tokens, characters = (
-        np.sum([getattr(each, name) for each in own], axis=0).tolist() for name in ("nats", "tokens", "characters")
+        np.sum([getattr(each, name) for each in scores], axis=0).tolist() for name in ("nats", "tokens", "characters")
     )
-    repeats = pd.DataFrame([each.repeats for each in own], dtype=float).mean().tolist()
+    repeats = pd.DataFrame([each.repeats for each in scores], dtype=float).mean().tolist()
     bits = estimates.ratio([value / math.log(2) for value in nats], characters)
     return bits, estimates.ratio(nats, tokens), estimates.mean(repeats)
 
@@ -174,11 +174,11 @@ def _per_text(scores: Scores) -> pd.DataFrame:
     return pd.DataFrame({"bits": texts["nats"] / math.log(2) / texts["characters"], "repeats": texts["repeats"]})
 
 
-def _change_at_equal_repeats(own: Sequence[Scores], base: Scores) -> estimates.Estimate:
-    changes = [_per_text(each) - _per_text(base) for each in own]
+def _change_at_equal_repeats(scores: Sequence[Scores], base: Scores) -> estimates.Estimate:
+    changes = [_per_text(each) - _per_text(base) for each in scores]
     return estimates.intercept(*([each[name].tolist() for each in changes] for name in ("repeats", "bits")))
 
 
-def _preference(own: Sequence[Scores]) -> float:
-    known = pd.concat([_per_text(each) for each in own]).dropna()
+def _preference(scores: Sequence[Scores]) -> float:
+    known = pd.concat([_per_text(each) for each in scores]).dropna()
     return float(known.rank().corr().to_numpy()[0, 1])

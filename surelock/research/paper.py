@@ -41,9 +41,9 @@ def _progress(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
         ratio = record["result"]["flops_ratio"]
-        told = row(record, _VARIED)
-        told |= {f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)}
-        found.append(told | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))})
+        line = row(record, _VARIED)
+        line |= {f"at_{p}": ratio[max(0, round(p / 100 * len(ratio)) - 1)] for p in (25, 50, 75, 100)}
+        found.append(line | {"mean": sum(ratio) / len(ratio), "rises": sum(b > a for a, b in pairwise(ratio))})
     return pd.DataFrame(found)
 
 

@@ -56,10 +56,10 @@ def key_of(setup: Record, cell: Cell) -> str:
     That is the data of their own source. Older records name more: a judge, on which no decoding ever depended, and the
     categories of MT-Bench, which were all of them.
     """
-    own = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
-    if "source" in cell and "data" in own:
-        own["data"] = own["data"].get(file_of(cell["source"]))
-    return json.dumps([own, cell], sort_keys=True)
+    parts = {name: value for name, value in setup.items() if name not in ("judge", "categories")}
+    if "source" in cell and "data" in parts:
+        parts["data"] = parts["data"].get(file_of(cell["source"]))
+    return json.dumps([parts, cell], sort_keys=True)
 
 
 def finished(directory: Path) -> dict[str, Record]:

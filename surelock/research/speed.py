@@ -38,8 +38,8 @@ def compare_speed(lab: Lab, cell: Cell) -> Record:
         return sum(runs[name][r][of] for r in repeats)
 
     def throughput(repeats: Sequence[int]) -> Record:
-        base, own = (total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs)
-        return {"e2e_tps_base": base, "e2e_tps": own, "tps_ratio": own / base}
+        base, ours = (total(name, "tokens", repeats) / total(name, "seconds", repeats) for name in runs)
+        return {"e2e_tps_base": base, "e2e_tps": ours, "tps_ratio": ours / base}
 
     every = range(cell["repeats"])
     step = {name: total(name, "unmasked", every) / total(name, "step_seconds", every) for name in runs}
@@ -90,13 +90,13 @@ def _speeds(records: list[Record]) -> pd.DataFrame:
     found = []
     for record in records:
         result = record["result"]
-        steps = [own / base for own, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
+        steps = [ours / base for ours, base in zip(result["step_tps"], result["step_tps_base"], strict=True)]
         eighth, ratio = max(1, len(steps) // 8), result["tps_ratio"]
-        told = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
-        told |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
-        told |= {"step_ratio_first": sum(steps[:eighth]) / eighth, "step_ratio_last": sum(steps[-eighth:]) / eighth}
-        told |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
-        found.append(told | row(record, result=("device", "threads")))
+        line = row(record, ("batch", "gen_length", "epsilon"), ("e2e_tps_base", "e2e_tps", "tps_ratio", "flops_ratio"))
+        line |= {"tps_ratio_min": min(result["tps_ratios"]), "tps_ratio_max": max(result["tps_ratios"])}
+        line |= {"step_ratio_first": sum(steps[:eighth]) / eighth, "step_ratio_last": sum(steps[-eighth:]) / eighth}
+        line |= {"efficiency": None if ratio is None else ratio * result["flops_ratio"]}
+        found.append(line | row(record, result=("device", "threads")))
     return pd.DataFrame(found)
 
 

@@ -91,8 +91,8 @@ def cells(experiment: str) -> list[dict[str, Any]]:
 
 def bits(result: dict[str, Any]) -> Values:
     """Bits per character of all texts together, linearised at each prompt."""
-    told = bits_per_character(result)
-    return told.value + told.residuals
+    bits = bits_per_character(result)
+    return bits.value + bits.residuals
 
 
 def changes(experiment: str) -> list[tuple[dict[str, Any], Values]]:
@@ -107,17 +107,17 @@ def pooled() -> dict[str, Values]:
     """Changes that several cells share the prompts of, each the mean over its cells."""
     quality = changes("quality")
     groups = {
-        "`quality`, all cells": [own for _, own in quality],
-        "`quality`, ε 5e-3": [own for cell, own in quality if cell["epsilon"] == 5e-3],
-        "`epsilon`, all cells": [own for _, own in changes("epsilon")],
+        "`quality`, all cells": [each for _, each in quality],
+        "`quality`, ε 5e-3": [each for cell, each in quality if cell["epsilon"] == 5e-3],
+        "`epsilon`, all cells": [each for _, each in changes("epsilon")],
     }
-    return {name: np.mean(own, axis=0) for name, own in groups.items()}
+    return {name: np.mean(each, axis=0) for name, each in groups.items()}
 
 
 def together() -> str:
     columns = {"cells": "{name}", "bits per character": change("bits", 4), "z": "{z:.1f}"}
-    told = {name: estimates.mean(own) for name, own in pooled().items()}
-    named = ({"name": name, "z": own.value / own.error} | estimates.named({"bits": own}) for name, own in told.items())
+    means = [(name, estimates.mean(each)) for name, each in pooled().items()]
+    named = ({"name": name, "z": each.value / each.error} | estimates.named({"bits": each}) for name, each in means)
     return listed(columns, named)
 
 
@@ -125,8 +125,8 @@ def believed() -> str:
     """By setting: the decoders whose commit error is less than SureLock's, is not told from it, and is more."""
     kinds = {"less": "errs less than SureLock", "not shown": "no difference is shown", "more": "errs more"}
     rows = []
-    for setting, own in read("frontier").groupby("setting", sort=False):
-        rows.append([setting, *(", ".join(own["rule"][own["errs"] == kind]) for kind in kinds)])
+    for setting, rules in read("frontier").groupby("setting", sort=False):
+        rows.append([setting, *(", ".join(rules["rule"][rules["errs"] == kind]) for kind in kinds)])
     return markdown(["setting", *kinds.values()], rows)
 
 
@@ -142,45 +142,45 @@ def speeds() -> str:
     setups = {json.dumps(record["setup"]): record["setup"] for record in records}
     parts = []
     for setup in setups.values():
-        own = [record for record in records if record["setup"] == setup]
-        own.sort(key=lambda record: (record["cell"]["batch"], record["cell"]["gen_length"]))
-        days = sorted({date.fromisoformat(record["result"]["measured"]) for record in own})
+        measured = [record for record in records if record["setup"] == setup]
+        measured.sort(key=lambda record: (record["cell"]["batch"], record["cell"]["gen_length"]))
+        days = sorted({date.fromisoformat(record["result"]["measured"]) for record in measured})
         spans = " to ".join(dict.fromkeys(f"{day:%-d %B %Y}" for day in (days[0], days[-1])))
         where = setup["processor"] if setup["device"] == "cpu" else "{device}, {processor}".format(**setup)
-        told = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
+        heading = "`{model}` (weights {weights}, {dtype}) on {cores} cores of {where}, {threads} thread{s}, {engine}, "
         named = {"engine": "torch {torch}".format(**setup), **setup}  # the oldest cells do not name it
-        parts.append(told.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
-        parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in own]))
+        parts.append(heading.format(where=where, s="s" * (setup["threads"] > 1), **named) + f"{spans}:")
+        parts.append(markdown(SPEEDS, [_speed(record["cell"], record["result"]) for record in measured]))
     return "\n\n".join(parts)
 
 
-def _speed(cell: dict[str, Any], told: dict[str, Any]) -> list[str]:
-    spread, ratio = told["spread"].get("speedup"), told["speedup"]
+def _speed(cell: dict[str, Any], result: dict[str, Any]) -> list[str]:
+    spread, ratio = result["spread"].get("speedup"), result["speedup"]
     between = f" ({spread[0]:.2f} to {spread[1]:.2f})" if spread else ""
     return [
         "{gen_length}".format(**cell) + (f" in {cell['steps']} steps" if cell["steps"] else "") + f", {cell['batch']}",
-        "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**told),
-        "{baseline_tps:.3g} and {locked_tps:.3g}".format(**told),
+        "{baseline_step_ms:.3g} and {locked_step_ms:.3g} ms".format(**result),
+        "{baseline_tps:.3g} and {locked_tps:.3g}".format(**result),
         ("refused" if ratio is None else f"{ratio:.2f}x") + between,
-        f"{told['flops_ratio']:.2f}x",
-        "" if ratio is None else f"{told['efficiency']:.2f}",
-        "" if told["load"] is None else f"{told['load']:.1f}",
+        f"{result['flops_ratio']:.2f}x",
+        "" if ratio is None else f"{result['efficiency']:.2f}",
+        "" if result["load"] is None else f"{result['load']:.1f}",
     ]
 
 
 def printed(name: str, benchmark: str) -> list[dict[str, Any]]:
     """What a benchmark printed, a line a time."""
     lines = [json.loads(line) for line in (RESULTS / f"{name}.jsonl").read_text("utf-8").splitlines()]
-    return [told for told in lines if told["benchmark"] == benchmark]
+    return [line for line in lines if line["benchmark"] == benchmark]
 
 
 def laptop() -> str:
     """What `bench decode` printed of a real model's shape, a line an engine."""
     rows = [
-        told
-        | {"gigabytes": told["peak_memory"] / 1e9}
-        | {name: told[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
-        for told in printed("laptop", "decode")
+        line
+        | {"gigabytes": line["peak_memory"] / 1e9}
+        | {name: line[f"{name}_step_ms"] / 1e3 for name in ("baseline", "locked")}
+        for line in printed("laptop", "decode")
     ]
     columns = {"engine": "{engine}", "loading": "{loading_seconds:.1f} s", "memory at most": "{gigabytes:.2f} GB"}
     columns |= {"a step": "{baseline:.2f} s", "of SureLock, nothing locked": "{locked:.2f} s"}
@@ -191,8 +191,8 @@ def browser() -> str:
     """Of each decoder alone in a browser, beside the one that computes every position."""
     rows = [
         found | {"length": length, "decoder": PRESETS[preset].name, "ratio": found["flops"] / found["baseline_flops"]}
-        for told in printed("browser", "browser")
-        for length, lanes in told["alone"].items()
+        for line in printed("browser", "browser")
+        for length, lanes in line["alone"].items()
         for preset, found in lanes.items()
     ]
     columns = {
@@ -206,9 +206,9 @@ def browser() -> str:
 def browser_page() -> str:
     """What a visitor whose browser decodes waits for, and what the tab takes."""
     rows = [
-        {"by": "{browser}, {processor}".format(**told), **told["first_step_s"], **told["frames"]}
-        | {"memory": ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in told["tab_mb"].items())}
-        for told in printed("browser", "browser")
+        {"by": "{browser}, {processor}".format(**line), **line["first_step_s"], **line["frames"]}
+        | {"memory": ", ".join(f"{mb:.0f} MB at {length} tokens" for length, mb in line["tab_mb"].items())}
+        for line in printed("browser", "browser")
     ]
     columns = {"browser": "{by}", "first step, first visit": "{first_visit:.1f} s"}
     columns |= {"second visit": "{second_visit:.1f} s", "memory": "{memory}"}
@@ -218,11 +218,11 @@ def browser_page() -> str:
 def browser_engines() -> str:
     """Of each way to compute in a browser, the seconds of a run."""
     rows = []
-    for told in printed("browser", "browser-engines"):
-        for engine, seconds in told["seconds"].items():
+    for line in printed("browser", "browser-engines"):
+        for engine, seconds in line["seconds"].items():
             why_not = isinstance(seconds, str)
             cells = [seconds, "", ""] if why_not else [f"{value:.1f} s" for value in seconds.values()]
-            rows.append([f"{told['browser']}, {told['processor']}", str(told["tokens"]), engine, *cells])
+            rows.append([f"{line['browser']}, {line['processor']}", str(line["tokens"]), engine, *cells])
     decoders = [PRESETS[name].name for name in ("everything", "surelock", "budget")]
     return markdown(["browser", "tokens", "engine", *decoders], rows)
 

@@ -22,10 +22,10 @@ def text_figures(lab: Lab, prompts: Sequence[Prompt], tokens: Sequence[list[int]
     its text; repeats: share of its 4-grams that are not new.
     """
     kept = [cut_at_end(ids, lab.lm.ends) for ids in tokens]
-    told = enumerate(zip(prompts, tokens, kept, strict=True))
+    numbered = enumerate(zip(prompts, tokens, kept, strict=True))
     return {
         "ends": [len(ids) for ids in kept],
-        "nats": [_bound(lab, prompt.ids, ids[: len(part) + 1], number) for number, (prompt, ids, part) in told],
+        "nats": [_bound(lab, prompt.ids, ids[: len(part) + 1], number) for number, (prompt, ids, part) in numbered],
         "characters": [len(lab.lm.decode(ids)) for ids in kept],
         "repeats": [repeated(ids) for ids in kept],
     }

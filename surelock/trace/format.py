@@ -129,7 +129,7 @@ def check_document(document: dict[str, Any]) -> None:
     for named in (header.get("reference", ids[0]), *(c.get("parent") or ids[0] for c in header["lanes"])):
         if named not in ids:
             raise TraceError(f"The trace is damaged: it speaks of a lane {named!r} that is not there.")
-    timed = [own for group in header.get("timed_together", ()) for own in group["lanes"]]
+    timed = [lane for group in header.get("timed_together", ()) for lane in group["lanes"]]
     if unknown := set(timed) - set(ids):
         raise TraceError(f"The trace is damaged: it timed a lane {min(unknown)!r} that is not there.")
     if len(set(timed)) < len(timed):
@@ -138,10 +138,10 @@ def check_document(document: dict[str, Any]) -> None:
         raise TraceError("The trace is damaged: its prompt is longer than its sequence.")
     following = dict.fromkeys(ids, 0)
     for record in document["records"]:
-        own = record["lane"]
-        if own not in following or record["step"] != following[own] or following[own] >= header["steps"]:
+        lane = record["lane"]
+        if lane not in following or record["step"] != following[lane] or following[lane] >= header["steps"]:
             raise TraceError("The trace is damaged: its records are not one per step and lane, in order.")
-        following[own] += 1
+        following[lane] += 1
         _check_record(record, header["length"])
 
 

@@ -37,13 +37,13 @@ class Lane:
         if not isinstance(plain, Mapping):
             raise ValueError(f"a lane must be an object, not {shown(plain)}")
         values = {key: value for key, value in plain.items() if key != "engine"}  # of the header, not of the lane
-        name, own, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
-        for what, value in (("name", name), ("id", own)):
+        name, lane_id, parent = values.pop("name", None), values.pop("id", None), values.pop("parent", None)
+        for what, value in (("name", name), ("id", lane_id)):
             if not isinstance(value, str) or not value.strip() or len(value) > 80:
                 raise ValueError(f"a lane needs {what}: a text of at most 80 characters, not {shown(value)}")
         if parent is not None and (not isinstance(parent, str) or len(parent) > 80):
             raise ValueError(f"parent must be the id of a lane, at most 80 characters, or None, not {shown(parent)}")
-        return cls(id=own, name=name, decoder=Decoder.from_plain(values), parent=parent)
+        return cls(id=lane_id, name=name, decoder=Decoder.from_plain(values), parent=parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def check_field(lanes: Sequence[Lane]) -> None:
     if not 1 <= len(lanes) <= MOST:
         raise ValueError(f"one to four lanes can race, not {len(lanes)}")
     ids = [lane.id for lane in lanes]
-    if twice := [own for own in ids if ids.count(own) > 1]:
+    if twice := [each for each in ids if ids.count(each) > 1]:
         raise ValueError(f"two lanes have the id {twice[0]!r}")
 
 

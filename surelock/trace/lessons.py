@@ -30,10 +30,10 @@ def read_lesson(path: Path) -> dict[str, Any]:
     for error in _validator().iter_errors(lesson):
         where = "/".join(map(str, error.instance_path))[:80]
         raise _damaged(path, where or "its top", cut(" ".join(error.message.split()), 200))
-    asked = False
+    predicted = False
     for i, page in enumerate(lesson["pages"]):
-        asked = asked or page["kind"] == "predict"
-        if page["kind"] == "gap" and not asked:
+        predicted = predicted or page["kind"] == "predict"
+        if page["kind"] == "gap" and not predicted:
             raise _damaged(path, f"pages/{i}", "no question stands before this gap")
     run = lesson["run"]
     known = {"reference", "subject", *(each["lane"] for each in (*run["needs"], run.get("own", run["needs"][0])))}
@@ -59,10 +59,10 @@ def _damaged(path: Path, where: str, why: str) -> LessonError:
 
 def _lanes(lesson: dict[str, Any]) -> set[str]:
     """The lanes that the answers of a lesson name or its pages show."""
-    asked = [page["pins"] for page in lesson["pages"] if "pins" in page]
-    asked += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
-    asked += [lesson["claim"]["answer"]] if "claim" in lesson else []
-    named = [[each.get("lane"), each.get("beside"), *each.get("lanes", ())] for each in asked]
+    answers = [page["pins"] for page in lesson["pages"] if "pins" in page]
+    answers += [page["question"]["answer"] for page in lesson["pages"] if "question" in page]
+    answers += [lesson["claim"]["answer"]] if "claim" in lesson else []
+    named = [[each.get("lane"), each.get("beside"), *each.get("lanes", ())] for each in answers]
     named += [[part[5:] for part in page["shows"] if part.startswith("lane:")] for page in lesson["pages"]]
     return {name for names in named for name in names if name}
 

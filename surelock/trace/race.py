@@ -67,16 +67,16 @@ def race(
     ids, turn = list(runs), 0
     while True:
         first = turn % len(ids)
-        steps = {own: next(runs[own], None) for own in ids[first:] + ids[:first]}
-        taken = {own: step for own in ids if (step := steps[own]) is not None}
+        steps = {lane: next(runs[lane], None) for lane in ids[first:] + ids[:first]}
+        taken = {lane: step for lane in ids if (step := steps[lane]) is not None}
         if not taken:
             break
-        yield [LaneStep(own, replace(step, commit_logits=None)) for own, step in taken.items()]
-        for own, each in shadows.items():
-            if own in taken:
-                each.add(taken[own])
+        yield [LaneStep(lane, replace(step, commit_logits=None)) for lane, step in taken.items()]
+        for lane, each in shadows.items():
+            if lane in taken:
+                each.add(taken[lane])
         turn += 1
     if shadow:
         yield [StepsOver()]
-    for own, each in shadows.items():
-        yield [Errors(own, each.result())]
+    for lane, each in shadows.items():
+        yield [Errors(lane, each.result())]

@@ -30,34 +30,35 @@ def paces(document: dict[str, Any]) -> dict[str, str]:
     """Return how the time of each lane compares with the reference's, in words; "" where it cannot be compared."""
     header, timed = document["header"], clocked(document["header"])
     names = {lane["id"]: lane["name"] for lane in header["lanes"]}
-    seconds = {own: [each["seconds"] for each in document["records"] if each["lane"] == own] for own in names}
+    seconds = {lane: [each["seconds"] for each in document["records"] if each["lane"] == lane] for lane in names}
     reference = header.get("reference", next(iter(names)))
-    compared = [own for own in timed if own != reference and reference in timed and seconds[own]]
-    return {own: _words(seconds[own], seconds[reference], names[reference]) if own in compared else "" for own in names}
+    compared = {lane for lane in timed if lane != reference and reference in timed and seconds[lane]}
+    other, name = seconds[reference], names[reference]
+    return {lane: _words(seconds[lane], other, name) if lane in compared else "" for lane in names}
 
 
-def _words(own: list[float], other: list[float], name: str) -> str:
-    speed = speed_of(own, other)
+def _words(seconds: list[float], reference: list[float], name: str) -> str:
+    speed = speed_of(seconds, reference)
     if speed is None:
         return f"too close to tell which was faster, it or “{name}”"
     return f"{speed:.1f} times as fast as “{name}”" if speed > 1 else f"{1 / speed:.1f} times as long as “{name}”"
 
 
-def speed_of(own: Sequence[float], other: Sequence[float]) -> float | None:
+def speed_of(seconds: Sequence[float], reference: Sequence[float]) -> float | None:
     """Return how many times as fast one lane is as another; None if the ratio is too close to 1.
 
-    own, other: the seconds of the steps of each.
+    seconds, reference: the seconds of the steps of each.
 
     The standard error of the ratio's logarithm is the jack-knife's: of the ratios without one block of both lanes.
     """
-    if min(len(own), len(other)) < BLOCKS:
+    if min(len(seconds), len(reference)) < BLOCKS:
         return None
-    mine, theirs = _without_each(own), _without_each(other)
+    mine, theirs = _without_each(seconds), _without_each(reference)
     if not (np.all(mine > 0) and np.all(theirs > 0)):
         return None
     logs = np.log(theirs / mine)
     error = math.sqrt((BLOCKS - 1) / BLOCKS * float(((logs - logs.mean()) ** 2).sum()))
-    speed = sum(other) / sum(own)
+    speed = sum(reference) / sum(seconds)
     return speed if abs(math.log(speed)) > max(math.log(LEAST), ERRORS * error) else None
 
 
