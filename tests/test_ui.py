@@ -229,7 +229,7 @@ def test_links_say_who_races(form: Form) -> None:
         link = read_link(query, form.models.labels, form.suits)
         return json.loads(form.lanes_value("stories", link.lanes))["lanes"]
 
-    first = [("Every word", "everything"), ("SureLock", "lock")]
+    first = [("Every token", "everything"), ("SureLock", "lock")]
     assert [(lane["name"], lane["compute"]["kind"]) for lane in lanes()] == first
     named = lanes(lanes=json.dumps(["klass", {"name": "Mine", "compute": {"kind": "age", "steps": 3}}]))
     assert [(lane["name"], lane["preset"]) for lane in named] == [("KLASS", "klass"), ("Mine", None)]

@@ -226,7 +226,7 @@ class BudgetRule(ComputeRule):
 
     kind = "budget"
     label = "Fixed budget"
-    sentence = "Computes the same share of the positions in every step: near the next words, where most has changed."
+    sentence = "Computes the same share of the positions in every step: near the next tokens, where most has changed."
 
     share: float = setting(
         "number",
@@ -243,7 +243,7 @@ class BudgetRule(ComputeRule):
         "number",
         4.0,
         "Nearness",
-        "Distance from the next words, in positions, at which a change has lost most of its weight.",
+        "Distance from the next tokens, in positions, at which a change has lost most of its weight.",
         low=0.1,
         offered=(1, 64, 1),
         flat="budget_near",

@@ -38,7 +38,7 @@ PRESETS: dict[str, Preset] = {
     for preset in (
         Preset(
             "everything",
-            "Every word",
+            "Every token",
             "Computes every position in every step, as LLaDA does.",
             {"compute": "everything"},
         ),
@@ -70,7 +70,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "budget",
             "Fixed budget",
-            "Computes three tenths of the positions in every step: near the next words, where most has changed.",
+            "Computes three tenths of the positions in every step: near the next tokens, where most has changed.",
             {"compute": "budget"},
         ),
         Preset(

@@ -114,7 +114,7 @@ class Entropy(UnmaskPolicy):
 
     kind = "entropy"
     label = "Least entropy first"
-    sentence = "Writes first where the fewest words are likely."
+    sentence = "Writes first where the fewest tokens are likely."
     scores = "entropy"
     by_posterior = True
 
@@ -128,7 +128,7 @@ class Margin(UnmaskPolicy):
 
     kind = "margin"
     label = "Largest margin first"
-    sentence = "Writes first where one word is far ahead of the next."
+    sentence = "Writes first where one token is far ahead of the next."
     scores = "margin"
     by_posterior = True
 
@@ -275,7 +275,7 @@ class Replay(UnmaskPolicy):
 
     kind = "replay"
     label = "Given tokens"
-    sentence = "Writes given words in given steps."
+    sentence = "Writes given tokens in given steps."
     scores = None
 
     replay: Sequence[Sequence[Commit]]

@@ -17,7 +17,7 @@ from tests.browser.server import ROOT
 SIZES = {"1280": (1280, 800), "1440": (1440, 900), "1920": (1920, 1080), "phone": (390, 844)}
 SHORT = {"gen_length": 24, "steps": 24}
 PAIR = [
-    {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}},
+    {"name": "Every token", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}},
     {"name": "SureLock", "compute": {"kind": "lock", "epsilon": 0.05, "percentile": 60}, "unmask": {"kind": "entropy"}},
 ]
 

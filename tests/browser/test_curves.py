@@ -58,7 +58,7 @@ def test_the_curves_say_what_they_are(page: Page, app: App) -> None:
     assert page.locator(".sl-pin").first.inner_text().startswith(f"1: {name}")
     names = [line["name"] for line in lines]
     assert "SureLock, median of all written" in names and "SureLock, median of the computed" in names
-    assert "Every word, median of all written" not in names, "it leaves nothing out"
+    assert "Every token, median of all written" not in names, "it leaves nothing out"
     first = page.evaluate(
         "(({ reference, promptLength }) => reference.steps.findIndex(({ unmasked }) =>"
         " unmasked.some((p) => p >= promptLength + 32)))(surelock.stage.trace)"

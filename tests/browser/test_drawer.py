@@ -124,7 +124,7 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
     stage.locator(".sl-whatif button:enabled").first.click()
     expect(stage.locator(".sl-side")).to_have_count(3)
     names = stage.locator(".sl-side h2").all_inner_texts()
-    assert names[0] == "Every word" and names[1].startswith("Every word, from step 62") and len(names) == 3
+    assert names[0] == "Every token" and names[1].startswith("Every token, from step 62") and len(names) == 3
     progress = stage.locator(".sl-drawer-progress")
     stage.evaluate("""() => {
       const { trace, child } = surelock.live.branching;
@@ -136,7 +136,7 @@ def test_progress_is_told_where_it_was_asked_for_and_the_lane_stands_beside_its_
     }""")
     expect(progress).to_have_text(f"“{names[1]}”: step 81 of 128.")
     stage.evaluate("send2(2, 20); send({ run: 'branch', seq: 3, end: 'finished', problem: null })")
-    expect(progress).to_have_text(f"“{names[1]}” is finished after 128 steps, shown next to “Every word”.")
+    expect(progress).to_have_text(f"“{names[1]}” is finished after 128 steps, shown next to “Every token”.")
     assert stage.text_content(".sl-status") == ""
     stage.locator(".sl-whatif select").first.select_option(label="SureLock")
     seek(stage, 60)

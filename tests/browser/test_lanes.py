@@ -27,7 +27,7 @@ from tests.browser.actions import (
 from tests.browser.server import App
 
 FOUR = ["everything", "surelock", "threshold", "dual-cache"]
-NAMES = ["Every word", "SureLock", "Parallel threshold", "Dual cache"]
+NAMES = ["Every token", "SureLock", "Parallel threshold", "Dual cache"]
 LANES = "surelock.stage.trace.lanes"
 
 
@@ -230,4 +230,4 @@ def test_what_the_server_refuses_leaves_the_run_as_it_was(page: Page, app: App) 
         "surelock.starting.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
     )
     page.wait_for_function("/prompt, whose tokens stay/.test(surelock.stage.status.textContent)")
-    assert page.locator(".sl-side h2").all_inner_texts() == ["Every word", "SureLock"]
+    assert page.locator(".sl-side h2").all_inner_texts() == ["Every token", "SureLock"]

@@ -92,7 +92,7 @@ def test_the_picture_shows_the_end(replay: Page, tmp_path: Path) -> None:
 
     (start, late, end), (_, race, told) = replay.evaluate(WRITTEN)
     assert start == [-1, -1] and end == [127, 127] and late[1] == 127 and 100 < late[0] < 127
-    assert "“SureLock” has finished; “Every word” is still at work." in race
+    assert "“SureLock” has finished; “Every token” is still at work." in race
     names = replay.evaluate("surelock.stage.trace.header.lanes.map(({ name }) => name)")
     assert all(name in told for name in names)
     verdict = replay.evaluate("modules.verdict(surelock.stage.trace)")

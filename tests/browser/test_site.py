@@ -144,7 +144,7 @@ def test_a_link_fills_the_form_and_what_it_cannot_hold_is_said(page: Page, folde
 
 
 OWN = {"name": "Mine", "compute": {"kind": "own"}, "unmask": {"kind": "entropy"}}
-EVERY = {"name": "Every word", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
+EVERY = {"name": "Every token", "compute": {"kind": "everything"}, "unmask": {"kind": "entropy"}}
 HALF = "function rows({ active, step }) {\n  return active.filter((p) => p % 2 === step % 2);\n}\n"
 LET = "role=button[name='Let it run']"
 

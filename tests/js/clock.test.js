@@ -101,7 +101,7 @@ test("each lane's clock, and who was first", () => {
   const trace = raced(0.6, 0.6, 0.6);
   const told = (step) => joined(trace.lanes.map((lane) => laneClock(trace, lane, step)));
   assert.deepEqual(told(0), ["1.00 s step 1 of 3", "0.60 s step 1 of 3"]);
-  assert.deepEqual(told(1), ["2.00 s step 2 of 3", "first: 1.80 s 3 steps"]);
+  assert.deepEqual(told(1), ["2.00 s step 2 of 3", "1.80 s 3 steps"]);
   assert.equal(narrate(trace, 1), "“=Locks” has finished after 1.80 s; “All” is still at work.");
   assert.deepEqual(laneClock(trace, trace.lanes[0], 2), ["3.00 s", "3 steps"]);
   assert.deepEqual(laneClock(trace, trace.lanes[0], -1), ["", ""]);
@@ -114,7 +114,7 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
   assert.deepEqual(joined(told), ["1 Fork", "2 First lock", "2 Half locked", "2 Slowest to lock", "2 End"]);
   assert.equal(
     found.find(({ name }) => name === "Slowest to lock").text,
-    "of the words that lock, “=a” took longest: 2 steps after it was written.",
+    "of the tokens that lock, “=a” took longest: 2 steps after it was written.",
   );
   assert.match(
     narrate(trace, 1, found),
@@ -123,14 +123,15 @@ test("chapters are in order of the cursor's steps, each told at its step", () =>
   assert.match(narrate(trace, 2, found), /^“=Locks” did/); // the verdict is the end's own
 });
 
-test("of several who are through the first is the one with the shortest time, and none where two share it", () => {
+test("of several who are through the first is the one with the shortest time, and none where that is too close to tell", () => {
   const firsts = (...seconds) => {
-    const lane = (own, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), [{ seconds: own }, { seconds: own }]];
+    const lane = (own, i) => [decoder(`${i}`, `${i}`, { kind: "everything" }), new Array(16).fill({ seconds: own })];
     const trace = shown(Trace.parse(raceOf(seconds.map(lane))), { byClock: true });
-    return trace.lanes.map((each) => laneClock(trace, each, 1)[0].startsWith("first: "));
+    return trace.lanes.map((each) => laneClock(trace, each, 15)[0].startsWith("first: "));
   };
   assert.deepEqual(firsts(3, 1, 2), [false, true, false]);
   assert.deepEqual(firsts(3, 2, 1), [false, false, true]);
   assert.deepEqual(firsts(3, 1, 1), [false, false, false]);
   assert.deepEqual(firsts(3), [false]);
+  assert.deepEqual(firsts(1, 1.01), [false, false], "too close to tell");
 });

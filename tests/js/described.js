@@ -20,7 +20,7 @@ export const DESCRIBED = {
     seed: whole("Seed", { default: 0, low: 0, offered: [0, 99, 1] }),
   },
   compute: {
-    everything: { label: "Every word", sentence: "Computes every position.", settings: {} },
+    everything: { label: "Every token", sentence: "Computes every position.", settings: {} },
     lock: {
       label: "Lock",
       sentence: "Locks what has settled.",
@@ -50,7 +50,7 @@ export const DESCRIBED = {
 
 const unmask = { kind: "low_confidence" };
 export const PRESETS = [
-  { id: "everything", name: "Every word", sentence: "All.", compute: { kind: "everything" }, unmask },
+  { id: "everything", name: "Every token", sentence: "All.", compute: { kind: "everything" }, unmask },
   {
     id: "surelock",
     name: "SureLock",

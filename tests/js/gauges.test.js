@@ -14,7 +14,7 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
     gauges.draw(trace, step);
     assert.deepEqual(
       gauges.node.all("sl-gauge-label").map(({ children: [label] }) => label.children?.[0] ?? label),
-      ["Computation so far", "Positions locked", "Measured time", "Words changed"],
+      ["Computation so far", "Tokens locked", "Measured time", "Choices changed by skipping rows"],
     );
     assert.equal(gauges.node.all("sl-gauge-row").length, 4 * trace.others.length);
     return gauges.gauges.map(({ rows }) =>
@@ -29,8 +29,8 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
   const [, locks] = trace.lanes;
   assert.deepEqual(told(trace, 2), [
     ["80 % | of the FLOPs of “All” | 0.8"],
-    ["3 | of 4 positions | 0.75"],
-    ["– | too close to tell: 2.00 s against 3.00 s | 0.6667 | 1"],
+    ["3 | of 4 tokens; 1 are not locked | 0.75"],
+    ["– | too close to tell: 2.00 s against 3.00 s | 0 | 0"],
     ["– | unknown; the same text for the first word | 0"],
   ]);
   const nothing = "– | \u00a0 | 0";
@@ -40,8 +40,8 @@ test("four gauges tell of each lane beside the reference, in a number, a note an
     "1 | of 2, commit error 0.38 nats, regret 0.3; the same text for the first word | 0.5",
   ]);
   assert.deepEqual(told(trace.withLanes([locks]), 2), [
-    ["80 % | of computing every position | 0.8"],
-    ["3 | of 4 positions | 0.75"],
+    ["80 % | of computing every token | 0.8"],
+    ["3 | of 4 tokens; 1 are not locked | 0.75"],
     ["2.00 s | on this machine | 1"],
     ["1 | of 2, commit error 0.38 nats, regret 0.3 | 0.5"],
   ]);

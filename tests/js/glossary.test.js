@@ -32,6 +32,6 @@ test("a scale goes through its colours, and what is written on it can be read", 
 
 test("one position that is locked is spoken of as one", () => {
   assert.equal(lockedText([]), "Nothing has locked.");
-  assert.equal(lockedText([3]), "1 position is locked, within 3 steps of being written.");
-  assert.match(lockedText([1, 1, 4]), /^3 positions are locked; half of them within 1 step of being written\.$/);
+  assert.equal(lockedText([3]), "1 token is locked, within 3 steps of being written.");
+  assert.match(lockedText([1, 1, 4]), /^3 tokens are locked; half of them within 1 step of being written\.$/);
 });

@@ -215,10 +215,10 @@ test("the reason of an answer is the numbers that it follows from", () => {
   const why = (run, is, more, predicted) => because(runs.get(run), { is, lane: "subject", ...more }, predicted, nameOf);
   assert.equal(why("stories", "leftmost_share", { lane: "reference" }), "It was so in 103 of 128 steps.");
   assert.match(why("stories", "still_share", { below: 0.0005 }), /^[\d,]+ of [\d,]+ rows moved by at most 0.0005\.$/);
-  assert.equal(why("stories", "flops_saved"), "“SureLock” did 55 % of the FLOPs of “Every word”.");
+  assert.equal(why("stories", "flops_saved"), "“SureLock” did 55 % of the FLOPs of “Every token”.");
   assert.equal(why("stories", "saved_more"), "“SureLock” saved 45 % of the FLOPs and 22 % of the time.");
-  assert.equal(why("stories", "time_saved"), "“SureLock” took 1.52 s and “Every word” took 1.96 s.");
-  assert.equal(why("stories", "rest_steps"), "Of 110 words that locked the first waited 2 steps, the last 89 steps.");
+  assert.equal(why("stories", "time_saved"), "“SureLock” took 1.52 s and “Every token” took 1.96 s.");
+  assert.equal(why("stories", "rest_steps"), "Of 110 tokens that locked the first waited 2 steps, the last 89 steps.");
   assert.match(why("stories", "after_end_share"), /does not end/);
   assert.equal(why("too-early", "changed_share", { lane: "letter" }), "It was so at 27 of 32 choices.");
   assert.match(why("too-early", "error_ratio", { lane: "letter", beside: "seen" }), /are 1.8 and 0.064 nats/);
@@ -231,7 +231,7 @@ test("the reason of an answer is the numbers that it follows from", () => {
     /59.4 % by “SureLock” and 63.5 % by “Lock by age”/,
   );
   const next = { lane: "reference", at: 0.15, count: 3 };
-  const told = "The model gave its likeliest word there 30 %, 29 % and 45 % when it wrote it";
+  const told = "The model gave its likeliest token there 30 %, 29 % and 45 % when it wrote it";
   assert.equal(why("stories", "written_next", next, [24, 35, 36]), `${told}.`);
   assert.match(
     why("stories", "written_next", next, [24, 37]),

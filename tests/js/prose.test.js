@@ -110,8 +110,15 @@ test("a fork has the first token that differs, and both words", () => {
     const trace = texts(...lists);
     return forkOf(trace, trace.lanes[1], 0);
   };
-  assert.deepEqual(found([1, 2, 0], [1, 5, 0]), { position: 2, words: ["dog", "cat"] });
-  assert.deepEqual(found([1, 2, 3, 6], [1, 2, 4, 6]), { position: 3, words: ["cat,", "cats"] });
-  assert.deepEqual(found([1, 0, 0], [1, 2, 0]), { position: 2, words: ["cat", "nothing more"] });
+  assert.deepEqual(found([1, 2, 0], [1, 5, 0]), { position: 2, spans: [[2], [2]], words: ["dog", "cat"] });
+  assert.deepEqual(found([1, 2, 3, 6], [1, 2, 4, 6]), {
+    position: 3,
+    spans: [
+      [2, 3],
+      [2, 3],
+    ],
+    words: ["cat,", "cats"],
+  });
+  assert.deepEqual(found([1, 0, 0], [1, 2, 0]), { position: 2, spans: [[2], [2]], words: ["cat", "nothing more"] });
   assert.equal(found([1, 2], [1, 2]), null);
 });

@@ -157,15 +157,15 @@ test("what came of a lane is told in numbers, and of those beside the reference"
     ["Share of all FLOPs", "80.0 %"],
     ["Active ratio", "75.0 %"],
     ["Time", "2.00 s"],
-    ["Words changed", "–"],
+    ["Choices changed by skipping rows", "–"],
     ["Text, compared with the reference", "the same text for the first word"],
   ]);
   assert.deepEqual(rest(all).slice(4), [
-    ["Words changed", "–"],
+    ["Choices changed by skipping rows", "–"],
     ["Text, compared with the reference", "–"],
   ]);
   locks.steps[2].damage = { changed: 1, commits: 2, mean: 0.25 };
-  assert.deepEqual(rest(locks)[4], ["Words changed", "1 / 2 (0.25 nats)"]);
+  assert.deepEqual(rest(locks)[4], ["Choices changed by skipping rows", "1 / 2 (0.25 nats)"]);
   assert.deepEqual(
     [promptOf(trace), promptOf({ header: { prompt: "" } }), textOf(trace, all, 1)],
     ["2 token ids", "", "=a\ufffd"],

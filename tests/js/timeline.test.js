@@ -92,7 +92,7 @@ test("one play button is the replay's, or of the run that is followed", () => {
     return [line.moving, ...line.told];
   };
   assert.deepEqual(pressed({}), [false, "play"]);
-  assert.deepEqual(pressed({ playing: true }), [true, "pause", "seek"]);
+  assert.deepEqual(pressed({ playing: true }), [true, "pause", "show", "seek"]);
   const live = { live: true, follow: true };
   assert.deepEqual(pressed({ ...live, state: "running" }), [true, "live pause"]);
   assert.deepEqual(pressed({ ...live, state: "running", follow: false }), [false, "play"]);
@@ -155,7 +155,10 @@ test("a play rests for a moment at its stops, each told once it is shown, and go
   const line = new Timeline({
     onMove: (step) => told.push(step),
     onPlaying() {},
-    onRest: () => told.push("rest"),
+    onRest() {
+      told.push("rest");
+      return 2500;
+    },
   });
   const decoders = [decoder("a", "All", { kind: "everything" })];
   line.trace = Trace.parse(raceOf(decoders.map((each) => [each, new Array(100).fill({})])));
@@ -165,5 +168,11 @@ test("a play rests for a moment at its stops, each told once it is shown, and go
   assert.deepEqual([told, line.rests, line.moving], [[0, 1, 2, "rest"], true, false]);
   pass(3);
   assert.deepEqual([told.slice(0, 5), line.rests], [[0, 1, 2, "rest", 3], false]);
+  line.pause();
+  line.step = -1;
+  line.play({ stops: [-1] });
+  told.length = 0;
+  pass(2.8);
+  assert.deepEqual([told, line.step, line.rests], [[], -1, true], "the blanks stand for three seconds");
   line.pause();
 });

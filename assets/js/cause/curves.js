@@ -14,7 +14,7 @@ const REDRAW_MS = 1000;
 // While a run grows a redraw may take one part in so many of the time, or the page that decodes would not be smooth.
 const [PARTS, MOST_REST_MS] = [60, 5000];
 const KL_FLOOR = 1e-12;
-const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned word locks.";
+const KL_HINT = "How much each prediction changed since it was last computed. A diamond is where a pinned token locks.";
 const FIGURES = [
   { key: "kl", title: "Step-wise KL", terms: ["KL"], hint: KL_HINT, y: "nats", log: true },
   { key: "flops", title: "FLOPs per step, relative to computing every position", terms: ["FLOPs"], y: "share" },

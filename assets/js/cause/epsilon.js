@@ -113,7 +113,7 @@ export class Epsilon {
     const told =
       value === null
         ? `Drag ε or use the arrow keys: ${whose} shows what would have locked by now.`
-        : `ε ${number(value)}: ${whose} would have locked ${count(would, "position")} ${by}, not ${was}.`;
+        : `ε ${number(value)}: ${whose} would have locked ${count(would, "token")} ${by}, not ${was}.`;
     if (this.told !== told) {
       this.told = told;
       this.said.replaceChildren(...(value === null ? explained(told, ["ε"], { stop: false }) : [told]));

@@ -23,7 +23,7 @@ export function lookedAt(trace, lane, t, list) {
   const told = list.slice(0, LISTED).map(([p, share]) => {
     return `${trace.word(lane.token(p, t))} ${percent(share)}${before[p] === LOCKED ? " (locked)" : ""}`;
   });
-  return told.length ? `Among the words already written, this prediction attended most to ${told.join(", ")}.` : "";
+  return told.length ? `Among the tokens already written, this prediction attended most to ${told.join(", ")}.` : "";
 }
 
 export class Inspector {

@@ -32,8 +32,8 @@ export class WhatIf {
     Object.assign(this, { branch, token, presets, cell: -1, step: -1 });
     this.lanes = h("select.sl-speed", { "aria-label": "Whose run", onchange: () => this.#buttons() });
     this.actions = h("div.sl-whatif-actions");
-    this.likely = h("div.sl-whatif-actions", { "aria-label": "Likely words" });
-    this.word = h("input.sl-whatif-word", { type: "text", "aria-label": "Another word", maxlength: 40 });
+    this.likely = h("div.sl-whatif-actions", { "aria-label": "Likely tokens" });
+    this.word = h("input.sl-whatif-word", { type: "text", "aria-label": "Another token", maxlength: 40 });
     this.rule = h("select.sl-speed", { "aria-label": "Another rule" });
     this.said = h("p.sl-hint", { role: "status" });
     this.room = new MakeRoom();

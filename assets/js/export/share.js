@@ -16,7 +16,7 @@ const DECODES = "script-src 'unsafe-inline' blob: 'wasm-unsafe-eval'; worker-src
 
 const HINTS = {
   trace: "Everything, at full precision. It opens here again, and in Python with surelock.read_trace.",
-  csv: "One row per lane, step and position.",
+  csv: "One row per lane, step and token.",
   replay: "One file that plays this run with no server and no network.",
   decodes: "The same with the decoder inside, about 23 MB: What if works in it, with no network either.",
   video: "The race by the clock and its verdict, made in this browser (WebM).",
@@ -162,7 +162,7 @@ export class Share {
     }
     const missing = lanes.filter(({ id }) => !exact.has(id)).map(({ name }) => name);
     this.rough = missing.length
-      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported with rounded KL and confidence, and without likely words.`
+      ? `The run is no longer kept where it was computed: ${missing.join(", ")} exported with rounded KL and confidence, and without likely tokens.`
       : "";
     return this.trace.toDocument(exact, pieces, this.stage.view);
   }

@@ -137,7 +137,7 @@ function costSpread(_, { lanes }) {
 function surer(trace, { lane, at }, { right, missed, nameOf }) {
   const sure = (p, t) => percent(lane.confidence[t * lane.n + p]);
   const there = right.map((p) => sure(p, lane.unmaskStep(p, lane.count - 1)));
-  const told = `The model gave its likeliest word there ${among(there)} when it wrote it`;
+  const told = `The model gave its likeliest token there ${among(there)} when it wrote it`;
   const { block_length: length = lane.n } = lane.decoder.settings;
   const block = (p) => Math.floor((p - trace.promptLength) / length);
   const later = missed.filter((p) => block(p) > Math.max(...right.map(block)));
@@ -158,9 +158,9 @@ function locked(_, { lane }, { right, missed, nameOf }) {
 
 function waited(trace, question) {
   const steps = waits(trace, question);
-  if (!steps.length) return "No word locked.";
+  if (!steps.length) return "No token locked.";
   const [first, last] = [steps[0], steps.at(-1)].map((n) => count(n, "step"));
-  return `Of ${count(steps.length, "word")} that locked the first waited ${first}, the last ${last}.`;
+  return `Of ${count(steps.length, "token")} that locked the first waited ${first}, the last ${last}.`;
 }
 
 function costsOf(lanes) {

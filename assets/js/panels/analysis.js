@@ -18,14 +18,14 @@ export function lockedText(delays) {
   const half = delays[Math.floor(delays.length / 2)];
   const within = `within ${count(half, "step")} of being written.`;
   return delays.length === 1
-    ? `1 position is locked, ${within}`
-    : `${delays.length} positions are locked; half of them ${within}`;
+    ? `1 token is locked, ${within}`
+    : `${delays.length} tokens are locked; half of them ${within}`;
 }
 
 export class Analysis {
   constructor() {
     this.delays = h("div.sl-delays");
-    const title = h("h4", "How many steps after it was written each position locked");
+    const title = h("h4", "How many steps after it was written each token locked");
     this.node = h("div", title, this.delays);
     this.redraw = throttle(() => this.draw(), 700);
     watchView(this.node, () => this.redraw());

@@ -4,16 +4,18 @@ import { h, setText } from "../dom.js";
 
 export const GLOSSARY = {
   FLOPs: "FLOPs are the additions and multiplications that a computation takes: they are counted, not timed.",
-  KL: "The step-wise KL divergence is how far a position’s distribution over all words has moved since it was last computed, mostly the step before, in nats; 0 is not at all.",
+  KL: "The step-wise KL divergence is how far a position’s distribution over all tokens has moved since it was last computed, mostly the step before, in nats; 0 is not at all.",
   ε: "Epsilon is the largest step-wise KL at which a position counts as converged and may lock.",
   percentile:
     "Of the positions that could lock in a step, only the m % that the model is most certain of may: m is the percentile.",
   posterior:
-    "The posterior is the model’s distribution over all words for one position, given everything it sees in this step.",
+    "The posterior is the model’s distribution over all tokens for one position, given everything it sees in this step.",
   regret:
     "The regret is how much less, with every position computed, the positions that were written score than the best possible ones: by entropy in nats, by confidence in probability.",
   "commit error":
-    "The commit error is how far the distribution that a word was chosen from is from the one with every position computed, in nats; a top word has changed where another one would have been the likeliest.",
+    "The commit error is how far the distribution that a token was chosen from is from the one with every position computed, in nats.",
+  "Choices changed":
+    "A choice is changed by skipping rows where another token would have been the likeliest, had its step computed every row.",
   locked: "A locked position is no longer computed; the others go on reading the keys and values it left behind.",
   reference: "The reference is the lane that all others are compared with; you can choose it.",
 };

@@ -34,12 +34,12 @@ export class Running {
     });
   }
 
+  /** A run of the form's, at once in the place of the visitor's older one, whatever that is at. */
   press({ lanes, ...values }) {
-    if (page.now.waits === "run") return this.stage.say(ONE_WAITS);
     closeSidebarIfNarrow();
     if (page.now.waits === "more") this.run.handle.leave();
     else if (page.now.waits) this.#leaveQueue();
-    this.#stopRun();
+    this.leave(null);
     this.#begin("run", { ...values, lanes: JSON.parse(lanes).lanes });
   }
 

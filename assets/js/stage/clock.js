@@ -1,8 +1,9 @@
 // What a lane's own clock says.
 
 import { count, h, seconds, setText } from "../dom.js";
+import { speedOf } from "../trace/timing.js";
 
-/** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several; ["not timed", "step 41 of 128"] of one that was not timed with the others. */
+/** ["1.24 s", "step 41 of 128"]; when a lane is through, ["first: 2.99 s", "128 steps"] of the first of several, where that can be told; ["not timed", "step 41 of 128"] of one that was not timed with the others. */
 export function laneClock(trace, lane, step) {
   const t = trace.race.reached(lane, step);
   const now = lane.at(t);
@@ -12,8 +13,9 @@ export function laneClock(trace, lane, step) {
   const time = timed ? seconds(now.totalSeconds) : "not timed";
   if (!lane.endsAt(t)) return [time, `step ${t + 1} of ${trace.stepsOf(lane)}`];
   const others = timed ? clocked.filter((each) => each !== lane) : [];
-  const over = (each) => each.endsAt(trace.race.reached(each, step));
-  const first = others.length && others.every((each) => !over(each) || each.seconds > lane.seconds);
+  const own = lane.secondsOf(Infinity);
+  const faster = (each) => !each.endsAt(each.count - 1) || speedOf(own, each.secondsOf(Infinity)) > 1;
+  const first = others.length && others.every(faster);
   return [`${first ? "first: " : ""}${time}`, count(t + 1, "step")];
 }
 

@@ -2,7 +2,7 @@
 
 import { reducedMotion } from "../dom.js";
 import { page } from "../run/state.js";
-import { narrate, subject } from "./narrator.js";
+import { subject } from "./narrator.js";
 
 const GAP = 8; // pixels between the parts of the first screen
 
@@ -38,8 +38,7 @@ export function draw(stage, step, moving = false) {
     side.draw(trace, step, sight.reads(side.details));
     side.part(trace, over && trace.lanes.length > 1);
   }
-  const stands = over || !moving || stage.timeline.rests;
-  if (sight.reads(stage.teller.node)) stage.teller.tell(narrate(trace, step, stage.chapters), stands);
+  if (sight.reads(stage.teller.node)) stage.tell(step);
   stage.numbers.draw(trace, step);
   if (sight.reads(stage.gauges.node)) stage.gauges.draw(trace, step);
   stage.curves?.moveTo(trace.race.reached(subject(trace), step));
@@ -49,6 +48,7 @@ export function draw(stage, step, moving = false) {
   stage.presenter.follow((lane) => trace.race.reached(lane, step));
   stage.root.dataset.step = step;
   stage.root.dataset.count = trace.count;
+  if (!moving || sight.tells) for (const side of stage.sides) side.name(trace, step);
   if (step >= 0 && !stage.timeline.playing) stage.announceLater();
 }
 

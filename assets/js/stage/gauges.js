@@ -4,28 +4,32 @@ import { h, percent, sameText, seconds, setText, short } from "../dom.js";
 import { term } from "../panels/term.js";
 
 /** label, how it reads a lane's totals: value, note, and the length of its bar from 0 to 1. */
-const GAUGES = [
+export const GAUGES = [
   {
     key: "flops",
     label: "Computation so far",
     term: "FLOPs",
     read: (now, { name, single }) => ({
       value: percent(now.flopsShare),
-      note: single ? "of computing every position" : `of the FLOPs of “${name}”`,
+      note: single ? "of computing every token" : `of the FLOPs of “${name}”`,
       bar: now.flopsShare,
     }),
   },
   {
     key: "locked",
-    label: "Positions locked",
+    label: "Tokens locked",
     term: "locked",
-    read: (now, { n }) => ({ value: String(now.locked), note: `of ${n} positions`, bar: now.locked / n }),
+    read: (now, { n }) => ({
+      value: String(now.locked),
+      note: `of ${n} tokens; ${n - now.locked} are not locked`,
+      bar: now.locked / n,
+    }),
   },
   { key: "time", label: "Measured time", read: measured },
   {
     key: "damage",
-    label: "Words changed",
-    term: "commit error",
+    label: "Choices changed by skipping rows",
+    term: "Choices changed",
     read: ({ damage, same }, { single, uncompared: why }) => ({
       value: damage ? String(damage.changed) : "–",
       note: [damage ? damageText(damage) : why, single ? "" : sameText(same)].filter(Boolean).join("; "),
@@ -39,7 +43,7 @@ export function measured(now, { single, slowest }) {
   const bar = now.seconds / slowest;
   if (single) return { value: seconds(now.seconds), note: "on this machine", bar };
   const note = `${seconds(now.seconds)} against ${seconds(now.against)}`;
-  if (now.speed === null) return { value: "–", note: `too close to tell: ${note}`, bar };
+  if (now.speed === null) return { value: "–", note: `too close to tell: ${note}`, bar: 0 };
   return { value: `${now.speed.toFixed(2)}×`, note, bar };
 }
 
@@ -104,7 +108,7 @@ export class Gauges {
         setText(row.note, note);
         if (row.node.title !== note) row.node.title = note; // where several stand below each other the note has no room
         row.bar.style.transform = `scaleX(${Math.min(1, bar || 0).toFixed(4)})`;
-        if (row.base) row.base.style.transform = `scaleX(${((now?.timed && base?.seconds) || 0) / slowest})`;
+        if (row.base) row.base.style.transform = `scaleX(${(bar && base?.seconds) / slowest})`;
       }
   }
 }

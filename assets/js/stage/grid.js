@@ -8,6 +8,7 @@ import { shade } from "./theme.js";
 export const WHOLE_TOKENS = 256; // up to here all cells are shown at once, each with its whole token
 const NARROWEST = 35; // pixels of a cell, where many have to be seen at once
 const LOWEST = 14;
+const [WIDEST, HIGHEST] = [96, 34]; // where there is room for a short text
 const NARROWER = 1.35; // than its type a word may be drawn
 const SHADES = 16; // that a value is told by
 const MOST_SPRITES = 800; // pictures of cells that are kept
@@ -20,8 +21,10 @@ export function layout(n, width, { whole = false, tall = Infinity } = {}) {
     let columns = Math.max(5, Math.min(12, Math.floor(width / 57)));
     const most = Math.max(columns, Math.floor(width / NARROWEST));
     while (columns < most && Math.ceil(n / columns) * LOWEST > tall) columns++;
+    if (tall < Infinity) while (width <= (columns - 1) * WIDEST && Math.ceil(n / (columns - 1)) * 26 <= tall) columns--;
     const row = Math.floor(tall / Math.ceil(n / columns));
-    return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? 26 : 23, row)));
+    const usual = tall < Infinity ? HIGHEST : 26;
+    return cells(n, width, columns, Math.max(LOWEST, Math.min(n <= 144 ? usual : 23, row)));
   }
   if (!whole) return cells(n, width, Math.max(5, Math.min(16, Math.floor(width / 57))), 23);
   const size = Math.max(7, Math.sqrt((width * Math.min(640, width * 1.15)) / n));
@@ -276,13 +279,14 @@ export class Grid {
     const least = low ? 9 : 11;
     this.pen.font = `500 13px ${FONT}`;
     const wide = this.pen.measureText(label).width;
-    const one = Math.min(13, height * (low ? 0.75 : 0.62), (13 * width) / wide);
+    const most = height > 26 ? 16 : 13;
+    const one = Math.min(most, height * (low ? 0.75 : 0.62), (13 * width) / wide);
     const narrower = (wide * least) / 13 / width;
     const chars = Array.from(label);
     if (one >= least || narrower <= NARROWER) fit = { lines: [label], size: Math.max(one, least) };
     else if (low) {
-      const most = Math.floor((chars.length * NARROWER) / narrower) - 1;
-      fit = { lines: [`${chars.slice(0, most).join("")}…`], size: least };
+      const kept = Math.floor((chars.length * NARROWER) / narrower) - 1;
+      fit = { lines: [`${chars.slice(0, kept).join("")}…`], size: least };
     } else {
       const half = Math.ceil(chars.length / 2);
       const two = Math.min(9.5, (13 * width * 1.9) / wide);

@@ -6,7 +6,7 @@ import { WHOLE_TOKENS } from "./grid.js";
 const MODES = [
   ["follow", "Readable, following what is written"],
   ["hand", "Readable, scrolled by hand"],
-  ["whole", "The whole canvas, without its words"],
+  ["whole", "The whole canvas, without its tokens"],
 ];
 
 export class LongText {

@@ -2,18 +2,23 @@
 
 import { count, percent, seconds } from "../dom.js";
 
-/** What is told at the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own sentence. */
+/** The first sentence: what the all-masked grid shows, and what a cell is. It holds at every step. */
+export const BLANKS =
+  "After the prompt every cell begins as a blank, called masked. Each step fills some with tokens: words, or pieces of words.";
+
+/** The sentence of the cursor's step: the first lane beside the reference is its subject. At a chapter (see chapters.js) it is the chapter's own. */
 export function narrate(trace, step, chapters = []) {
-  if (step < 0)
-    return "After the prompt every word is a blank, called masked. The blanks will be filled in over many steps.";
-  const over = trace.lanes.every((lane) => lane.endsAt(trace.race.reached(lane, step)));
-  if (over) return verdict(trace, step);
   const lane = subject(trace);
   const at = trace.race.reached(lane, step);
+  if (at < 0) return BLANKS;
+  if (trace.lanes.every((each) => each.endsAt(trace.race.reached(each, step)))) return verdict(trace, step);
   const chapter = chapters.find((each) => each.step === step && each.text);
-  if (chapter) return `${stepOf(lane, at, trace.race.whose)}: ${chapter.text}`;
+  if (chapter) return chapterText(trace, chapter);
   return lane.endsAt(at) ? finished(trace, step) : happens(trace, lane, at, trace.race.whose);
 }
+
+/** A chapter's sentence, with the step in which it was so. */
+export const chapterText = (trace, { at, text }) => `${stepOf(subject(trace), at, trace.race.whose)}: ${text}`;
 
 /** A lane's own step; said whose, where the lanes stand at different ones. */
 const stepOf = (lane, at, whose) => `Step ${at + 1}${whose ? ` of “${lane.name}”` : ""}`;
@@ -23,23 +28,31 @@ export const subject = ({ others: [first] }) => first;
 
 /** What a lane does in its step `at`; whose: whether the lanes stand at different steps. */
 export function happens(trace, lane, at, whose) {
-  if (at < 0) return `“${lane.name}” has not finished its first step.`;
-  const { unmasked, locked, computed, lockedCount } = lane.steps[at];
-  const word = (p) => trace.word(lane.token(p, at));
+  if (at < 0) return BLANKS;
+  const { unmasked, locked, computed } = lane.steps[at];
+  const step = stepOf(lane, at, whose);
   const still = longestStill(trace, lane, locked, at);
-  if (still >= 0) {
-    const seen = at - lane.unmaskStep(still, at);
-    const first = lane.steps.slice(0, at).every(({ locked: before }) => !before.some((p) => p >= trace.promptLength));
-    const why = byRest(lane.decoder, still) ? " has come to rest, so it" : "";
-    const since = seen ? `was written ${count(seen, "step")} ago and${why}` : why.trim() || "was just written and";
-    return `${stepOf(lane, at, whose)}: ${word(still)} ${since} is locked${first ? ", the first word that is" : " and"} no longer computed.`;
-  }
-  const who = whose ? "it" : `“${lane.name}”`;
-  const wrote = unmasked.length
-    ? `${who} writes ${unmasked.slice(0, 3).map(word).join(", ")}${unmasked.length > 3 ? " and more" : ""}`
-    : `${who} writes nothing`;
-  const rest = lockedCount ? `; ${lockedCount} ${lockedCount === 1 ? "is" : "are"} locked` : "";
-  return `${stepOf(lane, at, whose)}: ${wrote}, and computes ${computed} of ${lane.n} words${rest}.`;
+  if (still >= 0) return `${step}: ${locks(trace, lane, still, at)} and is no longer computed.`;
+  const written = unmasked.slice(0, 3).map((p) => trace.word(lane.token(p, at)));
+  const what = written.length ? written.join(", ") + (unmasked.length > 3 ? " and more" : "") : "nothing";
+  const rows = computed < lane.n ? `${computed} of ${lane.n} tokens; ${lane.n - computed} are left out` : "every token";
+  return `${step}: ${whose ? "it" : `“${lane.name}”`} writes ${what}, and computes ${rows}.`;
+}
+
+/** A token that locks in a step: which one it is, how long it stood, and why. */
+function locks(trace, lane, position, at) {
+  const seen = at - lane.unmaskStep(position, at);
+  const since = seen ? `written ${count(seen, "step")} ago` : "just written";
+  const why = byRest(lane.decoder, position) ? "has come to rest: it locks" : "locks";
+  return `${trace.word(lane.token(position, at))}, ${since}, ${why}`;
+}
+
+/** The first lock of a token after the prompt, in its step. */
+export function firstLock(trace, lane, at) {
+  const locked = lane.steps[at].locked.filter((p) => p >= trace.promptLength);
+  const first = locked.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a));
+  const which = locked.length > 1 ? `with ${count(locked.length - 1, "other")} ` : "";
+  return `${locks(trace, lane, first, at)}, ${which}as the first after the prompt, and is no longer computed.`;
 }
 
 /** Whether a position locks because it has come to rest, and not by its age or by hand. */
@@ -70,11 +83,11 @@ function longestStill({ pieces, promptLength }, lane, locked, at) {
   return words.length ? words.reduce((a, b) => (lane.unmaskStep(b, at) < lane.unmaskStep(a, at) ? b : a)) : -1;
 }
 
-/** How it ended for each lane beside the reference, both subjects in each sentence: at most 25 words a lane. */
+/** How it ended for each lane beside the reference: at most 25 words a lane. */
 export function verdict(trace, step = trace.count - 1) {
-  const { lanes, others, reference } = trace;
+  const { lanes, others } = trace;
   if (lanes.length === 1) return alone(trace, lanes[0], step);
-  return others.map((lane, i) => beside(trace, lane, step, i ? "" : ` of “${reference.name}”`)).join(" ");
+  return others.map((lane) => beside(trace, lane, step)).join(" ");
 }
 
 function alone(trace, lane, step) {
@@ -84,25 +97,24 @@ function alone(trace, lane, step) {
   return `“${lane.name}” ${work}.`;
 }
 
-/** whose: whose work it is a share of, where that is not said already. */
-function beside(trace, lane, step, whose) {
-  const { flopsShare, timed, speed, same } = trace.totals(lane, step);
+function beside(trace, lane, step) {
+  const { flopsShare, timed, speed, same, damage } = trace.totals(lane, step);
   const time = timed ? pace(speed) : "";
-  return `“${lane.name}” did ${percent(flopsShare)} of the work${whose}${time}. ${tale(same)}`;
+  return `“${lane.name}” did ${percent(flopsShare)} of the work${time}. ${tale(same, damage, lane)}`;
 }
 
 function pace(speed) {
   return speed === null ? "; times too close to tell" : ` in ${percent(1 / speed)} of the time`;
 }
 
-function tale({ words, whole, open }) {
-  if (whole) return "Both wrote the same text.";
+/** The choices that skipping changed, joined to what became of the text. */
+function tale({ words, whole, open }, damage, lane) {
   if (open) return words ? `Up to here they share ${count(words, "word")}.` : "Nothing can be compared yet.";
-  return words ? `From the ${ordinal(words + 1)} word on it tells another story.` : "It tells another story.";
-}
-
-/** 1st, 2nd, 3rd, 4th, 11th, 21st. */
-export function ordinal(n) {
-  const teen = n % 100 >= 11 && n % 100 <= 13;
-  return `${n}${(!teen && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th"}`;
+  const other = words ? `from word ${words + 1} on, another story` : "another story";
+  const text = whole ? "both wrote the same text" : other;
+  if (!damage) return `${text[0].toUpperCase()}${text.slice(1)}.`;
+  const { changed, commits } = damage;
+  // without noise the likeliest token is written: where each is the same, only their order can have been another
+  const order = !changed && !whole && !lane.decoder.settings.temperature ? ", only their order" : "";
+  return `Skipping changed ${changed || "none"} of ${count(commits, "choice")}${order}; ${text}.`;
 }

@@ -1,7 +1,9 @@
-// Two numbers in the first screen: the work so far beside the baseline's, and how many words leaving rows out has changed.
+// Two numbers in the first screen: the work so far beside the baseline's, and how many choices leaving rows out has changed.
 
 import { h, percent, setText } from "../dom.js";
 import { uncompared } from "./gauges.js";
+
+const CHANGED = "Choices that would have been another token, had their step computed every row";
 
 /** The FLOPs of the lane that has the most to do, were every position computed: of a live run by its steps so far. */
 export function mostWork(trace) {
@@ -35,7 +37,14 @@ export class Numbers {
       { "aria-label": "Numbers" },
       h("p.sl-work", "Work ", h("span.sl-desk-only", "so far "), this.share),
       this.bars,
-      h("p.sl-changed", "Words changed ", this.changed, this.of),
+      h(
+        "p.sl-changed",
+        { title: CHANGED },
+        "Choices changed ",
+        h("span.sl-desk-only", "by skipping "),
+        this.changed,
+        this.of,
+      ),
     );
   }
 

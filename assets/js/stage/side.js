@@ -149,6 +149,7 @@ export class Side {
 
   /** Says in the grid's name what it shows. */
   name(trace, step) {
-    this.canvas.setAttribute("aria-label", gridName(this.lane, trace.race.reached(this.lane, step)));
+    const name = gridName(this.lane, trace.race.reached(this.lane, step));
+    if (this.canvas.ariaLabel !== name) this.canvas.setAttribute("aria-label", name);
   }
 }

@@ -13,9 +13,9 @@ export function summary(trace, step) {
     const { flopsShare, locked, damage, same } = now;
     const beside = lane === reference ? "computing every position" : reference.name;
     const facts = [
-      `${locked} of ${trace.n} positions locked`,
+      `${locked} of ${trace.n} tokens locked`,
       `${percent(flopsShare)} of the computation of ${beside} so far`,
-      damage && `the likeliest word changed at ${damage.changed} of ${damage.commits} choices`,
+      damage && `${damage.changed} of ${damage.commits} choices changed by skipping rows`,
       lane !== reference && sameText(same),
     ];
     const at = trace.race.whose && `, step ${trace.race.reached(lane, step) + 1}`;

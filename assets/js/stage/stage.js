@@ -4,14 +4,14 @@ import { beforeSeen, count, h, inView, isNarrow, perFrame, setText, throttle, wa
 import { Visit } from "../panels/visit.js";
 import { besideParents } from "../run/branching.js";
 import { page } from "../run/state.js";
-import { chapters } from "../trace/chapters.js";
+import { chapters, moments } from "../trace/chapters.js";
 import { Cells } from "./cells.js";
 import { ColourBy } from "./colourby.js";
 import { draw, tallest } from "./drawing.js";
 import { Gauges } from "./gauges.js";
 import { timelineKeys } from "./keys.js";
 import { LongText } from "./longtext.js";
-import { narrate, verdict } from "./narrator.js";
+import { narrate } from "./narrator.js";
 import { Numbers } from "./numbers.js";
 import { outline, quickShare } from "./outline.js";
 import { partsOf } from "./part.js";
@@ -43,7 +43,7 @@ export class Stage {
   /** root: an empty element. loads: see partsOf. options: {plotly: see Curves, source: see Share, fetchTop(lane, cell, step), fetchAttended: see Inspector, stepLive, onLive: see Timeline, whatIf: see WhatIf, onUse: see Runs, onView() is told that something else is looked at, onRun(trace, source) that a run joined the table, lessons: see Lessons} */
   constructor(root, loads, options = {}) {
     const { plotly, stepLive = () => false, onLive = () => {}, onView = () => {}, onRun = () => {} } = options;
-    Object.assign(this, { root, trace: null, sides: [], chapters: [], onRun });
+    Object.assign(this, { root, trace: null, sides: [], chapters: [], moments: [], onRun });
     this.parts = partsOf(this, loads, options);
     const choose = () => this.parts.lessons.use((come) => come.choose());
     this.lessonsButton = h("button.sl-small.sl-action.sl-lessons-button", { onclick: choose }, "Lessons");
@@ -60,7 +60,10 @@ export class Stage {
       onStepPastEnd: stepLive,
       onLive,
       onRace: () => this.#raced(),
-      onRest: () => this.#rested(),
+      onRest: () => {
+        this.#rested();
+        return this.teller.rest;
+      },
     });
     this.runs = new Visit();
     this.resize = perFrame(() => this.#resize());
@@ -89,6 +92,7 @@ export class Stage {
     const { root } = this;
     this.announceLater = throttle(() => this.#announce(), 4000);
     this.drawRasters = throttle(() => this.#drawRasters(), 700);
+    this.learn = throttle(() => this.#learn(), 300);
     watchView(this.grids, () => this.drawRasters());
     this.sight.watch([this.teller.node, this.gauges.node]);
     let seen = "";
@@ -136,10 +140,11 @@ export class Stage {
     trace.race.live = live;
     trace.race.byClock = this.timeline.byClock;
     this.caption = label;
+    const first = live || play ? -1 : trace.race.last;
+    this.timeline.load(trace, { live, step: step ?? first });
     this.lanesChanged();
-    const first = live ? -1 : trace.race.last;
-    this.timeline.load(trace, { live, step: step ?? (play ? 0 : first) });
-    if (play) this.timeline.play({ stops: this.chapters.filter(({ stop }) => stop).map(({ step: at }) => at) });
+    const stops = this.moments.filter(({ name }) => name !== "Verdict");
+    if (play) this.timeline.play({ stops: stops.map(({ step: at }) => at) });
     this.lessons?.shown(trace);
   }
 
@@ -189,8 +194,9 @@ export class Stage {
     const boxes = this.sides.map(({ box }) => box);
     this.long.load(trace.n, boxes);
     this.colouring.load(trace);
-    this.chapters = chapters(trace);
-    this.#makeRoom(this.chapters);
+    this.#learn();
+    this.teller.load();
+    this.teller.node.style.setProperty("--sl-lines", 1 + trace.others.length);
     this.numbers.load(trace);
     this.gauges.load(trace);
     this.drawer?.load(trace);
@@ -212,8 +218,20 @@ export class Stage {
   }
 
   #markChapters() {
-    this.chapters = chapters(this.trace);
+    this.#learn();
     this.timeline.mark(this.chapters);
+  }
+
+  /** What the trace tells as far as it has come. */
+  #learn() {
+    this.chapters = chapters(this.trace);
+    this.moments = moments(this.trace, this.chapters);
+  }
+
+  tell(step) {
+    const { trace, moments: all, timeline } = this;
+    const now = () => narrate(trace, step, this.chapters);
+    this.teller.follow(step, { moments: all, now, held: timeline.held, moves: timeline.moving || timeline.playing });
   }
 
   #drawRasters() {
@@ -232,7 +250,7 @@ export class Stage {
   }
 
   grew() {
-    if (!this.hasRoom) this.#makeRoom(chapters(this.trace));
+    this.learn();
     this.timeline.grew();
     this.curves?.redraw();
     this.panels?.analysis.redraw();
@@ -251,7 +269,6 @@ export class Stage {
     this.panels?.analysis.redraw();
     this.drawRasters();
     this.#markChapters();
-    this.#makeRoom(this.chapters);
     this.redraw(); // a moment may have a sentence now
     this.panels?.runs.draw();
     this.#announce();
@@ -281,15 +298,6 @@ export class Stage {
     this.onView();
   }
 
-  /** Room for the longest that the narrator will say, as far as it is known: what stands below must not jump. */
-  #makeRoom(moments) {
-    const { trace } = this;
-    this.hasRoom = trace.lanes.every(({ count: steps }) => steps);
-    if (!this.hasRoom) return this.teller.keep("");
-    const told = [verdict(trace), ...moments.map(({ step }) => narrate(trace, step, moments))];
-    this.teller.keep(told.reduce((a, b) => (b.length > a.length ? b : a)));
-  }
-
   #theme() {
     this.colours = palette(this.root);
     this.curves?.theme(this.colours);
@@ -312,6 +320,5 @@ export class Stage {
       return;
     const { step } = page.now;
     setText(this.summary, summary(this.trace, step));
-    for (const side of this.sides) side.name(this.trace, step);
   }
 }

@@ -4,7 +4,7 @@ import { h, perFrame, reducedMotion, select, setText, svg } from "../dom.js";
 import { page } from "../run/state.js";
 
 const SPEEDS = [0.25, 0.5, 1, 2, 4, 8];
-const STOP_MS = 2_500; // at a moment that matters, or until Play
+const START_MS = 3_000; // on the blanks, where they are a stop
 const WHOLE_RUN_MS = 9_000; // a run at speed 1 takes about this long, at 3 to 30 steps a second
 
 export const icon = (path) => svg("svg", { viewBox: "0 0 24 24", "aria-hidden": "true" }, svg("path", { d: path }));
@@ -18,7 +18,7 @@ const ICONS = {
 };
 
 export class Timeline {
-  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() that the play rests at a stop}. */
+  /** told: {onMove(step, scrubbed) draws, scrubbed: while the scrubber is dragged; onSeek() is told that somebody moved the cursor or stopped it; onStepPastEnd() asks for one more step of a live run, and says whether there can be one; onLive("pause" or "resume") is for the run that is followed; onRace() is told that lanes are now shown by the clock, or step by step; onRest() that the play rests at a stop, which gives for how many milliseconds}. */
   constructor(told) {
     Object.assign(this, told, {
       byClock: true,
@@ -221,6 +221,7 @@ export class Timeline {
     else if (this.playing) {
       this.pause();
       this.held = true;
+      this.show();
       this.onSeek();
     } else if (this.moving) this.onLive("pause");
     else if (this.live && page.now.phase === "paused" && (this.atEnd || this.follow)) this.onLive("resume");
@@ -232,9 +233,10 @@ export class Timeline {
     if (!this.trace || this.last < 0) return;
     if (this.atEnd && !this.live) this.step = -1;
     Object.assign(this, { playing: true, follow: false, held: false, stops, restsUntil: null });
+    let before = performance.now();
+    if (stops.includes(this.step)) this.restsUntil = before + START_MS;
     this.#playLabel();
     this.onPlaying(true);
-    let before = performance.now();
     let owed = 1; // the first step comes at once
     const tick = (now) => {
       if (!this.playing) return;
@@ -246,15 +248,15 @@ export class Timeline {
       const interval = Math.max(33, Math.min(330, WHOLE_RUN_MS / Math.max(1, this.trace.race.last + 1)));
       owed += ((now - before) * Number(this.speed.value)) / interval;
       before = now;
-      const steps = Math.min(Math.floor(owed), 8);
+      const steps = this.rests ? 0 : Math.min(Math.floor(owed), 8);
       if (steps >= 1) {
         owed -= Math.floor(owed);
         const next = Math.min(this.step + steps, this.last);
         const stop = this.stops.find((each) => each > this.step && each <= next);
         this.step = stop ?? next;
-        if (stop !== undefined) this.restsUntil = now + STOP_MS;
+        if (stop !== undefined) this.restsUntil = Infinity;
         this.#show();
-        if (stop !== undefined) this.onRest();
+        if (stop !== undefined) this.restsUntil = now + this.onRest();
       }
       if (!this.atEnd || this.live) requestAnimationFrame(tick);
       else this.pause();

@@ -5,7 +5,7 @@ import { h } from "../dom.js";
 
 const latest = new WeakMap(); // by lane: the step last asked for, and its words; several lanes are laid beside one
 
-/** The words of a lane's text after step t: [{text, position}], text with the white space before it, position its first. */
+/** The words of a lane's text after step t: [{text, position, length}], text with the white space before it, its first position, and how many tokens it is. */
 export function words(trace, lane, t) {
   if (latest.get(lane)?.t !== t) latest.set(lane, { t, found: split(trace, lane, t) });
   return latest.get(lane).found;
@@ -15,7 +15,12 @@ function split(trace, lane, t) {
   const found = [];
   let run = [];
   const close = () => {
-    if (run.length) found.push({ text: trace.pieces.text(run.map(({ token }) => token)), position: run[0].position });
+    if (run.length)
+      found.push({
+        text: trace.pieces.text(run.map(({ token }) => token)),
+        position: run[0].position,
+        length: run.length,
+      });
     run = [];
   };
   for (let position = trace.promptLength; position < trace.n; position++) {
@@ -93,19 +98,24 @@ function forkAmong(own, other) {
   return open ? -1 : at;
 }
 
-/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's]}, or null. */
+/** The positions of a word among a lane's; of the one after the last, where its text ends. */
+function spanOf({ n, promptLength }, list, which) {
+  const { position, length } = list[which] ?? { position: promptLength, length: 0, ...list.at(-1) };
+  const from = list[which] ? position : Math.min(position + length, n - 1);
+  return Array.from({ length: list[which] ? length : 1 }, (_, i) => from + i);
+}
+
+/** Where a lane's text parts from the reference's at the cursor's step: {position of the first token that differs, words: [own, the other's], spans: their positions}, or null. */
 export function forkOf(trace, lane, step) {
   const lanes = [lane, trace.reference];
   const at = lanes.map((each) => trace.race.reached(each, step));
   const [own, other] = lanes.map((each, i) => words(trace, each, at[i]));
   const which = forkAmong(own, other);
   if (which < 0) return null;
-  const { position: first, text } = own[which];
-  const end = Math.min(first + text.length, trace.n); // a word has no more tokens than characters
-  let position = first;
-  while (position < end && lane.token(position, at[0]) === trace.reference.token(position, at[1])) position++;
-  if (position === end) position = first;
-  return { position, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
+  const spans = [own, other].map((list) => spanOf(trace, list, which));
+  const differs = (p) => lane.token(p, at[0]) !== trace.reference.token(p, at[1]);
+  const position = spans[0].find(differs) ?? spans[0][0];
+  return { position, spans, words: [own[which].text.trim(), other[which]?.text.trim() ?? "nothing more"] };
 }
 
 /** A lane's text beside the reference's at the cursor's step: [{text, kind}], kind "same", "fork" (the first word that differs) or "other". */

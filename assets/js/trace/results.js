@@ -24,7 +24,7 @@ export function results(trace, lane) {
     ["Active ratio", percent(now.activeRatio, 1)],
     ["Time", trace.race.clocked.includes(lane) ? seconds(now.seconds) : "–"],
     ["Speed", alone ? "–" : speedOf(now)],
-    ["Words changed", changed(now.damage)],
+    ["Choices changed by skipping rows", changed(now.damage)],
     ["Text, compared with the reference", alone ? "–" : sameText(now.same)],
   ];
 }

@@ -1,0 +1,305 @@
+// Every sentence and number that the page makes of a trace, by the code that makes it, held against the trace's own records: a
+// second reading of them that shares no code with the page's.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import test from "node:test";
+import { heading } from "../../assets/js/export/poster.js";
+import { toCsv } from "../../assets/js/export/share.js";
+import { lockedText } from "../../assets/js/panels/analysis.js";
+import { laneClock } from "../../assets/js/stage/clock.js";
+import { GAUGES } from "../../assets/js/stage/gauges.js";
+import { BLANKS, happens, narrate, subject, verdict } from "../../assets/js/stage/narrator.js";
+import { mostWork } from "../../assets/js/stage/numbers.js";
+import { cellText, gridName, summary } from "../../assets/js/stage/spoken.js";
+import { chapters, moments } from "../../assets/js/trace/chapters.js";
+import { readTrace } from "../../assets/js/trace/reading.js";
+import { results } from "../../assets/js/trace/results.js";
+import { byHand, decoder, longer, pairs, raceOf, small } from "./small.js";
+
+const read = (path) => JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), "utf-8"));
+const aged = (rule, unlocked = []) =>
+  raceOf(
+    [
+      [decoder("a", "All", { kind: "everything" }), [{ unmasked: pairs(2, 12, 3, 20) }, {}, {}, {}]],
+      [
+        decoder("b", "B", rule),
+        [
+          { unmasked: pairs(2, 20, 3, 12), locked: [0] },
+          { locked: [2, 3] },
+          { computed: [1, 1], kl: [0], confidence: [1], unlocked },
+          {},
+        ],
+      ],
+    ],
+    { pieces: { 20: " tale" } },
+  );
+const cut = (document, records) => ({ ...document, records: document.records.slice(0, records) });
+const scored = () => {
+  const document = longer(small(), { b: { flops: 80, computed: [3, 1], kl: [0], confidence: [1] } });
+  for (const each of document.records) Object.assign(each, { commit_error: each.unmasked.map(() => 0), changed: [] });
+  return document;
+};
+const TRACES = {
+  stories: read("assets/runs/stories.json"),
+  rules: read("assets/runs/rules.json"),
+  "too early": read("assets/runs/too-early.json"),
+  "by hand, in blocks": read("tests/traces/events.json"),
+  "stopped half-way": cut(read("assets/runs/stories.json"), 130),
+  small: small(),
+  "nothing changed": scored(),
+  "one lane": byHand(),
+  "by age": aged({ kind: "age", steps: 1 }),
+  "with unlocking": aged({ kind: "lock", epsilon: 1, unlock: {} }, [2]),
+  "one step": cut(small(), 2),
+  "beside the other": { ...small(), header: { ...small().header, reference: "b" } },
+};
+
+/** A lane's records after each step: {tokens, locked, computed, flops, every, changed, choices, seconds}, sums from the first on. */
+function reading({ header, records }, id) {
+  const [tokens, locked, since] = [new Map(header.prompt_tokens.entries()), new Set(), new Map()];
+  const sums = { flops: 0, every: 0, changed: 0, choices: 0, seconds: 0 };
+  return records
+    .filter(({ lane }) => lane === id)
+    .map((record, t) => {
+      for (const p of record.masked ?? []) tokens.delete(p);
+      for (const [p, token] of [...(record.written ?? []), ...record.unmasked]) {
+        if (!tokens.has(p)) since.set(p, t);
+        tokens.set(p, token);
+      }
+      for (const p of record.unlocked ?? []) locked.delete(p);
+      for (const p of record.locked) locked.add(p);
+      const computed = new Set();
+      for (let i = 0; i < record.computed.length; i += 2)
+        for (let p = 0; p < record.computed[i + 1]; p++) computed.add(record.computed[i] + p);
+      sums.flops += record.flops;
+      sums.every += record.baseline_flops;
+      sums.seconds += record.seconds;
+      sums.changed += record.changed?.length ?? 0;
+      sums.choices += record.unmasked.length;
+      return { ...sums, computed, record, tokens: new Map(tokens), locked: new Set(locked), since: new Map(since) };
+    });
+}
+
+const numbersIn = (text) => (text.match(/\d+(\.\d+)?/g) ?? []).map(Number);
+const same = (told, own) => assert.ok(Math.abs(told - own) <= 0.500001, `${told}, not ${own}`);
+
+/** The place: {trace, lane, base, t: the lane's step, step: the cursor's, now: its reading, steps: all of them, others: by lane}. */
+const SENTENCES = [
+  [
+    /^After the prompt every cell begins as a blank/,
+    ({ trace, lane }) => {
+      for (let p = 0; p < trace.n; p++) assert.equal(lane.token(p, -1) < 0, p >= trace.promptLength);
+    },
+  ],
+  [
+    /computes (every token|(\d+) of (\d+) tokens; (\d+) are left out)\.$/,
+    ({ trace, now }, [, all, computed, of, left]) => {
+      const told = all === "every token" ? [trace.n, trace.n, 0] : [computed, of, left].map(Number);
+      assert.deepEqual(told, [now.computed.size, trace.n, trace.n - now.computed.size]);
+    },
+  ],
+  [
+    /^Step \d+[^:]*: \S+ writes (“.*”|nothing)( and more)?, and/,
+    ({ trace, now }, [, words, more]) => {
+      const written = now.record.unmasked.map(([, token]) => trace.word(token));
+      assert.equal(words, written.slice(0, 3).join(", ") || "nothing");
+      assert.equal(Boolean(more), written.length > 3);
+    },
+  ],
+  [
+    /: (“.*”), (just written|written (\d+) steps? ago), (has come to rest: it )?locks/,
+    ({ trace, now, steps, t }, [, word, , ago = 0]) => {
+      const found = now.record.locked.filter(
+        (p) => trace.word(now.tokens.get(p)) === word && t - (now.since.get(p) ?? -1) === Number(ago),
+      );
+      const next = steps[t + 1];
+      const rests = (p) => !next?.computed.has(p) || next.record.unlocked?.includes(p);
+      assert.ok(found.some(rests), "it locks in this step, and is left out of the next");
+    },
+  ],
+  [
+    /, (?:with (\d+) others? )?as the first after the prompt/,
+    ({ trace, now, steps, t }, [, others = 0]) => {
+      const own = ({ record }) => record.locked.filter((p) => p >= trace.promptLength).length;
+      assert.deepEqual([own(now), steps.slice(0, t).some(own)], [1 + Number(others), false]);
+    },
+  ],
+  [
+    /half of all tokens are locked, (\d+) of (\d+)\.$/,
+    ({ trace, now, steps, t }, [, locked, of]) => {
+      assert.deepEqual([Number(locked), Number(of)], [now.locked.size, trace.n]);
+      assert.ok(2 * now.locked.size >= trace.n && (!t || 2 * steps[t - 1].locked.size < trace.n));
+    },
+  ],
+  [
+    /“(.*)” has “(.*)” where “(.*)” has “(.*)”\.$/,
+    ({ trace, lane, base, step }, [, , own, , other]) => {
+      const text = (each) => {
+        const ids = [...each.tokens(trace.race.reached(each, step)).subarray(trace.promptLength)];
+        const end = ids.findIndex((id) => trace.ends.has(id));
+        return trace.pieces.text(end < 0 ? ids : ids.slice(0, end));
+      };
+      for (const [each, word] of [
+        [lane, own],
+        [base, other],
+      ])
+        if (word !== "nothing more") assert.ok(text(each).includes(word), word);
+      assert.notEqual(own, other);
+    },
+  ],
+  [
+    /(“[^“]*”) took longest: (\d+) step/,
+    ({ trace, now, t }, [, word, took]) => {
+      assert.ok(
+        now.record.locked.some((p) => trace.word(now.tokens.get(p)) === word && t - now.since.get(p) === Number(took)),
+      );
+    },
+  ],
+  [
+    /did (\d+) % of the work(?: of computing everything)?/,
+    ({ trace, now, others }, [all, share]) => {
+      const whole = trace.lanes.length > 1 ? others.get(trace.reference.id).at(-1).flops : now.every;
+      same(Number(share), (100 * now.flops) / whole);
+      assert.equal(all.endsWith("everything"), trace.lanes.length === 1);
+    },
+  ],
+  [
+    /in (\d+) % of the time/,
+    ({ now, others, trace }, [, share]) =>
+      same(Number(share), (100 * now.seconds) / others.get(trace.reference.id).at(-1).seconds),
+  ],
+  [
+    /Skipping changed (none|\d+) of (\d+) choices?(, only their order)?; /,
+    ({ now }, [, changed, of, order]) => {
+      assert.deepEqual([Number(changed === "none" ? 0 : changed), Number(of)], [now.changed, now.choices]);
+      assert.ok(!order || !now.changed);
+    },
+  ],
+];
+
+const NUMBERS = {
+  "gridName: the states of a grid are all cells": ({ trace, lane, t }) => {
+    const [masked, active, resting, locked] = gridName(lane, t)
+      .match(/: (\d+) masked, (\d+) active, (\d+) resting, (\d+) locked/)
+      .slice(1)
+      .map(Number);
+    assert.equal(masked + active + resting + locked, trace.n);
+  },
+  "gauges: the bar is the number, locked + not locked = all, changed is of the choices": ({
+    trace,
+    lane,
+    now,
+    step,
+  }) => {
+    const totals = trace.totals(lane, step);
+    const read = Object.fromEntries(
+      GAUGES.map((gauge) => [
+        gauge.key,
+        gauge.read(totals, { n: trace.n, name: "A", single: false, slowest: 1, uncompared: "" }),
+      ]),
+    );
+    const [of, not] = numbersIn(read.locked.note);
+    assert.deepEqual(
+      [Number(read.locked.value), of, Number(read.locked.value) + not],
+      [now.locked.size, trace.n, trace.n],
+    );
+    same(Number.parseFloat(read.flops.value), 100 * read.flops.bar);
+    if (totals.damage)
+      assert.deepEqual([Number(read.damage.value), numbersIn(read.damage.note)[0]], [now.changed, now.choices]);
+    assert.equal(read.time.value === "–", read.time.bar === 0);
+  },
+  "heading: work, locked, step": ({ trace, lane, now, t }) => {
+    const [work, locked, of, step, steps] = numbersIn(heading(trace, lane, t).told);
+    same(work, (100 * now.flops) / now.every);
+    assert.deepEqual([locked, of, step], [now.locked.size, trace.n, t + 1]);
+    assert.ok(step <= steps);
+  },
+  "numbers: no lane does more than the whole": ({ trace, now }) => assert.ok(now.flops <= mostWork(trace) * 1.0001),
+  "clock: seconds and step": ({ trace, lane, now, t, step }) => {
+    const [time, at] = laneClock(trace, lane, step);
+    if (time !== "not timed") assert.ok(Math.abs(numbersIn(time)[0] - now.seconds) <= 0.06, time);
+    assert.equal(numbersIn(at)[0], t + 1);
+  },
+  "summary: locked and changed": ({ trace, lane, now, step }) => {
+    const told =
+      summary(trace, step)
+        .split(". ")
+        .find((each) => each.startsWith(lane.name)) ?? "";
+    const locked = told.match(/(\d+) of (\d+) tokens locked/);
+    if (locked) assert.deepEqual(locked.slice(1).map(Number), [now.locked.size, trace.n]);
+    const changed = told.match(/(\d+) of (\d+) choices changed/);
+    if (changed) assert.deepEqual(changed.slice(1).map(Number), [now.changed, now.choices]);
+  },
+  "cellText: the tokens that are written": ({ trace, lane, now, step }) => {
+    for (let p = 0; p < trace.n; p++) assert.equal(/: masked/.test(cellText(trace, lane, p, step)), !now.tokens.has(p));
+  },
+};
+
+const LAST = {
+  "results: the handout's table": ({ trace, lane, now }) => {
+    const told = Object.fromEntries(results(trace, lane));
+    assert.equal(Number(told.Steps), lane.count);
+    assert.ok(Math.abs(Number.parseFloat(told["Share of all FLOPs"]) - (100 * now.flops) / now.every) < 0.051);
+  },
+  "toCsv: a row for each cell, computed as often as the records say": ({ trace, lane, steps }) => {
+    const rows = toCsv(trace.withLanes([lane]))
+      .join("")
+      .trim()
+      .split("\n")
+      .slice(1);
+    assert.equal(rows.length, trace.n * lane.count);
+    const computed = rows.filter((row) => /,1,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*,[^,]*$/.test(row)).length;
+    assert.equal(
+      computed,
+      steps.reduce((sum, each) => sum + each.computed.size, 0),
+    );
+  },
+};
+
+/** Each part of a sentence that a line knows is true there, and each sentence has one. */
+function holds(sentence, at) {
+  const t = Number(sentence.match(/^Step (\d+)/)?.[1] ?? at.t + 1) - 1; // the step that it says
+  const place = { ...at, t, now: at.steps[t] };
+  const known = SENTENCES.filter(([pattern, check]) => {
+    const found = sentence.match(pattern);
+    if (found) check(place, found);
+    return found;
+  });
+  const waits = / at work\.$|^“.*” computed everything\.$/.test(sentence);
+  assert.ok(known.length || waits, `nobody knows “${sentence}”`);
+}
+
+for (const [name, document] of Object.entries(TRACES))
+  test(`what the page tells of ${name} is what its records say, and adds up`, () => {
+    const trace = readTrace(document);
+    const others = new Map(trace.lanes.map(({ id }) => [id, reading(document, id)]));
+    for (const byClock of [false, true]) {
+      trace.race.byClock = byClock;
+      const found = chapters(trace);
+      const placeOf = (lane, step) => {
+        const t = trace.race.reached(lane, step);
+        const steps = others.get(lane.id);
+        return { trace, lane, base: trace.reference, t, step, now: steps[t], steps, others };
+      };
+      const lane = subject(trace);
+      for (let step = -1; step <= trace.race.last; step++) {
+        holds(narrate(trace, step, found), placeOf(lane, step));
+        for (const each of trace.lanes) {
+          const place = placeOf(each, step);
+          if (place.t < 0) continue;
+          holds(happens(trace, each, place.t, byClock), place);
+          for (const check of Object.values(NUMBERS)) check(place);
+        }
+      }
+      for (const { step, name: moment, sentence } of moments(trace, found))
+        if (moment !== "Verdict") holds(sentence(), placeOf(lane, step));
+      if (trace.complete && trace.lanes.length > 1)
+        for (const each of trace.others) {
+          const [told] = verdict(trace.withLanes([trace.reference, each]), trace.race.last).match(/.*/s);
+          holds(told, placeOf(each, trace.race.last));
+        }
+      for (const each of trace.lanes) for (const check of Object.values(LAST)) check(placeOf(each, trace.race.last));
+    }
+    assert.ok(BLANKS.length && lockedText([1, 2]).startsWith("2 tokens"));
+  });
