@@ -102,19 +102,6 @@ def test_an_interruption_while_a_command_is_imported_is_told_in_a_line(capsys, m
     assert capsys.readouterr().err == "surelock: interrupted\n"
 
 
-def test_an_empty_prompt_is_refused(capsys):
-    status, _, err = run(capsys, "decode", "", "--device", "cpu", "--gen-length", "4")
-    assert status == 2
-    assert "prompt 0 is empty" in err
-
-
-@pytest.mark.parametrize(("compute", "unmask"), [("lock+select", "klass"), ("age+block_cache", "threshold")])
-def test_decode_takes_a_pair_of_rules_and_a_policy(capsys, compute, unmask):
-    argv = ["decode", "Once", "--gen-length", "8", "--compute", compute, "--unmask", unmask, "--device", "cpu"]
-    status, out, _ = run(capsys, *argv, "--json")
-    assert status == 0 and last_json(out)["tokens"] == 8 >= last_json(out)["steps"]
-
-
 def test_importing_surelock_stays_light():
     code = "import sys, surelock; print(sorted({'gradio', 'pandas', 'torch', 'transformers'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -179,12 +179,6 @@ def test_bad_input_is_one_sentence(flags, said, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_judge_that_is_none_is_refused_before_the_work(tmp_path, capsys):
-    assert quick("quality", tmp_path, "--judge", str(tmp_path)) == 2
-    assert "cannot be loaded as a causal language model" in capsys.readouterr().err
-    assert not (tmp_path / "quality").exists()
-
-
 def test_not_a_number_is_not_written(flops):
     for line in (flops / "cells.jsonl").read_text().splitlines():
         json.loads(line, parse_constant=lambda name: pytest.fail(name))

@@ -17,7 +17,7 @@ from surelock.engines.torch import TorchEngine
 from surelock.model.bound import conditional_bound
 from surelock.research.cli import EXPERIMENTS
 from surelock.research.lab import Lab, fingerprint
-from surelock.research.prompts import mt_bench_questions, read_records, wikitext_records
+from surelock.research.prompts import wikitext_records
 from surelock.research.runner import DEFAULTS, key_of
 from surelock.research.training import evaluate
 
@@ -40,24 +40,6 @@ def test_wikitext_is_cut_as_the_paper_cuts_it(stories):
     prompts = Lab(stories, {"wikitext": path}).prompts(DEFAULTS | {"source": "wikitext", "prompts": 120})
     assert [prompt.ids for prompt in prompts] == [stories.encode(text)[:64] for text in records]
     assert max(len(prompt.ids) for prompt in prompts) == 64 > len(prompts[-1].ids)
-
-
-def test_mt_bench_gives_four_first_turns_of_each_category():
-    path = evaluation("mt_bench_question.jsonl")
-    assert len(mt_bench_questions(path)) == 80
-    subset = mt_bench_questions(path, per_category=4)
-    assert [question["question_id"] for question in subset] == [81 + 10 * c + i for c in range(8) for i in range(4)]
-    assert subset[0]["turns"][0].startswith("Compose an engaging travel blog post about a recent trip to Hawaii")
-    assert subset[-1]["turns"][0].startswith("Create a lesson plan that integrates drama, mime or theater")
-
-
-def test_human_eval_gives_the_prompts_as_they_are(stories):
-    path = evaluation("HumanEval.jsonl.gz")
-    assert len(read_records(path, ("task_id", "prompt"))) == 164
-    prompts = Lab(stories, {"humaneval": path}).prompts(DEFAULTS | {"source": "humaneval", "prompts": 70})
-    assert len(prompts) == 70
-    assert prompts[0].text.startswith("from typing import List\n\n\ndef has_close_elements(")
-    assert prompts[-1].text.lstrip().startswith("def search(lst):")
 
 
 def test_openings_ship_and_other_prompts_follow_the_first(stories):

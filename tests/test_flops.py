@@ -5,7 +5,7 @@ import pytest
 from test_decode import RUNS
 
 import surelock
-from surelock import DecodeSettings, LockRule, Replay
+from surelock import DecodeSettings
 from surelock.config import NetworkConfig
 from surelock.decoding.flops import baseline_flops, row_flops
 from surelock.decoding.totals import TotalsCounter
@@ -77,28 +77,3 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     assert totals.locked == int(steps[-1].locked.sum()) / 51
     if run == "baseline":
         assert totals.flops_ratio == totals.active_ratio == totals.active_ratio_to_eos == 1
-
-
-def test_the_active_ratio_to_eos_leaves_out_what_follows_it(lm: surelock.LanguageModel) -> None:
-    """Replayed: sequence 0 ends after two tokens, sequence 1 never."""
-    tokens = [[5, 6, 0, 7, 0, 8], [5, 6, 7, 8, 9, 10]]
-    replay = [[(t, t, token) for t, token in enumerate(ids)] for ids in tokens]
-    settings = DecodeSettings(gen_length=6)
-    counter = TotalsCounter(lm.config, 6, lm.ends)
-    asked = {"compute": LockRule(epsilon=1.0, percentile=None), "unmask": Replay(replay)}
-    steps = list(surelock.decode(lm, [[3], [lm.eos_id, 4]], settings, **asked))  # that of a prompt ends nothing
-    for step in steps:
-        counter.add(step)
-    computed = sum(step.computed.astype(int) for step in steps)
-    assert computed[0].tolist()[0] == 0  # the pad
-    counted = int(computed[0, 1:5].sum() + computed[1].sum())  # prompt, 5, 6 and the EOS itself
-    assert counter.totals().active_ratio_to_eos == pytest.approx(counted / (6 * 4 + 6 * 8))
-    without_eos = TotalsCounter(lm.config, 6, ())
-    for step in steps:
-        without_eos.add(step)
-    assert without_eos.totals().active_ratio_to_eos == without_eos.totals().active_ratio
-
-
-def test_totals_of_nothing() -> None:
-    with pytest.raises(ValueError, match="no step"):
-        TotalsCounter(LLADA_8B, 8, ()).totals()

@@ -28,7 +28,7 @@ from surelock.engines import attention, captured, fused, posterior
 from surelock.engines import torch as engine
 from surelock.engines.upload import pack, unpack
 from surelock.model import network
-from surelock.research.bench import counts, gpu
+from surelock.research.bench import counts
 from surelock.research.bench.schedule import RECORDED, RecordedLocks, stretch
 
 PROMPTS = [[5, 6, 7], [9, 8, 7, 6, 5, 4], [3]]
@@ -283,15 +283,6 @@ def test_the_recorded_schedule_is_stretched_to_a_size() -> None:
         assert all(locks[len(locks) - 48 + position] >= step for step, position, _ in commits)
 
 
-@pytest.mark.parametrize(
-    "text", ['{"unmask": [1]}', "{", '{"unmask": [1], "lock": [1], "prompt_length": 1, "steps": 1}']
-)
-def test_a_file_that_is_no_schedule_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "locks.json").write_text(text)
-    with pytest.raises(ValueError, match=r"locks\.json is not a recorded lock schedule"):
-        stretch(tmp_path / "locks.json", Decoder(settings=DecodeSettings(), compute=LockRule()), [[5]], 50)
-
-
 # --- bench gpu --------------------------------------------------------------------------------------------------------
 
 
@@ -308,21 +299,3 @@ def test_the_parts_of_bench_gpu_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureF
         if line["part"].startswith("step"):
             assert line["predicted_ms"] > 0 and line["measured_ms"] > 0 and line["rows"] <= 160
     assert 0 < lines[-2]["rows"] < 1 and lines[-2]["predicted_speedup"] > 0
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "gpu", "--out", str(tmp_path / "gpu")]) == 2
-    assert "bench gpu needs a CUDA GPU" in capsys.readouterr().err and not (tmp_path / "gpu").exists()
-
-
-def test_a_part_that_fails_is_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: Any) -> None:
-        raise torch.OutOfMemoryError("too large")
-
-    monkeypatch.setattr(gpu, "run_of", fails)
-    flags = ["--shape", "tiny", "--device", "cpu", "--size", "16x1", "--repeats", "1", "--out", str(tmp_path)]
-    assert main(["bench", "gpu", *flags]) == 0
-    lines = [json.loads(line) for line in (tmp_path / "gpu.jsonl").read_text().splitlines()]
-    assert [line["failed"] for line in lines if "failed" in line] == ["OutOfMemoryError: too large"]
-    assert lines[-1]["part"] == "rounding"

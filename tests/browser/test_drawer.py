@@ -160,31 +160,6 @@ def test_the_focus_stays_in_the_drawer_when_a_lane_starts_and_goes_to_its_grid(s
     assert stage.evaluate("document.activeElement === surelock.stage.sides[1].canvas")
 
 
-def test_of_four_lanes_one_is_chosen_that_makes_room_for_a_branch(stage: Page) -> None:
-    """Or none, which leads the focus back."""
-    stage.evaluate(MORE, 4)
-    stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")
-    open_what_if(stage)
-    names = stage.locator(".sl-side h2").all_inner_texts()
-    button, room = stage.locator(".sl-whatif button:enabled").first, stage.locator(".sl-whatif .sl-room")
-    button.focus()
-    stage.keyboard.press("Enter")
-    expect(room.locator("button").first).to_be_focused()
-    choices = [f"Replace “{names[2]}”", f"Replace “{names[3]}”", "Keep them"]
-    assert room.locator("button").all_inner_texts() == choices
-    room.locator("button").last.click()
-    expect(room).to_be_hidden()
-    expect(button).to_be_focused()
-    assert stage.locator(".sl-side h2").all_inner_texts() == names
-    button.click()
-    room.locator("button").nth(1).click()
-    expect(stage.locator(".sl-drawer-progress")).to_have_text("Starting …")
-    shown = stage.locator(".sl-side h2").all_inner_texts()
-    assert shown[:2] == names[:2] and shown[2].startswith("SureLock, from step 62") and shown[3] == names[2]
-    stage.evaluate("send({ run: null, seq: 9, refused: 'Not so.' })")
-    assert stage.locator(".sl-side h2").all_inner_texts() == names, "what made room is back"
-
-
 def test_regions_that_speak_are_there_before_their_text(stage: Page) -> None:
     """A region that appears with its text is not spoken; and what it says of ε does not change with each step."""
     stage.evaluate("surelock.stage.cells.press(surelock.stage.sides[1], 40)")

@@ -222,12 +222,3 @@ def test_words_that_are_no_token_and_steps_that_do_not_exist(page: Page, app: Ap
     assert all(
         button.is_disabled() for button in page.locator(".sl-whatif-actions button:not([type=submit])").all()[:3]
     )
-
-
-def test_what_the_server_refuses_leaves_the_run_as_it_was(page: Page, app: App) -> None:
-    visit(page, app.url)
-    page.evaluate(
-        "surelock.starting.branch(surelock.stage.trace.lanes[1], { step: 3, kind: 'mask', position: 0 }, 'impossible')"
-    )
-    page.wait_for_function("/prompt, whose tokens stay/.test(surelock.stage.status.textContent)")
-    assert page.locator(".sl-side h2").all_inner_texts() == ["Every token", "SureLock"]

@@ -155,23 +155,6 @@ def test_an_idle_page_draws_nothing(page: Page, app: App) -> None:
     assert page.evaluate("window.frames_asked") - asked <= 10
 
 
-@pytest.mark.parametrize("scrolls", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_what_draws_the_curves_comes_when_somebody_scrolls_or_after_a_while(
-    page: Page, app: App, scrolls: bool
-) -> None:
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-    visit(page, app.url)
-    assert not [url for url in asked if "plotly" in url or "part-curves" in url], "the first seconds have better to do"
-    if scrolls:
-        page.mouse.move(700, 500)
-        page.mouse.wheel(0, 40)
-        page.wait_for_function("window.Plotly", timeout=5000)
-    else:
-        page.wait_for_function("window.Plotly", timeout=20_000)
-        assert page.evaluate("scrollY") == 0
-
-
 def test_what_is_drawn_does_not_depend_on_what_was_drawn_before(page: Page, app: App) -> None:
     """The grids paint only the cells that changed; painting all of them anew must change no pixel."""
     arrive(page, app.url)

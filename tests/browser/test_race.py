@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.browser.actions import (
     SHORT,
     arrive,
-    recorded,
     run_to_end,
     seek,
     shows,
     status,
-    steady,
     until,
     visit,
 )
 from tests.browser.server import App
-
-
-def clocks() -> list[list[float]]:
-    """Of each lane of the recorded run, when each of its steps was over, in seconds of its own."""
-    document, found = recorded(), []
-    for lane in document["header"]["lanes"]:
-        total, times = 0.0, []
-        for record in document["records"]:
-            if record["lane"] == lane["id"]:
-                total += record["seconds"]
-                times.append(total)
-        found.append(times)
-    return found
 
 
 def reload(page: Page) -> None:
@@ -42,33 +27,6 @@ def reload(page: Page) -> None:
 def address(page: Page) -> dict[str, list[str]]:
     page.wait_for_timeout(500)  # it is written a third of a second later
     return parse_qs(urlsplit(page.url).query)
-
-
-def test_lanes_run_by_their_own_clocks_and_one_wins(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    slow, quick = clocks()
-    assert slow[-1] > quick[-1]
-    for step in (10, 90, 110):
-        seek(page, step)
-        done = sum(time <= slow[step] for time in quick)
-        first, second = page.locator(".sl-lane-clock").all_inner_texts()
-        assert first.endswith(f"step {step + 1} of 128")
-        if done < 128:
-            assert second.endswith(f"step {done} of 128")
-        else:
-            assert second.startswith("first: ") and second.endswith("128 steps")
-            assert "has finished" in page.inner_text(".sl-narrator") and "is still at work" in page.inner_text(
-                ".sl-narrator"
-            )
-        cells = page.evaluate(
-            "surelock.stage.sides.map(({labels}) => [...labels.tokens].filter((id) => id < 0).length)"
-        )
-        assert cells == [127 - step, 128 - done]
-    second_clock = page.locator(".sl-lane-clock").nth(1)
-    page.keyboard.press("s")
-    expect(second_clock).to_contain_text("step 111 of 128")
-    page.select_option(".sl-race", "clock")
-    expect(second_clock).to_contain_text("first: ")
 
 
 def test_a_run_that_nobody_touched_comes_back_at_its_end(page: Page, app: App) -> None:
@@ -107,27 +65,6 @@ def test_chapters_are_marked_and_n_and_p_go_to_them(page: Page, app: App) -> Non
     assert "the texts part here" in page.inner_text(".sl-narrator")
     page.locator(".sl-chapter").first.click()
     shows(page, steps[0])
-
-
-def test_rasters_stand_under_the_grids_with_one_cursor(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    seek(page, 100)
-    assert page.locator(".sl-side .sl-raster").count() == 2
-    until(page, "document.querySelectorAll('.sl-raster')[0].width === 128")
-    boxes = "(name) => [...document.querySelectorAll(name)].map((each) => each.getBoundingClientRect())"
-    shares = f"""(([cursors, sides]) => sides.map(({{ x, width }}, i) => (cursors[i].x - x) / width))(
-        ['.sl-raster-cursor', '.sl-raster-box'].map({boxes}))"""
-    until(page, f"{shares}.every((share) => share > 0)")
-    one, other = steady(page, shares)
-    assert abs(one - other) < 0.01 and abs(one - 100.5 / 128) < 0.02
-    saved = """(lane) => { const canvas = document.querySelectorAll('.sl-raster')[lane];
-        const pixels = canvas.getContext('2d').getImageData(canvas.width - 1, 0, 1, 1).data; return pixels[3]; }"""
-    assert [page.evaluate(saved, lane) for lane in (0, 1)] == [255, 0], "after its end a lane's columns are empty"
-    page.locator(".sl-raster").first.click(position={"x": 5, "y": 20})
-    page.wait_for_function("Number(surelock.stage.root.dataset.step) < 5")
-    drawn = """() => { const { stage } = surelock; stage.show(stage.trace);
-        return stage.sides.every(({ raster }) => raster.columns); }"""
-    assert page.evaluate(drawn) and page.evaluate(drawn), "at once, however soon one run follows another"
 
 
 def test_the_address_holds_step_pins_and_race_and_a_reload_brings_them_back(page: Page, app: App) -> None:

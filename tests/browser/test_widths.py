@@ -24,15 +24,6 @@ TOPS = """[".sl-grids", ".sl-timeline", ".sl-lower"].map((selector) =>
   Math.round(document.querySelector(selector).getBoundingClientRect().top + scrollY))"""
 
 
-def test_why_there_is_no_number_of_changed_words_takes_one_line(page: Page, app: App) -> None:
-    arrive(page, app.url)
-    page.set_viewport_size({"width": 1280, "height": 800})
-    of = page.locator(".sl-number-of")
-    for told in ("at the end", "comparing", "unknown"):
-        of.evaluate(r"(of, told) => { of.previousSibling.textContent = '\u2013'; of.textContent = ` ${told}`; }", told)
-        assert of.evaluate("(of) => of.getClientRects().length") == 1, told
-
-
 @pytest.mark.parametrize("lanes", [pytest.param(2, marks=pytest.mark.long), 4])
 def test_nothing_is_cut_or_jumps(page: Page, app: App, lanes: int) -> None:
     arrive(page, app.url)
