@@ -25,7 +25,6 @@ from surelock.research.runner import DEFAULTS, Cell, grid
 from surelock.research.texts import text_figures
 from surelock.research.theory import Drift
 
-LN2 = math.log(2)
 # --- the lab: what a cell decodes, and what it cost -------------------------------------------------------------------
 
 EVERY_SETTING: Cell = DEFAULTS | {

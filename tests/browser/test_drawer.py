@@ -79,16 +79,6 @@ def box(page: Page, selector: str) -> Any:
     return found
 
 
-def begin_what_if(page: Page) -> Any:
-    """Press the first of What if's buttons; where it is."""
-    open_what_if(page)
-    action = ".sl-whatif button:enabled >> nth=0"
-    page.locator(action).scroll_into_view_if_needed()
-    asked = box(page, action)
-    page.click(action)
-    return asked
-
-
 def gap(one: Any, other: Any) -> float:
     """Pixels between the edges of two boxes."""
     apart = [

@@ -2,7 +2,7 @@
 
 import { h, setText } from "../dom.js";
 
-export const GLOSSARY = {
+const GLOSSARY = {
   FLOPs: "FLOPs are the additions and multiplications that a computation takes: they are counted, not timed.",
   KL: "The step-wise KL divergence is how far a position’s distribution over all tokens has moved since it was last computed, mostly the step before, in nats; 0 is not at all.",
   ε: "Epsilon is the largest step-wise KL at which a position counts as converged and may lock.",
