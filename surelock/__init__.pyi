@@ -5,6 +5,7 @@ from .decoding.compute import ComputeRule as ComputeRule
 from .decoding.compute import DelayedCache as DelayedCache
 from .decoding.compute import Everything as Everything
 from .decoding.compute import SelectRule as SelectRule
+from .decoding.ends import filled as filled
 from .decoding.events import Event as Event
 from .decoding.locking import LockByAge as LockByAge
 from .decoding.locking import LockRule as LockRule

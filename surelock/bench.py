@@ -247,7 +247,7 @@ class Lockstep:
 
     def _costs(self) -> Figures:
         """The costs of the locked run that are no times."""
-        counter = TotalsCounter(self.lm.config, self.settings.gen_length, self.lm.ends)
+        counter = TotalsCounter(self.lm.config, self.lm.ends)
         for step in self.steps["locked"]:
             counter.add(step)
         totals = counter.totals()

@@ -41,7 +41,7 @@ def record_run(
 
     Raises what `race` raises.
     """
-    tokens = lm.encode(prompt)
+    tokens = lm.encode(prompt, blanks=True)
     recorder = Recorder(make_header(lm, prompt, tokens, lanes, name=name), lm.tokenizer)
     for items in race(lm, tokens, lanes, shadow=Shadow):
         recorder.take(items)

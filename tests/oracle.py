@@ -258,7 +258,7 @@ class EntropyBound:
 
 @dataclass
 class Replay:
-    """(step, position in the generated part, token) triples: teacher forcing."""
+    """(step, position from the first mask on, token) triples: teacher forcing."""
 
     commits: Sequence[tuple[int, int, int]] = ()
 
@@ -299,8 +299,8 @@ class Plan:
     """All that a run depends on besides network and prompt."""
 
     gen_length: int
-    steps: int
-    block_length: int
+    steps: int | None  # None: one for each mask
+    block_length: int | None  # None: one block
     temperature: float = 0.0
     cfg_scale: float = 0.0
     seed: int = 0
@@ -377,11 +377,13 @@ class Run:
     def __init__(
         self, network: OracleNetwork, prompt: Sequence[int], plan: Plan, mask_id: int, eos_id: int, eot_id: int | None
     ) -> None:
-        self.network, self.plan, self.rule, self.prompt_length = network, plan, plan.rule, len(prompt)
+        self.network, self.plan, self.rule = network, plan, plan.rule
         self.mask_id, self.eos_id, self.eos_like = mask_id, eos_id, {eos_id, eot_id}
         self.tokens = [*prompt, *[mask_id] * plan.gen_length]
         self.n = len(self.tokens)
-        self.masked = set(range(self.prompt_length, self.n))  # M_t
+        self.masked = {i for i in range(self.n) if self.tokens[i] == mask_id}  # M_t
+        self.given = set(range(self.n)) - self.masked  # the prompt, which may have masks in it
+        self.first, self.last_given = min(self.masked), max(self.given, default=-1)
         self.locked: set[int] = set()  # Alg. 1, line 1: lock
         self.caches: tuple[dict, dict] = ({}, {})  # Alg. 1, line 1: C, one for each pass of guidance
         self.stored: dict[int, Tensor] = {}  # Alg. 1, line 2: log p of the row's last own posterior
@@ -392,7 +394,7 @@ class Run:
         self.read, self.budget_at = list(self.tokens), -2  # the tokens that the budget's last step read, and that step
         self.owing = [0.0] * self.n  # for the budget
         self.locked_at, self.unlocked_at, self.probed_at = {}, {}, {}  # position -> step
-        self.spans, self.steps_of = self.schedule()
+        self.spans, self.masks_of, self.steps_of = self.schedule()
         self.blocks = len(self.spans)
         self.settled: set[int] = set()  # rows of finished blocks of a block-causal network, computed once more
         self.block = self.step_in_block = self.owed = 0
@@ -411,26 +413,27 @@ class Run:
         """Remember that the run came to something that its steps do not tell."""
         self.trace.met |= {what} if met else set()
 
-    def schedule(self) -> tuple[list[range], list[int]]:
-        """The blocks and the steps of each. A block-causal network counts blocks from position 0 and its own are the
-        longest; each has a step, and so many of the others as go with its positions.
+    def schedule(self) -> tuple[list[range], list[int], list[int]]:
+        """The blocks, and the masks and steps of each. They run from the first mask to the end; those without a mask
+        are none. A block-causal network counts blocks from position 0, its own are the longest. Each has a step, and so
+        many of the others as go with its masks.
         """
-        plan, size = self.plan, self.network.block_size
-        generated = range(self.prompt_length, self.n)
-        if size is None:
-            starts = generated[:: plan.block_length]
-            return [range(i, i + plan.block_length) for i in starts], [plan.steps // len(starts)] * len(starts)
-        length = size if plan.block_length == plan.gen_length else min(size, plan.block_length)
-        starts = [i for i in generated if i == self.prompt_length or i % length == 0]
-        spans = [range(a, b) for a, b in zip(starts, [*starts[1:], self.n], strict=True)]
-        steps, given, passed = [], 0, 0
-        for number, span in enumerate(spans, 1):
-            passed += len(span)
-            spare, room = plan.steps - len(spans), plan.gen_length - len(spans)
-            due = number + (spare * (passed - number) // room if room else 0)
+        plan, size, room = self.plan, self.network.block_size, self.n - self.first
+        length = min(plan.block_length or room, room)
+        begins = [i for i in range(self.first, self.n) if (i - self.first) % length == 0]
+        if size is not None:
+            length = size if length == room else min(size, length)
+            begins = [i for i in range(self.first, self.n) if i == self.first or i % length == 0]
+        spans = [
+            range(a, b) for a, b in zip(begins, [*begins[1:], self.n], strict=True) if self.masked & {*range(a, b)}
+        ]
+        masks, steps, given = [len(self.masked & {*span}) for span in spans], [], 0
+        spare, room = (plan.steps or sum(masks)) - len(spans), sum(masks) - len(spans)
+        for number in range(1, len(spans) + 1):
+            due = number + (spare * (sum(masks[:number]) - number) // room if room else 0)
             steps.append(due - given)
             given = due
-        return spans, steps
+        return spans, masks, steps
 
     def block_start(self) -> int:
         return self.n if self.finished else self.spans[self.block].start
@@ -475,7 +478,7 @@ class Run:
                 raise Refused(event)
             self.free(t, i)
         else:
-            if i < self.prompt_length or (event.kind == "mask" and i in self.masked):
+            if i in self.given or (event.kind == "mask" and i in self.masked):
                 raise Refused(event)
             if i in self.locked:
                 self.free(t, i)
@@ -579,11 +582,11 @@ class Run:
         return set(sorted(locked, key=lambda i: (self.probed_at.get(i, -1), i))[: unlock.budget])
 
     def logits(self, fresh: set[int]) -> Tensor:
-        """Logits [N, V] after guidance: un + (w + 1)(cond - un), the prompt masked in the unconditional pass."""
+        """Logits [N, V] after guidance: un + (w + 1)(cond - un), what is given masked in the unconditional pass."""
         cond = self.network.forward(self.tokens, self.caches[0], fresh)
         if not self.plan.cfg_scale > 0:
             return cond
-        hidden = [self.mask_id] * self.prompt_length + self.tokens[self.prompt_length :]
+        hidden = [self.mask_id if i in self.given else token for i, token in enumerate(self.tokens)]
         un = self.network.forward(hidden, self.caches[1], fresh)
         return un + (self.plan.cfg_scale + 1) * (cond - un)
 
@@ -613,7 +616,7 @@ class Run:
         scores = {}
         for i in self.may_be_committed():
             allowed = shadow[i].clone()
-            allowed[[self.mask_id, self.eos_id] if self.plan.suppress_eos else [self.mask_id]] = -math.inf
+            allowed[list(self.never(i))] = -math.inf
             scores[i] = self.score(shadow[i], int(allowed.argmax()), None)
         best = sorted(scores.values(), reverse=True)
         for rank, i in enumerate(sorted(commits, key=lambda i: (-scores[i], i))):
@@ -621,6 +624,11 @@ class Run:
         return regret
 
     # --- UpdateMASK
+
+    def never(self, i: int) -> set[int]:
+        """What is never chosen: the mask; EOS if the plan says so; before given words no end of a text."""
+        ends = self.eos_like - {None} if i < self.last_given else {self.eos_id} if self.plan.suppress_eos else set()
+        return {self.mask_id} | ends
 
     def said(self, i: int) -> set[int]:
         """Tokens with which an n-gram that has position i would stand in the sequence twice; no end of a text."""
@@ -639,7 +647,8 @@ class Run:
         again unless nothing else is left.
         """
         scores = logits.numpy().copy()
-        scores[[self.mask_id, self.eos_id] if self.plan.suppress_eos else [self.mask_id]] = -math.inf
+        scores[list(self.never(i))] = -math.inf
+        self.meet("no end before given words", int(np.argmax(logits.numpy())) in self.never(i) - {self.mask_id})
         fresh = scores.copy()
         fresh[list(self.said(i))] = -math.inf
         if np.isfinite(fresh).any():
@@ -673,7 +682,7 @@ class Run:
             numbers = math.ceil(numbers / size) + size
         start, seed = self.block_start(), self.plan.seed
         uniforms, gumbel = {}, {}
-        for key, first, stop in (((seed, t), start, self.block_stop()), ((seed, t, 1), self.prompt_length, start)):
+        for key, first, stop in (((seed, t), start, self.block_stop()), ((seed, t, 1), self.first, start)):
             generator = np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
             positions = range(first, stop)
             if isinstance(self.plan.policy, Random):
@@ -697,7 +706,7 @@ class Run:
         """UpdateMASK: the tokens {position: token} that this step commits."""
         plan = self.plan
         if isinstance(plan.policy, Replay):
-            return {self.prompt_length + position: token for step, position, token in plan.policy.commits if step == t}
+            return {self.first + position: token for step, position, token in plan.policy.commits if step == t}
         eligible = sorted(self.may_be_committed() & computed)
         uniforms, gumbel = self.noise(t)
         tokens = {i: self.candidate(i, logits[i], gumbel.get(i)) for i in eligible}
@@ -710,7 +719,7 @@ class Run:
     def taken(self, ranking: list[int], scores: dict[int, float], late: set[int]) -> list[int]:
         """Those of the ranked candidates that this step commits; the last step of a block commits them all."""
         policy, due = self.plan.policy, [i for i in ranking if i not in late]
-        base, remainder = divmod(len(self.spans[self.block]), self.steps_of[self.block])
+        base, remainder = divmod(self.masks_of[self.block], self.steps_of[self.block])
         share = base + (self.step_in_block < remainder)
         if self.last_of_block():
             return ranking
@@ -747,7 +756,7 @@ class Run:
         """KLASS: for how many computed passes in a row the step-wise KL was small."""
         if isinstance(self.plan.policy, Klass):
             for i, divergence in kl.items():
-                if i >= self.prompt_length:  # a prompt position is never committed
+                if i not in self.given:  # a given position is never committed
                     self.compare("still", divergence, self.plan.policy.kl)
                 self.still[i] = self.still[i] + 1 if divergence < self.plan.policy.kl else 0
 
@@ -896,7 +905,7 @@ def decode(
 ) -> Trace:  # fmt: skip
     """Run Algorithm 1 on one prompt."""
     run = Run(network, prompt, plan, mask_id, eos_id, eot_id)
-    for t in range(plan.steps):  # Alg. 1, line 5
+    for t in range(sum(run.steps_of)):  # Alg. 1, line 5
         if run.finished:  # only a run that may end a block early gets here before its last step
             break
         run.step(t, [event for event in events if event.step == t])

@@ -64,7 +64,7 @@ def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
     assert [int(step.computed.sum()) for step in steps] == [8, 4, 4, 8, 4, 4, 4, 5]
     assert np.flatnonzero(steps[3].open[0]).tolist() == [8, 9, 10, 11]
     assert all(step.flops[0] == step.baseline_flops[0] for step in steps)
-    counter = TotalsCounter(exact.config, 8, exact.ends)
+    counter = TotalsCounter(exact.config, exact.ends)
     for step in steps:
         counter.add(step)
     assert counter.totals().active_ratio == 1.0
@@ -74,7 +74,10 @@ def test_the_rows_of_each_step_by_hand(exact: surelock.LanguageModel) -> None:
     ("values", "says"),
     [
         ({"gen_length": 12, "block_length": 3}, r"block_length \(3\) must divide the 4 positions"),
-        ({"gen_length": 8, "steps": 2, "block_length": 4}, r"steps \(2\) are too few: the positions behind prompt 0"),
+        (
+            {"gen_length": 8, "steps": 2, "block_length": 4},
+            r"steps \(2\) are too few: the masks of prompt 0 lie in 3 blocks",
+        ),
     ],
 )
 def test_blocks_across_those_of_the_network_are_refused(exact, values, says: str) -> None:

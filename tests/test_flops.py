@@ -48,7 +48,7 @@ def test_steps_and_totals(lm: surelock.LanguageModel, run: str) -> None:
     settings, lengths = DecodeSettings(gen_length=12, **changes), np.array([14.0, 20.0, 17.0])
     prompts = [[3] * 2, list(range(2, 10)), [9] * 5]
     steps = list(surelock.decode(lm, prompts, settings, **choices))
-    counter = TotalsCounter(lm.config, 12, lm.ends, guided=settings.cfg_scale > 0)
+    counter = TotalsCounter(lm.config, lm.ends, guided=settings.cfg_scale > 0)
     for step in steps:
         counter.add(step)
     totals, passes = counter.totals(), 2 if settings.cfg_scale else 1

@@ -55,7 +55,7 @@ def test_a_run_comes_to_its_end_on_any_readings(decoder: Decoder) -> None:
         assert len(plan.slots) == int((step.computed | step.probed).sum())
         assert (plan.tokens[plan.choice.rows] == SHAPE.mask_id).all()
         assert (plan.blind is None) == (decoder.settings.cfg_scale == 0)
-        assert plan.choice.repeats.shape[0] == 2 and (plan.choice.repeats[0] < plan.choice.rows.sum()).all()
+        assert plan.choice.barred.shape[0] == 2 and (plan.choice.barred[0] < plan.choice.rows.sum()).all()
 
 
 def test_costs_of_no_rows_are_float64() -> None:

@@ -61,7 +61,7 @@ def refused(kind: type, name: str, **values: Any) -> None:
 
 
 REFUSED: list[tuple[type, str, list[Any]]] = [
-    (DecodeSettings, "gen_length", [0, -8, *NOT_WHOLE]),
+    (DecodeSettings, "gen_length", [-1, -8, *NOT_WHOLE]),
     *((DecodeSettings, name, [0, -8, *WORDS]) for name in ("steps", "block_length")),
     *((DecodeSettings, name, [-0.1, INF, 1e300, np.float32(1e38), 10**400, Fraction(10**400), *NOT_NUMBERS])
       for name in ("temperature", "cfg_scale")),
@@ -105,7 +105,9 @@ def test_what_a_setting_cannot_be(kind: type, name: str, values: list[Any]) -> N
     ],
 )  # fmt: skip
 def test_schedules_that_do_not_divide(name: str, gen_length: int, steps: int | None, block_length: int | None) -> None:
-    refused(DecodeSettings, name, gen_length=gen_length, steps=steps, block_length=block_length)
+    settings = DecodeSettings(gen_length=gen_length, steps=steps, block_length=block_length)
+    with pytest.raises(ValueError, match=f"^{name} [^\n]*$"):
+        settings.check_blocks()
 
 
 @pytest.mark.parametrize(

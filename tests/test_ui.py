@@ -71,7 +71,7 @@ def test_lanes_become_decoders_with_the_shared_settings() -> None:
         unmask=surelock.Random(),
     )
     assert read_shared(DEFAULTS | {"seed": "9" * 9}).seed == 999_999_999
-    wrong = {"gen_length": "many", "block_length": 7, "seed": None, "nonsense": 1}
+    wrong = {"gen_length": "many", "block_length": 0, "seed": None, "nonsense": 1}
     for name, value in (*wrong.items(), ("seed", "1" * 10)):
         with pytest.raises(ValueError, match=rf"^{name}[^\n]*$"):
             read_shared(DEFAULTS | {name: value})
@@ -109,7 +109,8 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
     job = read_branch(lm, "tiny", {"prompt_tokens": [0, 40], "prompt": None, "lanes": [lane]}, 64)
     assert (job.tokens, job.prompt) == ([0, 40], None)
     assert job.lanes[0].decoder.events == (surelock.Event(3, "lock", 1),)
-    most = {"prompt_tokens": [3] * 56, "prompt": "a" * 20_000, "lanes": [lane | {"events": lane["events"] * 100}]}
+    events = [{"step": i % 8, "kind": "lock", "position": i // 8} for i in range(100)]
+    most = {"prompt_tokens": [3] * 56, "prompt": "a" * 20_000, "lanes": [lane | {"events": events}]}
     assert len(read_branch(lm, "tiny", most, 64).tokens) == 56
     for change, said in (
         ({"prompt_tokens": []}, "prompt_tokens must be"),
@@ -120,6 +121,8 @@ def test_a_branch_is_checked(lm: surelock.LanguageModel) -> None:
         ({"prompt": "a" * 20_001}, "prompt is too long: 20,001 characters"),
         ({"lanes": [lane | {"parent": "a" * 81}]}, "parent must be"),
         ({"lanes": None}, "one to four"),
+        ({"lanes": [lane | {"events": [{"step": 8, "kind": "lock", "position": 1}]}]}, "there is no such step"),
+        ({"lanes": [lane | {"settings": {"gen_length": 8, "steps": 9}}]}, r"steps \(9\) must be at most gen_length"),
     ):
         with pytest.raises(ValueError, match=said):
             read_branch(lm, "tiny", {"prompt_tokens": [3, 4], "lanes": [lane]} | change, 64)
@@ -176,7 +179,8 @@ def test_the_blocks_offered_are_all_that_are_valid(length: int, steps: int) -> N
     valid = []
     for block in range(1, length + 1):
         with contextlib.suppress(ValueError):
-            valid.append(surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block).block_length)
+            surelock.DecodeSettings(gen_length=length, steps=steps, block_length=block).check_blocks()
+            valid.append(block)
     assert block_choices(length, steps) == valid != []
     assert block_choices(length, steps, 8) == [block for block in valid if block <= 8]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from made_up import made_up
-from test_oracle import EOS, EOT, MODELS, RULES, TOGETHER, Case, Wish, cases, library_rule, make
+from test_oracle import EOS, EOT, MODELS, RULES, TOGETHER, Case, Wish, cases, library_rule, make, masks_of
 
 import surelock
 from surelock.config import NetworkConfig, Shape
@@ -59,8 +59,8 @@ def packed_plan(plan: Plan) -> dict[str, Any]:
     best = packed(choice.best(_ranks(int(choice.rows.sum())), plan.counts))
     names = [each.name for each in fields(plan) if each.name not in ("choice", "forgotten")]
     chosen = packed_fields(choice, "scores", "quotas", "banned", "temperature", "draws")
-    repeats = [packed(each) for each in choice.repeats]
-    rows = {"chooses": packed(choice.rows), "repeats": repeats, "best": best}
+    barred = [packed(each) for each in choice.barred]
+    rows = {"chooses": packed(choice.rows), "barred": barred, "best": best}
     return packed_fields(plan, *names, "read", "outdated") | chosen | rows
 
 
@@ -141,11 +141,13 @@ def events_of(case: Case, seed: int) -> list[surelock.Event]:
 def impossible(case: Case) -> list[list[surelock.Event]]:
     """Events that no run of a case can have."""
     event, last = surelock.Event, len(case.prompts[0]) + case.settings["gen_length"] - 1
-    vocab, steps = MODELS[case.model].keywords["vocab"], case.settings["steps"]
+    masks = masks_of(case.prompts[0], case.settings)
+    vocab, steps = MODELS[case.model].keywords["vocab"], case.settings["steps"] or len(masks)
+    given = next((i for i in range(last, -1, -1) if i not in masks), 0)
     alone = [
         event(steps, "lock", 0),
         event(0, "lock", last + 1),
-        event(0, "write", len(case.prompts[0]) - 1, 5),
+        event(0, "write", given, 5),
         event(0, "write", last, vocab),
         event(0, "write", last, 1),
         event(0, "lock", 0),
@@ -165,7 +167,10 @@ def opposed(event: surelock.Event, events: list[surelock.Event]) -> bool:
 
 
 def vector(case: Case, seed: int) -> dict[str, Any]:
-    """One run, to its end or to the sentence with which it refuses an event."""
+    """One run, to its end or to the sentence with which it refuses an event or its settings."""
+    if seed % 20 == 8:  # most of these are refused
+        wrong = [{"steps": 99}, {"steps": 1, "block_length": 1}, {"gen_length": 0}, {"block_length": 5}]
+        case = replace(case, settings=case.settings | wrong[seed // 20 % len(wrong)])
     shape, events = shape_of(case), events_of(case, seed)
     if seed % 10 == 9:
         events += impossible(case)[seed // 10 % len(impossible(case))]
@@ -193,7 +198,7 @@ def vector(case: Case, seed: int) -> dict[str, Any]:
 
 
 def vectors(count: int) -> list[dict[str, Any]]:
-    """Random cases, each of its sequences alone: equally many under each rule and pair of rules."""
+    """Random cases, half of them canvases, each of their sequences alone: equally many under each pair of rules."""
     found: list[dict[str, Any]] = []
 
     def collect(case: Case) -> None:
@@ -201,10 +206,14 @@ def vectors(count: int) -> list[dict[str, Any]]:
 
     for number, pair in enumerate(RULES):
         drawn = settings(
-            max_examples=-(-count // len(RULES)), deadline=None, database=None, phases=[Phase.generate],
+            max_examples=-(-count // len(RULES) // 2),
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
-        )(given(cases(pair=pair))(collect))  # fmt: skip
-        seed(number)(drawn)()
+        )
+        for canvases in (False, True):
+            seed(number)(drawn(given(cases(pair=pair, canvases=canvases))(collect)))()
     return found
 
 

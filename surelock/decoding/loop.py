@@ -14,7 +14,7 @@ import numpy as np
 
 from surelock.decoding.choices import Decoder
 from surelock.decoding.compute import ComputeRule
-from surelock.decoding.ends import text_of
+from surelock.decoding.ends import written
 from surelock.decoding.events import Event
 from surelock.decoding.locking import LockRule
 from surelock.decoding.run import Run
@@ -42,7 +42,7 @@ def decode(
     """Decode a batch of prompts (Algorithm 1). Yields one `Step` for each denoising step.
 
     lm: the model, from `surelock.load`.
-    prompts: texts or lists of token ids.
+    prompts: texts or lists of token ids, in which `lm.mask_id` may stand anywhere: what is masked is written.
     settings: lengths, steps, temperature, seed. Default: `DecodeSettings()`.
     compute: which rows a step computes (default: `LockRule()`). `Everything()` is LLaDA's sampler.
     unmask: which masked positions a step commits (default: `LowConfidence()`).
@@ -66,10 +66,11 @@ def decode(
         if not isinstance(value, kind):
             raise ValueError(f"{name} must be a {kind.__name__} or None, not {shown(value)}")
     encoded = encode_prompts(lm, prompts, settings)
-    if isinstance(unmask, Replay):
-        unmask.check_against(len(encoded), settings.gen_length, settings.total_steps, vocab_size, lm.mask_id)
     decoder = Decoder(settings=settings, compute=compute, unmask=unmask, events=tuple(events))
-    return _steps(Run(shape, encoded, decoder, observe=observe, top_k=top_k), lm.engine, keep_logits)
+    run = Run(shape, encoded, decoder, observe=observe, top_k=top_k)
+    if isinstance(unmask, Replay):
+        unmask.check_against(run.canvas, run.schedule.steps.tolist(), vocab_size)
+    return _steps(run, lm.engine, keep_logits)
 
 
 def encode_prompts(
@@ -90,8 +91,6 @@ def encode_prompts(
             )
         if not all(0 <= i < config.vocab_size for i in ids):
             raise ValueError(f"prompt {b} holds token ids outside 0 to {config.vocab_size - 1}")
-        if lm.mask_id in ids:
-            raise ValueError(f"prompt {b} holds the mask token (id {lm.mask_id}) at position {ids.index(lm.mask_id)}")
     if isinstance(settings.seed, tuple) and len(settings.seed) != len(encoded):
         raise ValueError(f"seed is given for {len(settings.seed)} sequences, but there are {len(encoded)} prompts")
     return encoded
@@ -115,15 +114,17 @@ def generate(
     unmask: UnmaskPolicy | None = None,
     events: Iterable[Event] = (),
 ) -> list[str]:
-    """Decode to the end and return the generated texts, each cut at its first EOS. The arguments are those of `decode`.
+    """Decode to the end and return the generated texts, each cut at its first end; of a prompt with masks the whole
+    text, filled in. The arguments are those of `decode`.
 
     Raises what `decode` raises, and ValueError for a model without a tokenizer.
     """
     settings = settings or DecodeSettings()
     lm.decode([])  # a model without a tokenizer is refused before the work, not after
-    steps = decode(lm, prompts, settings, compute=compute, unmask=unmask, events=events)
-    (final,) = deque(steps, maxlen=1)
-    return [text_of(lm, ids[-settings.gen_length :]) for ids in final.tokens.tolist()]
+    encoded = encode_prompts(lm, prompts, settings)
+    (final,) = deque(decode(lm, encoded, settings, compute=compute, unmask=unmask, events=events), maxlen=1)
+    found = zip(encoded, final.tokens.tolist(), strict=True)
+    return [written(lm, prompt, ids[-len(prompt) - settings.gen_length :]) for prompt, ids in found]
 
 
 def _steps(run: Run, engine: Engine, keep_logits: bool) -> Iterator[Step]:

@@ -22,7 +22,7 @@ from surelock.decoding.flops import row_flops
 from surelock.decoding.ngrams import repeating_tokens
 from surelock.decoding.noise import draws
 from surelock.decoding.state import NONE, Canvas, Flags, Schedule, Slots, State
-from surelock.decoding.step import NO_PAIRS, Choice, Layout, Plan, Reading, Step, Whole
+from surelock.decoding.step import Choice, Layout, Plan, Reading, Step, Whole, barred_ends
 from surelock.decoding.unmasking import Candidates
 
 
@@ -46,12 +46,11 @@ _UNDISTURBED = _Interventions(NONE, NONE, NONE, NONE)
 class Run:
     """One run of a batch.
 
-    prompts: [B] lists of token ids, already checked.
+    prompts: [B] lists of token ids, already checked. Masks in them are written like those behind them.
     decoder: settings, compute rule, unmask policy and events.
     top_k: report this many most likely tokens of each computed row. Above 0 it implies `observe`.
 
-    Raises ValueError, one sentence, for an event that the run cannot have, and for blocks and steps that a block-causal
-    network cannot have.
+    Raises ValueError, one sentence, for an event that the run cannot have, and for what `Canvas` and `Schedule` refuse.
     """
 
     def __init__(
@@ -60,14 +59,13 @@ class Run:
         settings, policy = decoder.settings, decoder.unmask
         self.shape, self.settings, self.compute, self.policy = shape, settings, decoder.compute, policy
         self.canvas = Canvas(prompts, settings, shape.mask_id, shape.pad_id)
-        asked = self.canvas, settings.total_steps, shape.network.vocab_size, policy
-        self.events = in_order(decoder.events, *asked)
         self.schedule = Schedule(self.canvas, settings, policy.early, shape.network.block_size)
+        asked = self.canvas, int(self.schedule.steps.max()), shape.network.vocab_size, policy
+        self.events = in_order(decoder.events, *asked)
         self._blocks = BlockCausal(self.canvas, self.schedule, shape.network.block_size)
         self.state = State(self.canvas, self.schedule, self._blocks.rests)
         self.observe, self.top_k = observe or top_k > 0, top_k
         self.layout = Layout(tuple(self.canvas.lengths.tolist()), 2 if settings.cfg_scale > 0 else 1)
-        self._steps = settings.total_steps
         self._ends, self._late = list(shape.ends), list(shape.ends) if settings.suppress_eos_confidence else []
         self._banned = [shape.mask_id, *(shape.ends[:1] if settings.suppress_eos else ())]
         # FLOPs [total] of each row, and of a row that is only probed
@@ -85,8 +83,6 @@ class Run:
         Raises ValueError for an event that does not fit the state of the run.
         """
         if self._made is None:
-            if self._next == self._steps:
-                return None
             if not self.schedule.running.any():
                 if late := [event for event in self.events if event.step >= self._next]:
                     where, ended = late[0].where, f"the run ended before step {self._next}"
@@ -212,17 +208,25 @@ class Run:
             scores=policy.scores,
             quotas=np.where(schedule.closing, self.canvas.total, schedule.quota).tolist() if best_alone else None,
             banned=self._banned,
-            repeats=self._repeats(candidates) if settings.no_repeat_ngram_size else NO_PAIRS,
+            barred=self._barred(candidates),
             temperature=settings.temperature,
             draws=draws(self.canvas, schedule, settings, self.state.step, candidates, scored) if drawn else None,
         )
 
-    def _repeats(self, choosers: Slots) -> Whole:
-        """What `no_repeat_ngram_size` forbids: [2, K] candidate numbers, ascending, and tokens."""
-        size, canvas = self.settings.no_repeat_ngram_size, self.canvas
-        if not len(choosers):
-            return NO_PAIRS
-        pairs = []
+    def _barred(self, choosers: Slots) -> Whole:
+        """What single candidates must not become: an end of the text before given words, and what repeats an n-gram.
+
+        [2, K] int64: candidate numbers, ascending, and tokens.
+        """
+        inner = choosers < self.canvas.given_until[self.canvas.sequence[choosers]]
+        barred = barred_ends(inner, self._ends)
+        if not self.settings.no_repeat_ngram_size or not len(choosers):
+            return barred
+        return np.unique(np.concatenate((barred, self._repeats(choosers, inner)), axis=1), axis=1)
+
+    def _repeats(self, choosers: Slots, inner: Flags) -> Whole:
+        """What `no_repeat_ngram_size` forbids, like `_barred`. inner: [C], which candidates must not become an end."""
+        size, canvas, pairs = self.settings.no_repeat_ngram_size, self.canvas, []
         for b in range(canvas.batch):
             part = canvas.parts[b]
             positions, tokens = repeating_tokens(canvas.tokens[part], canvas.masked[part], size)
@@ -230,10 +234,12 @@ class Run:
         at, tokens = np.concatenate(pairs, axis=1)
         kept = np.isin(at, choosers) & ~np.isin(tokens, self._ends)
         at, tokens = at[kept], tokens[kept]
-        _, place, counts = np.unique(at, return_inverse=True, return_counts=True)
+        rows = np.searchsorted(choosers, at)
         # Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
-        left = (counts < self.shape.network.vocab_size - len(self._banned))[place]
-        return np.stack((np.searchsorted(choosers, at[left]), tokens[left]))
+        open_to = np.full(len(choosers), self.shape.network.vocab_size - len(self._banned))
+        open_to[inner] -= len(set(self._ends) - set(self._banned))
+        left = np.bincount(rows, minlength=len(choosers))[rows] < open_to[rows]
+        return np.stack((rows[left], tokens[left]))
 
     def _unmask(self, plan: Plan, reading: Reading) -> Slots:
         """Commit the tokens that the policy takes, and advance every schedule. Returns the committed slots."""
@@ -266,6 +272,7 @@ class Run:
         return Step(
             index=state.step,
             tokens=canvas.grid(canvas.tokens, canvas.pad_id),
+            given=canvas.grid(canvas.is_prompt, False),
             open=canvas.grid(state.open, False),
             scores=None if self.policy.scores == "noise" else self.policy.scores,
             masked=canvas.grid(canvas.masked, False),

@@ -161,8 +161,8 @@ def read_value(description: Setting, value: Any) -> Any:
 class DecodeSettings:
     """The settings of every decoder, whatever its rule and its policy.
 
-    gen_length: positions to generate.
-    steps: denoising steps. None is gen_length.
+    gen_length: positions to generate behind the prompt. 0 needs a prompt with masks.
+    steps: denoising steps. None is one for each mask.
     block_length: length of the semi-autoregressive blocks, decoded from left to right. None is one block.
     temperature: of the Gumbel-max choice of candidate tokens. 0 takes the most likely token.
     cfg_scale: scale of classifier-free guidance. 0 is off.
@@ -175,7 +175,7 @@ class DecodeSettings:
     Raises ValueError, which begins with the field's name.
     """
 
-    gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=1, offered=(8, 512, 8))
+    gen_length: int = setting("whole", 128, "Generated length", "Positions to generate.", low=0, offered=(8, 512, 8))
     steps: int | None = setting(
         "whole",
         None,
@@ -239,18 +239,26 @@ class DecodeSettings:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def check_blocks(self) -> None:
+        """Raise ValueError unless length, blocks and steps fit together behind a plain prompt."""
         if self.block_length is not None and self.gen_length % self.block_length:
             raise ValueError(f"block_length ({self.block_length}) must divide gen_length ({self.gen_length})")
         if self.steps is not None:
             if self.steps > self.gen_length:
                 raise ValueError(f"steps ({self.steps}) must be at most gen_length ({self.gen_length})")
-            blocks = self.gen_length // (self.block_length or self.gen_length)
+            blocks = self.gen_length // self.block_length if self.block_length else 1
             if self.steps % blocks:
                 raise ValueError(f"steps ({self.steps}) must be a multiple of the number of blocks ({blocks})")
 
     @property
     def total_steps(self) -> int:
-        return self.steps or self.gen_length
+        """The most steps behind a plain prompt."""
+        return self.steps_of(0)
+
+    def steps_of(self, blanks: int) -> int:
+        """The most steps of a run whose prompt has so many masks."""
+        return self.steps or self.gen_length + blanks
 
     def seed_of(self, sequence: int) -> int:
         """The seed of one sequence of the batch."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,19 +21,22 @@ NONE: Slots = np.empty(0, dtype=np.int64)
 
 
 class Canvas:
-    """The tokens of a batch: each prompt followed by masks. Arrays are flat, over all slots [total].
+    """The tokens of a batch: prompts, in which masks may stand, each followed by masks. Arrays are flat, over all slots
+    [total].
 
     lengths, starts: [B] int64, the number of positions and the first slot of each sequence.
-    generated_from: [B] int64, the first generated slot of each sequence.
+    generated_from: [B] int64, the first slot of each sequence that is masked at the start.
+    given_until: [B] int64, the slot behind the last one that is not.
     sequence, position: [total] int64, the sequence of a slot and its position there.
-    is_prompt: [total] bool.
+    is_prompt: [total] bool, what is not masked at the start.
     tokens: [total] int64, changed by commits.
     masked: [total] bool, changed by commits.
+
+    Raises ValueError for a sequence without a mask.
     """
 
     def __init__(self, prompts: Sequence[Sequence[int]], settings: DecodeSettings, mask_id: int, pad_id: int) -> None:
-        prompt_lengths = np.array([len(prompt) for prompt in prompts])
-        self.lengths = prompt_lengths + settings.gen_length
+        self.lengths = np.array([len(prompt) for prompt in prompts]) + settings.gen_length
         self.starts = np.concatenate(([0], np.cumsum(self.lengths)[:-1]))
         self.total = int(self.lengths.sum())
         self.batch = len(prompts)
@@ -41,13 +44,19 @@ class Canvas:
         self.parts = [slice(*edges) for edges in pairwise(self._edges.tolist())]
         self.sequence = np.repeat(np.arange(self.batch), self.lengths)
         self.position = np.arange(self.total) - self.starts[self.sequence]
-        self.is_prompt = self.position < prompt_lengths[self.sequence]
-        self.generated_from = self.starts + prompt_lengths
         self.mask_id = mask_id
         self.pad_id = pad_id
-        self.tokens = np.full(self.total, mask_id)
-        self.tokens[self.is_prompt] = np.concatenate([np.asarray(prompt) for prompt in prompts])
-        self.masked = ~self.is_prompt
+        masks = [mask_id] * settings.gen_length
+        self.tokens = np.array([token for prompt in prompts for token in (*prompt, *masks)])
+        self.masked = self.tokens == mask_id
+        self.is_prompt = ~self.masked
+        self.generated_from, self.given_until = self.starts.copy(), self.starts.copy()
+        for b, part in enumerate(self.parts):
+            masked, given = np.flatnonzero(self.masked[part]), np.flatnonzero(self.is_prompt[part])
+            if not len(masked):
+                raise ValueError(f"prompt {b} has no mask and gen_length is 0: there is nothing to write")
+            self.generated_from[b] += masked[0]
+            self.given_until[b] += given[-1] + 1 if len(given) else 0
         width = int(self.lengths.max())
         self._shape = (self.batch, width)
         self._cells = self.sequence * width + (width - self.lengths)[self.sequence] + self.position
@@ -88,19 +97,33 @@ class Canvas:
         return np.flatnonzero(grid.ravel()[self._cells])
 
 
+class _Block(NamedTuple):
+    """A block of a sequence, with masks at the start: its slots from `start` to `stop`."""
+
+    start: int
+    stop: int
+    masks: int
+    steps: int
+
+
 class Schedule:
     """The progress of each sequence: its present block, the step within it, and commits owed from earlier steps.
 
+    Blocks of `block_length` positions run from the first mask to the end, the last may be shorter, and those without a
+    mask are left out. Each has one step, and of the others a share by its masks.
+
     early: whether a block ends as soon as none of its positions is masked, before its steps are over.
-    block_size: that of a block-causal network. Blocks are then counted from position 0, none is longer than the
-    network's, and steps are divided among them by their lengths.
+    block_size: that of a block-causal network. Blocks are then counted from position 0, and none is longer than the
+    network's.
 
-    Raises ValueError for blocks that would lie across the network's, and for fewer steps than blocks.
+    Raises ValueError for blocks that would lie across the network's, for fewer steps than blocks, for more than masks,
+    and with a plain prompt for what `DecodeSettings.check_blocks` refuses.
 
+    steps: [B] int64, the most steps of each sequence.
     running: [B] bool, whether the sequence has not ended.
     starts, stops: [B] int64, where the slots of the present block begin and end; both the end of one that has ended.
     steps_in_block: [B] int64, the step within the block, 0-based.
-    share: [B] int64, an even share of the block's positions for this step; the first steps share the remainder.
+    share: [B] int64, an even share of the block's masks for this step; the first steps share the remainder.
     quota: [B] int64, the number of commits in this step: its share and what earlier steps owe.
     closing: [B] bool, whether this is the last step of the block, which commits all that is still masked.
     """
@@ -108,6 +131,7 @@ class Schedule:
     def __init__(self, canvas: Canvas, settings: DecodeSettings, early: bool, block_size: int | None = None) -> None:
         self._canvas, self._early = canvas, early
         self._blocks = [_blocks(canvas, b, settings, block_size) for b in range(canvas.batch)]
+        self.steps = np.array([sum(block.steps for block in blocks) for blocks in self._blocks])
         self._block, self.starts, self.stops, self.share, self.quota = np.zeros((5, canvas.batch), dtype=int)
         self.steps_in_block = np.full(canvas.batch, -1)
         self.running, self.closing = np.ones((2, canvas.batch), dtype=bool)
@@ -116,48 +140,58 @@ class Schedule:
 
     def advance(self, b: int, committed: int) -> None:
         """Go on to the next step of sequence b. It owes the commits that this one could not make."""
-        edges, steps = self._blocks[b]
+        blocks = self._blocks[b]
         owed = max(0, int(self.quota[b]) - committed)
         self.steps_in_block[b] += 1
-        done_early = self._early and not self._canvas.masked[edges[0] : edges[self._block[b] + 1]].any()
-        if self.steps_in_block[b] == steps[self._block[b]] or done_early:
+        block = blocks[self._block[b]]
+        done_early = self._early and not self._canvas.masked[blocks[0].start : block.stop].any()
+        if self.steps_in_block[b] == block.steps or done_early:
             self._block[b] += 1
             self.steps_in_block[b] = owed = 0
-        block, step = self._block[b], self.steps_in_block[b]
-        self.running[b] = block < len(steps)
+        self.running[b] = self._block[b] < len(blocks)
         if not self.running[b]:
-            self.starts[b], self.closing[b] = edges[-1], False
+            self.starts[b] = self.stops[b] = self._canvas.parts[b].stop
+            self.closing[b] = False
             return
-        self.starts[b], self.stops[b] = edges[block : block + 2]
-        share, remainder = divmod(edges[block + 1] - edges[block], steps[block])
+        block, step = blocks[self._block[b]], self.steps_in_block[b]
+        self.starts[b], self.stops[b] = block.start, block.stop
+        share, remainder = divmod(block.masks, block.steps)
         self.share[b] = share + (step < remainder)
         self.quota[b] = self.share[b] + owed
-        self.closing[b] = step == steps[block] - 1
+        self.closing[b] = step == block.steps - 1
 
 
-def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> tuple[list[int], list[int]]:
-    """The slots at which the blocks of sequence b begin, ascending, and its end; and the steps of each block.
-
-    A block has one step, and of the others a share by its length, but no more than its length.
-    """
-    start, stop = int(canvas.generated_from[b]), canvas.parts[b].stop
-    length = settings.block_length or settings.gen_length
+def _blocks(canvas: Canvas, b: int, settings: DecodeSettings, block_size: int | None) -> list[_Block]:
+    """The blocks of sequence b, in order."""
+    part, start = canvas.parts[b], int(canvas.generated_from[b])
+    whole = part.stop - start
+    if whole == settings.gen_length:  # a plain prompt
+        settings.check_blocks()
+    length = settings.block_length or whole
     begun = start + length
     if block_size is not None:
         # One block for all that is generated is as many of the network's as it takes.
-        length = block_size if length == settings.gen_length else min(length, block_size)
+        length = block_size if length >= whole else min(length, block_size)
         if block_size % length:
             raise ValueError(f"block_length ({length}) must divide the {block_size} positions of this network's blocks")
-        first = canvas.parts[b].start
-        begun = first + ((start - first) // length + 1) * length  # of the block behind the one with `start`
-    edges = [start, *range(begun, stop, length), stop]
-    blocks, steps = len(edges) - 1, settings.total_steps
+        begun = part.start + ((start - part.start) // length + 1) * length  # of the block behind the one with `start`
+    spans = pairwise([start, *range(begun, part.stop, length), part.stop])
+    found = [(*span, masks) for span in spans if (masks := int(canvas.masked[slice(*span)].sum()))]
+    steps = _steps([masks for *_, masks in found], b, settings)
+    return [_Block(*each, own) for each, own in zip(found, steps, strict=True)]
+
+
+def _steps(masks: list[int], b: int, settings: DecodeSettings) -> list[int]:
+    """The steps of each block of sequence b. masks: those of each."""
+    blocks, most = len(masks), sum(masks)
+    steps = settings.steps or most
     if steps < blocks:
-        told = f"the positions behind prompt {b} lie in {blocks} blocks of this network"
-        raise ValueError(f"steps ({steps}) are too few: {told}, and each takes a step")
-    more, most = steps - blocks, max(1, stop - start - blocks)
-    before = [more * (edge - start - number) // most for number, edge in enumerate(edges)]
-    return edges, [1 + after - first for first, after in pairwise(before)]
+        lie = f"the masks of prompt {b} lie in {blocks} blocks"
+        raise ValueError(f"steps ({steps}) are too few: {lie}, and each takes a step")
+    if steps > most:
+        raise ValueError(f"steps ({steps}) are too many: prompt {b} has {most} masks, and each step writes one")
+    further = np.cumsum(masks) - np.arange(1, blocks + 1)  # masks up to the end of each, without one of each
+    return (1 + np.diff((steps - blocks) * further // max(1, most - blocks), prepend=0)).tolist()
 
 
 class State:

@@ -45,7 +45,7 @@ class Choice:
     scores: "confidence", "entropy" or "margin"; None if no tokens are chosen.
     quotas: for each sequence, how many of its candidates are committed, the best by score: an engine may leave out the
     tokens of the others, see `best`. None if other candidates may be committed.
-    repeats: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
+    barred: [2, K] int64, candidate numbers, ascending, and for each a token that it must not become.
     draws: its random numbers; None if nothing is drawn.
     """
 
@@ -53,7 +53,7 @@ class Choice:
     scores: str | None = None
     quotas: list[int] | None = None
     banned: Sequence[int] = ()
-    repeats: Whole = field(default_factory=lambda: NO_PAIRS)
+    barred: Whole = field(default_factory=lambda: NO_PAIRS)
     temperature: float = 0.0
     draws: Draws | None = None
 
@@ -69,6 +69,12 @@ class Choice:
             for (start, stop), quota in zip(edges, self.quotas or candidates, strict=True)
         ]
         return np.sort(np.concatenate(found))
+
+
+def barred_ends(inner: Flags, ends: Sequence[int]) -> Whole:
+    """Return `Choice.barred` for candidates that must not become an end. inner: [C] bool, which of them."""
+    rows = np.flatnonzero(inner)
+    return np.stack((np.repeat(rows, len(ends)), np.tile(np.array(ends, dtype=np.int64), len(rows))))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -165,6 +171,7 @@ class Step:
 
     index: the number of the step, 0-based.
     tokens: int64, the canvas after the step; the pad id at pads.
+    given: bool, the prompt: what was not masked before the first step.
     open: bool, what the step could have committed, whether computed or not.
     scores: the score of the policy's candidates, as in `Choice`; None if the policy uses none.
     masked: bool, still masked after the step.
@@ -192,6 +199,7 @@ class Step:
 
     index: int
     tokens: Whole
+    given: Flags
     open: Flags
     scores: str | None
     masked: Flags

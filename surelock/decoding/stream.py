@@ -31,8 +31,8 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
     """Show each step to a streamer, such as transformers' `TextDiffusionStreamer`, and yield it unchanged.
 
     steps: of one sequence, from `surelock.decode` with the same settings.
-    streamer: gets the prompt, after each step a draft of the open block (if it has `put_draft`), each block once none
-    of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
+    streamer: gets the prompt up to its first mask, after each step a draft of the open block (if it has `put_draft`),
+    each block once none of its positions is masked, and the end. Tokens are int64 [1, n] on the CPU.
     settings: those of the run.
 
     A draft holds the most likely token at masked positions, if the steps have `top_k` of at least 1, else the mask. A
@@ -40,11 +40,13 @@ def stream(steps: Iterable[Step], streamer: Streamer, settings: DecodeSettings) 
     """
     from torch import from_numpy  # not before a streamer wants it
 
-    length, block, shown = settings.gen_length, settings.block_length or settings.gen_length, 0
+    length = block = shown = 0
     for step in steps:
         if len(step.tokens) != 1:
             raise ValueError(f"a streamer shows one sequence, not a batch of {len(step.tokens)}")
         if step.index == 0:
+            length = step.tokens.shape[1] - int(step.given[0].argmin())
+            block = settings.block_length or length
             streamer.put(from_numpy(step.tokens[:, :-length]))
         draft = getattr(streamer, "put_draft", None)
         if draft is not None and shown < length:

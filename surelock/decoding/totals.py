@@ -55,8 +55,8 @@ class TotalsCounter:
     guided: whether classifier-free guidance doubles the forward passes.
     """
 
-    def __init__(self, config: NetworkConfig, gen_length: int, ends: Collection[int], *, guided: bool = False) -> None:
-        self._config, self._gen_length, self._ends = config, gen_length, ends
+    def __init__(self, config: NetworkConfig, ends: Collection[int], *, guided: bool = False) -> None:
+        self._config, self._ends = config, ends
         self._passes = 2 if guided else 1
         self._steps = self._tokens = 0
         self._seconds = self._flops = self._baseline = 0.0
@@ -103,13 +103,12 @@ class TotalsCounter:
         )
 
     def rows(self, *, to_eos: bool = False) -> Rows:
-        """Return the rows of each sequence so far. to_eos: without positions after its first end."""
+        """Return the rows of each sequence so far. to_eos: without positions after its first end that is not given."""
         assert self._last is not None
         counted = self._present.copy()
-        if to_eos:
-            generated = self._last.tokens[:, -self._gen_length :].tolist()
-            for b, ids in enumerate(generated):
-                counted[b, counted.shape[1] - len(ids) + first_end(ids, self._ends) + 1 :] = False
+        for b, ids in enumerate(self._last.tokens.tolist()) if to_eos else ():
+            given = int(np.flatnonzero(self._last.given[b] | ~self._present[b]).max(initial=-1)) + 1
+            counted[b, given + first_end(ids[given:], self._ends) + 1 :] = False
         return Rows(
             computed=(self._computed * counted).sum(axis=1),
             probed=(self._probed * counted).sum(axis=1),

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surelock.decoding.settings import Described, setting
-from surelock.decoding.state import Slots, State
+from surelock.decoding.state import Canvas, Slots, State
 from surelock.decoding.step import Flags, Reading
 
-#: (step, position within the generated part, token): what a replay commits.
+#: (step, position from the first mask on, token): what a replay commits.
 Commit = tuple[int, int, int]
 
 
@@ -270,7 +270,7 @@ class Replay(UnmaskPolicy):
     """Commit given tokens in given steps: teacher forcing, for comparing posteriors of several decoders.
 
     replay: for each sequence its (step, position, token) triples, each position once. Positions count from the first
-    generated one.
+    mask of the canvas.
     """
 
     kind = "replay"
@@ -308,18 +308,19 @@ class Replay(UnmaskPolicy):
         slots, tokens = np.array(due, dtype=np.int64).reshape(-1, 2).T
         return slots + state.canvas.generated_from[b], tokens
 
-    def check_against(self, batch: int, gen_length: int, steps: int, vocab_size: int, mask_id: int) -> None:
-        """Raise ValueError, which names the sequence, unless the triples fit the run."""
-        if len(self.replay) != batch:
-            raise ValueError(f"replay is given for {len(self.replay)} sequences, but there are {batch} prompts")
-        for b, commits in enumerate(self.replay):
-            where = f"replay of sequence {b}"
-            if sorted(position for _, position, _ in commits) != list(range(gen_length)):
-                raise ValueError(f"{where} must commit each of the {gen_length} positions once")
-            if any(not 0 <= step < steps for step, _, _ in commits):
-                raise ValueError(f"{where} must keep to steps 0 to {steps - 1}")
+    def check_against(self, canvas: Canvas, steps: Sequence[int], vocab_size: int) -> None:
+        """Raise ValueError, which names the sequence, unless the triples fit the run. steps: of each sequence."""
+        if len(self.replay) != canvas.batch:
+            raise ValueError(f"replay is given for {len(self.replay)} sequences, but there are {canvas.batch} prompts")
+        slots = np.flatnonzero(canvas.masked)
+        for b, (commits, part) in enumerate(zip(self.replay, canvas.split(slots), strict=True)):
+            where, masks, steps_of = f"replay of sequence {b}", slots[part] - canvas.generated_from[b], steps[b]
+            if sorted(position for _, position, _ in commits) != masks.tolist():
+                raise ValueError(f"{where} must commit each of the {len(masks)} positions once")
+            if any(not 0 <= step < steps_of for step, _, _ in commits):
+                raise ValueError(f"{where} must keep to steps 0 to {steps_of - 1}")
             tokens: set[Any] = {token for _, _, token in commits}
             if any(not 0 <= token < vocab_size for token in tokens):
                 raise ValueError(f"{where} holds token ids outside 0 to {vocab_size - 1}")
-            if mask_id in tokens:
-                raise ValueError(f"{where} holds the mask token (id {mask_id})")
+            if canvas.mask_id in tokens:
+                raise ValueError(f"{where} holds the mask token (id {canvas.mask_id})")

@@ -52,7 +52,7 @@ def look_at(plan: Plan, has: NDArray[np.bool_], made: int, read: int) -> Look:
         np.int64
     )
     chosen = np.flatnonzero(plan.choice.rows[rows]) if plan.choice.scores is not None else rows[:0]
-    at, banned = plan.choice.repeats if len(chosen) else plan.choice.repeats[:, :0]
+    at, banned = plan.choice.barred if len(chosen) else plan.choice.barred[:, :0]
     places = {"chosen": chosen, "banned": chosen[at]}
     arrays: dict[str, NDArray] = {"chosen": chosen - first[chosen], "banned": banned}
     arrays["banned_at"] = at - np.searchsorted(chosen, first[chosen[at]])

@@ -329,8 +329,8 @@ def _bias(plan: Plan, candidates: NDArray[np.int64], size: int) -> NDArray[np.fl
             noise = -plan.choice.temperature * np.log(-np.log(plan.choice.draws.gumbel(candidates, size)))
         bias = noise.astype(np.float32)
         bias[:, plan.choice.banned] = -np.inf
-    if plan.choice.repeats.size:
-        at, forbidden = plan.choice.repeats[:, np.isin(plan.choice.repeats[0], candidates)]
+    if plan.choice.barred.size:
+        at, forbidden = plan.choice.barred[:, np.isin(plan.choice.barred[0], candidates)]
         bias = np.array(np.broadcast_to(bias, (len(candidates), size)))
         bias[np.searchsorted(candidates, at), forbidden] = -np.inf
     return bias

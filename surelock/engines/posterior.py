@@ -206,7 +206,7 @@ class Reader:
     def _fuses(self, found: _Found, plan: Plan) -> bool:
         """Whether the step is read by compiled functions: greedy choices by confidence or none, of many rows."""
         choice = plan.choice
-        plain = choice.scores in (None, "confidence") and choice.temperature == 0 and not choice.repeats.size
+        plain = choice.scores in (None, "confidence") and choice.temperature == 0 and not choice.barred.size
         fits = plain and not plan.top_k and worth_fusing(len(found.lse))
         return self._fused and fits and can_fuse(self._raw.device)
 

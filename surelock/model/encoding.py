@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ _LOCKS: defaultdict[str, Lock] = defaultdict(Lock)
 _BUSY_SECONDS = 10
 _MOST_GROWTH, _MOST_ADDED = 100, 100_000  # of a text: by a factor, and by what a template adds
 _PRIVATE = range(0xF0000, 0xFFFFE)  # characters without a meaning of their own
+_BLANK = r"(?<![\w\\])_{2,}(?![\w\\])"
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def _refused(words: str) -> Iterator[None]:
 
 
 class Rendering(str):
-    """The text that a chat template has made. parts: texts, and between them the ids of the markup."""
+    """A text that a chat template has made, or with blanks. parts: texts, and between them ids of markup and masks."""
 
     parts: tuple[str | int, ...]
 
@@ -122,6 +124,20 @@ class Encoder:
         check_growth(f"the tokenizer of {self.owner}", len(text), len(ids))
         return front + ids
 
+    def with_blanks(self, text: str, mask_id: int) -> str:
+        """Return a text as the `Rendering` with masks for its blanks, see `LanguageModel.encode`."""
+        own = self.tokenizer.added_tokens_decoder.get(mask_id)
+        pattern = _BLANK if own is None else f"{_BLANK}|{re.escape(own.content)}"
+        parts: list[str | int] = []
+        with encoding(self.owner, text):
+            for number, piece in enumerate(re.split(f" ?({pattern})", text)):
+                parts += [mask_id] * (1 if piece.strip("_") else len(piece)) if number % 2 else [piece]
+        return (
+            Rendering("".join(each if isinstance(each, str) else "_" for each in parts), parts)
+            if len(parts) > 1
+            else text
+        )
+
     def render(self, turns: Sequence[Mapping[str, Any]], **how: Any) -> Rendering:
         """Return a conversation in the chat template. What its turns say stays text.
 
@@ -140,9 +156,10 @@ class Encoder:
             rendered.encode()
             parts, at = [], 0
             for i, start, stop in self._found(rendered, markup):
-                parts += [stand_ins.restored(rendered[at:start]), i]
+                parts += [*stand_ins.parts(rendered[at:start]), i]
                 at = stop
-            made = Rendering(stand_ins.restored(rendered), (*parts, stand_ins.restored(rendered[at:])))
+            parts += stand_ins.parts(rendered[at:])
+            made = Rendering("".join(each for each in stand_ins.parts(rendered) if isinstance(each, str)), parts)
         spoken = sum(len(turn["content"]) for turn in turns)
         check_growth(f"the chat template of {self.owner}", spoken, len(made), _MOST_ADDED)
         return made
@@ -165,7 +182,10 @@ class Encoder:
         return [(i, *place) for i, place in zip(read["input_ids"], read["offset_mapping"], strict=True) if i in markup]
 
     def _hidden(self, text: str, markup: frozenset[int], stand_ins: _StandIns) -> str:
-        """A text in which a character stands for each part that would be markup."""
+        """A text in which a character stands for each part that would be markup, and for each mask."""
+        if isinstance(text, Rendering):
+            parts = [stand_ins.of(each) if isinstance(each, int) else str(each) for each in text.parts]
+            return "".join(self._hidden(each, markup, stand_ins) for each in parts)
         made, at = "", 0
         for _, start, stop in self._found(text, markup):
             made += text[at:start] + stand_ins.of(text[start:stop])
@@ -208,12 +228,15 @@ class _StandIns:
     def __init__(self, template: str, turns: Sequence[Mapping[str, Any]]) -> None:
         taken = {*template, *(character for turn in turns for character in str(turn["content"]))}
         self._free = (chr(code) for code in _PRIVATE if chr(code) not in taken)
-        self._of: dict[str, str] = {}
+        self._of: dict[str | int, str] = {}
 
-    def of(self, text: str) -> str:
-        """Return the character that stands for a text."""
-        return self._of.setdefault(text, next(self._free))
+    def of(self, part: str | int) -> str:
+        """Return the character that stands for a text, or for a token id."""
+        return self._of.setdefault(part, next(self._free))
 
-    def restored(self, text: str) -> str:
-        """Return a text with what the characters stand for."""
-        return text.translate({ord(character): part for part, character in self._of.items()})
+    def parts(self, text: str) -> list[str | int]:
+        """Return a text with what the characters stand for, and ids between its parts."""
+        texts = {ord(character): part for part, character in self._of.items() if isinstance(part, str)}
+        ids = {character: part for part, character in self._of.items() if isinstance(part, int)}
+        pieces = re.split(f"([{''.join(ids)}])", text) if ids else [text]
+        return [ids[piece] if piece in ids else piece.translate(texts) for piece in pieces]

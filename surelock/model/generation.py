@@ -31,7 +31,7 @@ def generation_of(family: Family, shape: NetworkConfig, directory: Path) -> dict
         given.pop("temperature", None)
     try:
         values = over_recommended(values, _with_length(given, values, shape.max_length))
-        recommended(values, {})
+        recommended(values, {}).settings.check_blocks()
     except ValueError as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
@@ -47,6 +47,8 @@ def _with_length(given: dict[str, Any], family: Mapping[str, Any], most: int) ->
             raise ValueError(f"gen_length ({given['gen_length']}) and max_new_tokens ({length}) must be the same")
     elif given.get("steps", 0) > given.get("gen_length", family.get("gen_length", DecodeSettings().gen_length)):
         given.setdefault("gen_length", given["steps"])
+    if given.get("gen_length", 1) < 1:
+        raise ValueError(f"gen_length ({given['gen_length']}) must be at least 1 where a checkpoint recommends it")
     if given.get("gen_length", 1) >= most:
         raise ValueError(f"gen_length ({given['gen_length']}) leaves no room for a prompt in {most} positions")
     return given

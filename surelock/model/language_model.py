@@ -67,15 +67,19 @@ class LanguageModel:
         """Shape and special tokens, as a run needs them."""
         return Shape(self.engine.config, self.mask_id, self.pad_id, self.ends)
 
-    def encode(self, text: str, chat: bool = False) -> list[int]:
+    def encode(self, text: str, chat: bool = False, blanks: bool = False) -> list[int]:
         """Return the token ids of a text. Text that spells a special token is encoded as text.
 
         chat: put the prompt into the tokenizer's chat template as a user's turn, with thinking switched off.
+        blanks: two or more underscores in a row are as many masks, unless a letter, a digit or a backslash touches
+        them, and the tokenizer's own mask token is one. A space before a blank belongs to it.
 
         Raises ValueError for what is no text, for a model without a tokenizer or, with chat, without a chat template,
         for a template that cannot be used, and for a text with a lone surrogate or that the tokenizer cannot read.
         """
         encoder = self.encoder
+        if blanks:
+            text = encoder.with_blanks(text, self.mask_id)
         if not chat:
             return encoder.encode(text)
         if not encoder.tokenizer.chat_template:

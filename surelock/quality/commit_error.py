@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from surelock.decoding.choices import Decoder
 from surelock.decoding.loop import decode
 from surelock.decoding.settings import DecodeSettings
-from surelock.decoding.step import Choice, Layout, Plan, Step
+from surelock.decoding.step import Choice, Layout, Plan, Step, barred_ends
 from surelock.model.language_model import LanguageModel
 from surelock.model.machine import free_memory
 from surelock.trace.format import load_document
@@ -143,7 +143,7 @@ class Shadow:
         self._wants_regret = regret if regret is not None else lm.config.vocab_size <= _MOST_WORDS
         self._scores: str | None = None
         self._present: NDArray[np.bool_] | None = None
-        self._is_prompt = np.zeros(0, dtype=bool)
+        self._given = np.zeros((0, 0), dtype=bool)
         self._commits: list[tuple[int, int, int]] = []
         self._error: list[float] = []
         self._changed: list[bool] = []
@@ -159,7 +159,7 @@ class Shadow:
             if step.index != 0:
                 raise ValueError(f"the steps must begin with the first, not with step {step.index}")
             self._present = step.computed | step.resting  # the first step computes every position but these
-            self._is_prompt = self._present & ~(step.masked | step.newly_unmasked | step.written)
+            self._given = step.given
             self._scores = step.scores if self._wants_regret else None
         unmasked, computed = step.newly_unmasked, step.computed
         before = np.where(unmasked, self._lm.mask_id, step.tokens)
@@ -218,12 +218,11 @@ class Shadow:
             np.concatenate([getattr(each, name) + number * length for number, each in enumerate(waiting)])
             for name in ("asked", "committed")
         )
-        blind = None
+        blind, given = None, self._given[b, -length:]
         if self._settings.cfg_scale > 0:
-            is_prompt = np.tile(self._is_prompt[b, -length:], len(waiting))
-            blind = np.where(is_prompt, self._lm.mask_id, tokens)
-        engine = self._lm.engine
-        plan = dense_plan(self._lm, self._settings, tokens, length, asked, blind, self._scores)
+            blind = np.where(np.tile(given, len(waiting)), self._lm.mask_id, tokens)
+        engine, inner = self._lm.engine, asked % length < np.flatnonzero(given).max(initial=-1)
+        plan = dense_plan(self._lm, self._settings, tokens, length, asked, blind, self._scores, inner)
         memory = engine.memory(Layout((length,) * len(waiting), 1 if blind is None else 2, once=True))
         score = engine.read(memory, plan).score
         z, other = engine.logits(memory, committed), np.concatenate([each.logits for each in waiting])
@@ -245,12 +244,13 @@ def dense_plan(
     tokens: NDArray[np.int64],
     length: int,
     asked: NDArray[np.int64],
-    blind: NDArray[np.int64] | None = None,
-    scores: str | None = None,
+    blind: NDArray[np.int64] | None,
+    scores: str | None,
+    inner: NDArray[np.bool_],
 ) -> Plan:
     """Return a first step of sequences of one length: every row is computed, and the rows `asked` are read.
 
-    tokens, blind, scores: see `Plan`.
+    tokens, blind, scores: see `Plan`. inner: which of the rows `asked` have given words behind them.
     """
     count = len(tokens)
     none, chooses = np.zeros((2, count), dtype=bool)
@@ -265,7 +265,7 @@ def dense_plan(
         probed=none,
         watches=none,
         compares=none,
-        choice=Choice(chooses, scores, banned=banned),
+        choice=Choice(chooses, scores, banned=banned, barred=barred_ends(inner, lm.ends)),
         blind=blind,
         cfg_scale=settings.cfg_scale,
     )

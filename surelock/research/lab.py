@@ -99,7 +99,7 @@ def decode_cell(lab: Lab, cell: Cell) -> Decoded:
     total_steps = decoder_of(cell).settings.total_steps
     flops, baseline = np.zeros((2, total_steps))
     for ids, decoder in lab.batches(cell):
-        counter = TotalsCounter(lab.lm.config, cell["gen_length"], lab.lm.ends)
+        counter = TotalsCounter(lab.lm.config, lab.lm.ends)
         positions = sum(map(len, ids)) + len(ids) * decoder.settings.gen_length
         last = None
         for last in decode(lab.lm, ids, **decoder.keywords()):

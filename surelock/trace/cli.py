@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from surelock.decoding.ends import text_of
+from surelock.decoding.ends import written
 from surelock.decoding.flags import add_decoder_flags, given_settings
 from surelock.decoding.loop import decode
 from surelock.decoding.recommended import recommended
@@ -21,12 +21,13 @@ from surelock.model.flags import add_model_flags, told_dtype
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `surelock decode`, and set the parser's `run`."""
-    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue")
+    parser.add_argument("prompt", metavar="PROMPT", help="the text to continue; __ in it is a blank of two tokens")
     add_model_flags(parser)
     add_engine_flag(parser)
     add_weights_flag(parser)
     parser.add_argument("--device-map", choices=("auto",), help="spread the model over all devices (default: do not)")
     parser.add_argument("--chat", action="store_true", help="put the prompt into the model's chat template")
+    parser.add_argument("--no-blanks", action="store_true", help="underscores in the prompt are text")
     add_decoder_flags(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object on the last line")
     parser.set_defaults(run=run_decode)
@@ -43,18 +44,17 @@ def run_decode(arguments: argparse.Namespace) -> dict[str, Any] | None:
         weights=arguments.weights,
     )
     decoder = recommended(lm.generation, given_settings(arguments))
-    prompt = lm.encode(arguments.prompt, chat=arguments.chat)
-    settings = decoder.settings
-    counter = TotalsCounter(lm.config, settings.gen_length, lm.ends, guided=settings.cfg_scale > 0)
+    prompt = lm.encode(arguments.prompt, chat=arguments.chat, blanks=not arguments.no_blanks)
+    settings, blanks = decoder.settings, prompt.count(lm.mask_id)
+    counter = TotalsCounter(lm.config, lm.ends, guided=settings.cfg_scale > 0)
     step, steps = None, decode(lm, [prompt], **decoder.keywords())
-    with tqdm(steps, total=settings.total_steps, unit="step", leave=False, disable=None) as progress:
+    with tqdm(steps, total=settings.steps_of(blanks), unit="step", leave=False, disable=None) as progress:
         for step in progress:
             counter.add(step)
             progress.set_postfix(locked=int(step.locked.sum()), masked=int(step.masked.sum()))
     assert step is not None
-    ids = step.tokens[0, len(prompt) :].tolist()
-    text, totals = text_of(lm, ids), counter.totals()
-    print(arguments.prompt + text if not arguments.chat else text)
+    text, totals = written(lm, prompt, step.tokens[0].tolist()), counter.totals()
+    print(text if blanks or arguments.chat else arguments.prompt + text)
     if arguments.json:
         kinds = {"lock": decoder.compute.locks, "compute": decoder.compute.kinds, "unmask": decoder.unmask.kind}
         texts = {"model": lm.name, "prompt": arguments.prompt, "text": text}

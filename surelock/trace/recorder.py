@@ -55,7 +55,7 @@ def make_header(
         "eos_id": lm.eos_id,
         **({"ends": list(lm.ends)} if len(lm.ends) > 1 else {}),
         "length": len(prompt_tokens) + lengths.pop(),
-        "steps": max(lane.decoder.settings.total_steps for lane in lanes),
+        "steps": max(lane.decoder.settings.steps_of(prompt_tokens.count(lm.mask_id)) for lane in lanes),
         "lanes": [lane.to_plain() for lane in lanes],
         "engine": lm.engine.name,
         "timed_together": [{"lanes": [lane.id for lane in lanes], "machine": machine(lm.device)}],  # as `race` does

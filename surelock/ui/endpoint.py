@@ -14,7 +14,7 @@ import numpy as np
 from gradio.context import LocalContext
 
 from surelock.decoding.choices import CHOICES, Decoder, check_owners, chosen_kinds, flat_settings, from_flat, read_event
-from surelock.decoding.ends import text_of
+from surelock.decoding.ends import written
 from surelock.errors import reason_of, shown
 from surelock.trace.lanes import StepsOver, alone
 from surelock.ui.device import Runner
@@ -50,7 +50,8 @@ def make_endpoint(
             job = read_job(lm, label, given["prompt"], bool(given["chat"]), [lane], longest)
             extras = {name: bool(given[name]) for name in ("commit_error", "trace")}
             if extras["trace"]:
-                check_size("trace", len(job.tokens) + job.gen_length, lane.decoder.settings.total_steps)
+                steps = lane.decoder.settings.steps_of(job.tokens.count(lm.mask_id))
+                check_size("trace", len(job.tokens) + job.gen_length, steps)
             steps = _steps(lm, job, decoder, **extras)
             request = LocalContext.request.get(None)
             yield from within(steps, seconds, readers.watched(getattr(request, "session_hash", None)))
@@ -138,7 +139,7 @@ def _steps(lm: Any, job: Job, decoder: Runner, *, commit_error: bool, trace: boo
         last["trace"] = recorder.document()
     yield {
         "done": True,
-        "texts": [text_of(lm, canvas[len(job.tokens) :])] if lm.tokenizer is not None else [],
+        "texts": [written(lm, job.tokens, canvas)] if lm.tokenizer is not None else [],
         "tokens": canvas,
         "steps": total["steps"],
         "seconds": total["seconds"],

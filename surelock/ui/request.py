@@ -11,6 +11,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from surelock.decoding.choices import TYPED
+from surelock.decoding.run import Run
 from surelock.decoding.settings import DecodeSettings, described, from_plain, to_plain
 from surelock.errors import shown
 from surelock.trace.lanes import MOST, Lane, check_field
@@ -146,6 +147,7 @@ def read_job(lm: LanguageModel, label: str, prompt: Any, chat: bool, lanes: Sequ
     tokens = prompt_tokens(lm, prompt, chat)
     job = Job(label, prompt, tokens, tuple(lanes), chat=chat if has_chat(lm) else None)
     check_length(job, most)
+    check_runs(lm, job)
     return job
 
 
@@ -186,13 +188,14 @@ def read_branch(lm: LanguageModel, label: str, asked: Mapping[str, Any], most: i
     check_length(job, most)
     if any(token >= lm.config.vocab_size for token in tokens):
         raise ValueError(f"prompt_tokens do not belong to the model {label}: it has fewer tokens.")
+    check_runs(lm, job)
     return job
 
 
 def prompt_tokens(lm: LanguageModel, prompt: str, chat: bool) -> list[int]:
-    """Return the token ids of a prompt. Without a tokenizer the prompt is a list of decimal ids."""
+    """Return the token ids of a prompt, whose blanks are masks. Without a tokenizer it is a list of decimal ids."""
     if lm.tokenizer is not None:
-        return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm)))
+        return _in_time(lm, lambda: lm.encode(prompt, chat=chat and has_chat(lm), blanks=True))
     words = prompt.replace(",", " ").split()
     if not all(word.isdecimal() and len(word) < 10 for word in words):
         raise ValueError("prompt must be token ids, such as 17 4 256: this model has no tokenizer.")
@@ -222,6 +225,12 @@ def check_length(job: Job, most: int) -> None:
     if total > most:
         sizes = f"{len(job.tokens)} tokens and {job.gen_length} to generate make {total}"
         raise ValueError(f"prompt is too long: {sizes}; at most {most} positions fit here.")
+
+
+def check_runs(lm: LanguageModel, job: Job) -> None:
+    """Raise ValueError for settings and events that no run of the prompt can have."""
+    for lane in job.lanes:
+        Run(lm.shape, [job.tokens], lane.decoder)
 
 
 def has_chat(lm: LanguageModel) -> bool:

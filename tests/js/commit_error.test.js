@@ -15,6 +15,7 @@ test("each commit is beside the best score of its own rank, whatever their order
   const shadow = new Shadow(engine, { mask_id: 1, ends: [], network: { vocab_size: 3 } }, { cfg_scale: 0 });
   shadow.add({
     index: 0,
+    given: Uint8Array.of(1, 0, 0, 0),
     computed: Uint8Array.of(1, 1, 1, 0),
     newly_unmasked: Uint8Array.of(0, 1, 1, 0),
     masked: Uint8Array.of(0, 0, 0, 1),

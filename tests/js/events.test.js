@@ -8,7 +8,7 @@ import { inOrder } from "../../assets/js/decode/events.js";
 import { Run } from "../../assets/js/decode/run.js";
 
 test("events are applied by step, and within one so that what is locked can be written, and what is written locked", () => {
-  const canvas = { total: 4, generated_from: 2, mask_id: 1 };
+  const canvas = { total: 4, given: [1, 1, 0, 0], mask_id: 1 };
   const event = (step, kind, position, token) => ({ step, kind, position, token });
   const asked = [
     { step: 1, kind: "rule" },

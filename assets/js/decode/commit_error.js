@@ -1,6 +1,6 @@
 // What skipping rows changed, as surelock/quality/commit_error.py measures it.
 
-import { find, largest, NONE, put } from "./arrays.js";
+import { find, largest, NONE, place, put } from "./arrays.js";
 
 const MOST_WORDS = 2 ** 15; // of a vocabulary: beyond it the logits of all candidates cost as much as the shadow
 
@@ -21,7 +21,8 @@ export class Shadow {
     const tokens = step.tokens.map((token, i) => (unmasked[i] ? this.shape.mask_id : token));
     const candidates = this.#scores === null ? committed : find(step.open);
     const skipped = computed.includes(0);
-    this.#waiting.push({ step: index, tokens, committed, candidates, skipped, logits: step.commit_logits });
+    const { given, commit_logits: logits } = step;
+    this.#waiting.push({ step: index, tokens, given, committed, candidates, skipped, logits });
   }
 
   /** Yields of each step that committed, in their order, {step, position, error, changed, regret}: its commits' places
@@ -36,9 +37,9 @@ export class Shadow {
     }
   }
 
-  async #compared({ tokens, committed, candidates, logits: other }, none) {
+  async #compared({ tokens, given, committed, candidates, logits: other }, none) {
     const memory = this.engine.memory({ length: tokens.length, passes: this.settings.cfg_scale > 0 ? 2 : 1 });
-    const { score } = await this.engine.read(memory, this.#plan(tokens, candidates));
+    const { score } = await this.engine.read(memory, this.#plan(tokens, given, candidates));
     const z = await this.engine.logits(memory, committed);
     const width = this.shape.network.vocab_size;
     const rows = Array.from(committed, (_, i) => [z, other].map((each) => each.subarray(i * width, (i + 1) * width)));
@@ -52,9 +53,10 @@ export class Shadow {
   }
 
   /** The first step of a sequence: every row is computed, and those `candidates` are scored. */
-  #plan(tokens, candidates) {
+  #plan(tokens, given, candidates) {
     const { mask_id, ends } = this.shape;
-    const { suppress_eos, cfg_scale, gen_length } = this.settings;
+    const { suppress_eos, cfg_scale } = this.settings;
+    const inner = Array.from({ length: place(candidates, given.lastIndexOf(1)) }, (_, row) => row);
     const none = new Uint8Array(tokens.length);
     const chooses = none.slice();
     put(chooses, candidates, 1);
@@ -62,7 +64,7 @@ export class Shadow {
       step: 0,
       slots: tokens.map((_, i) => i),
       tokens,
-      blind: cfg_scale > 0 ? tokens.map((token, i) => (i < tokens.length - gen_length ? mask_id : token)) : null,
+      blind: cfg_scale > 0 ? tokens.map((token, i) => (given[i] ? mask_id : token)) : null,
       probed: none,
       watches: none,
       compares: none,
@@ -73,7 +75,7 @@ export class Shadow {
       scores: this.#scores,
       quota: null,
       banned: [mask_id, ...(suppress_eos ? ends.slice(0, 1) : [])],
-      repeats: [NONE, NONE],
+      barred: [inner.flatMap((row) => ends.map(() => row)), inner.flatMap(() => ends)],
       temperature: 0,
       draws: null,
       cfg_scale,

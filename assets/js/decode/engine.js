@@ -316,7 +316,7 @@ export class OnnxEngine {
 /** What is added to the logits of some candidates [K]: noise, and -infinity where a token is banned.
  * [K, V], or [1, V] where it is the same for all. Noise: that of Gumbel-max over exp(logit) / (-log u)^T. */
 function biasOf(plan, candidates, width) {
-  const [rows, forbidden] = plan.repeats;
+  const [rows, forbidden] = plan.barred;
   const places = new Map(Array.from(candidates, (candidate, i) => [candidate, i]));
   const repeated = find(rows.map((row) => places.has(row)));
   const drawn = plan.draws !== null && plan.temperature > 0;

@@ -31,7 +31,7 @@ function checkPlace(event, canvas, vocabSize) {
   const length = canvas.total;
   if (position >= length)
     throw refused(event, `there is no such position, the sequence has ${length}, from 0 to ${length - 1}`);
-  if ((kind === "write" || kind === "mask") && position < canvas.generated_from)
+  if ((kind === "write" || kind === "mask") && canvas.given[position])
     throw refused(event, "it belongs to the prompt, whose tokens stay as they are");
   if (token !== undefined && (token >= vocabSize || token === canvas.mask_id)) {
     const named = token === canvas.mask_id ? "the mask token" : `outside 0 to ${vocabSize - 1}`;

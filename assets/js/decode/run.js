@@ -16,9 +16,9 @@ export class NonFiniteLogits extends Error {}
 
 const UNDISTURBED = { written: NONE, masked: NONE, locked: NONE, unlocked: NONE };
 
-/** One run of a prompt, token ids. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
+/** One run of a prompt, token ids, masks among them. shape: {network, mask_id, ends}. decoder: see `readDecoder`. observe: every row is
  * read, and has a KL. top_k: how many likely tokens of each row a step tells; it observes.
- * Throws a RangeError, one sentence, for an event that the run cannot have. */
+ * Throws a RangeError, one sentence, for an event that the run cannot have, and for what its canvas and schedule refuse. */
 export class Run {
   #ends;
   #late;
@@ -32,9 +32,8 @@ export class Run {
     const { settings, unmask: policy } = decoder;
     Object.assign(this, { shape, settings, compute: decoder.compute, policy });
     this.canvas = new Canvas(prompt, settings, shape.mask_id);
-    this.totalSteps = settings.steps || settings.gen_length;
-    this.events = inOrder(decoder.events, this.canvas, this.totalSteps, shape.network.vocab_size);
     this.schedule = new Schedule(this.canvas, settings, policy.early);
+    this.events = inOrder(decoder.events, this.canvas, this.schedule.steps, shape.network.vocab_size);
     this.state = new State(this.canvas, this.schedule);
     [this.observe, this.top_k] = [observe || top_k > 0, top_k];
     this.layout = { length: this.canvas.total, passes: settings.cfg_scale > 0 ? 2 : 1 };
@@ -50,7 +49,6 @@ export class Run {
    * Throws a RangeError for an event that does not fit what the run has become. */
   plan() {
     if (this.#made) return this.#made.plan;
-    if (this.#next === this.totalSteps) return null;
     if (!this.schedule.running) {
       const late = this.events.find((event) => event.step >= this.#next);
       if (late) throw refused(late, `there is no such step, the run ended before step ${this.#next}`);
@@ -140,10 +138,7 @@ export class Run {
       step: state.step,
       slots,
       tokens,
-      blind:
-        settings.cfg_scale > 0
-          ? tokens.map((id, row) => (slots[row] < canvas.generated_from ? canvas.mask_id : id))
-          : null,
+      blind: settings.cfg_scale > 0 ? tokens.map((id, row) => (canvas.given[slots[row]] ? canvas.mask_id : id)) : null,
       probed,
       watches,
       compares: this.#followed("compares", slots),
@@ -154,7 +149,7 @@ export class Run {
       scores: policy.scores,
       quota: drawn && policy.by_posterior && !this.#late.length ? committed : null,
       banned: this.#banned,
-      repeats: settings.no_repeat_ngram_size ? this.#repeats(choosers) : [NONE, NONE],
+      barred: this.#barred(choosers),
       temperature: settings.temperature,
       draws: drawn ? draws(canvas, schedule, settings, state.step, choosers, scored) : null,
       cfg_scale: settings.cfg_scale,
@@ -177,8 +172,20 @@ export class Run {
     return either(this.compute[what](this.state, slots), this.policy.watches(this.state, slots));
   }
 
-  /** What `no_repeat_ngram_size` forbids: numbers among the choosers, ascending, and tokens. */
-  #repeats(choosers) {
+  /** What single candidates must not become, an end of the text before given words and what repeats an n-gram: numbers
+   * among the choosers, ascending, and tokens. */
+  #barred(choosers) {
+    const inner = place(choosers, this.canvas.given_until);
+    const pairs = Array.from({ length: inner }, (_, row) => this.#ends.map((token) => [row, token])).flat();
+    if (this.settings.no_repeat_ngram_size) {
+      pairs.push(...this.#repeats(choosers, inner));
+      pairs.sort(([p, t], [q, u]) => p - q || t - u);
+    }
+    return [0, 1].map((side) => Int32Array.from(pairs, (pair) => pair[side]));
+  }
+
+  /** What `no_repeat_ngram_size` forbids: [number among the choosers, token], .... inner: so many must not become an end. */
+  #repeats(choosers, inner) {
     const { canvas, settings, shape } = this;
     const pairs = [];
     for (const [position, token] of repeatingTokens(canvas.tokens, canvas.masked, settings.no_repeat_ngram_size)) {
@@ -188,8 +195,9 @@ export class Run {
     // Where nothing else is left to choose (a tiny vocabulary), repeating is better than committing a mask.
     const counts = new Int32Array(choosers.length);
     for (const [row] of pairs) counts[row] += 1;
-    const kept = pairs.filter(([row]) => counts[row] < shape.network.vocab_size - this.#banned.length);
-    return [0, 1].map((side) => Int32Array.from(kept, (pair) => pair[side]));
+    const left = shape.network.vocab_size - this.#banned.length;
+    const ends = this.#ends.filter((token) => !this.#banned.includes(token)).length;
+    return pairs.filter(([row]) => counts[row] < left - (row < inner ? ends : 0));
   }
 
   /** Commit what the policy takes, and move the schedule on. Returns the slots committed. */
@@ -215,6 +223,7 @@ export class Run {
     return {
       index: state.step,
       tokens: canvas.tokens.slice(),
+      given: canvas.given.slice(),
       open: state.open.slice(),
       scores: this.policy.scores === "noise" ? null : this.policy.scores,
       masked: canvas.masked.slice(),

@@ -1,16 +1,21 @@
 // What a run knows: its sequence, how far that is, and the state of every position. All that a compute rule and an
 // unmask policy may decide by. A browser decodes one prompt at a time: a slot of the library is a position here.
 
-import { find, flags, put } from "./arrays.js";
+import { count, find, flags, put } from "./arrays.js";
 
-/** A prompt followed by masks. tokens and masked [total] change as the run unmasks. */
+/** A prompt, in which masks may stand, followed by masks. tokens and masked [total] change as the run unmasks. given
+ * [total]: the prompt, what is not masked at the start. generated_from: the first mask; given_until: behind the last given.
+ * Throws a RangeError without a mask. */
 export class Canvas {
   constructor(prompt, { gen_length }, mask_id) {
     const total = prompt.length + gen_length;
-    Object.assign(this, { mask_id, total, generated_from: prompt.length });
     this.tokens = new Int32Array(total).fill(mask_id);
     this.tokens.set(prompt);
-    this.masked = flags(total, (slot) => slot >= prompt.length);
+    this.masked = flags(total, (slot) => this.tokens[slot] === mask_id);
+    this.given = flags(total, (slot) => !this.masked[slot]);
+    const [generated_from, given_until] = [this.masked.indexOf(1), this.given.lastIndexOf(1) + 1];
+    Object.assign(this, { mask_id, total, generated_from, given_until });
+    if (generated_from < 0) throw new RangeError("prompt 0 has no mask and gen_length is 0: there is nothing to write");
   }
 
   commit(slots, tokens) {
@@ -40,35 +45,73 @@ export class Canvas {
   }
 }
 
+/** Throws a RangeError unless length, blocks and steps fit together behind a plain prompt. */
+function checkBlocks({ gen_length: length, block_length: block, steps }) {
+  const blocks = length / (block || length);
+  if (block && length % block) throw new RangeError(`block_length (${block}) must divide gen_length (${length})`);
+  if (steps > length) throw new RangeError(`steps (${steps}) must be at most gen_length (${length})`);
+  if (steps % blocks) throw new RangeError(`steps (${steps}) must be a multiple of the number of blocks (${blocks})`);
+}
+
+/** The blocks of a canvas, {start, stop, masks, steps}: see `Schedule` of surelock/decoding/state.py. */
+function blocksOf(canvas, settings) {
+  const { generated_from: first, total, masked } = canvas;
+  if (total - first === settings.gen_length) checkBlocks(settings); // a plain prompt
+  const length = settings.block_length || total - first;
+  const blocks = [];
+  for (let start = first; start < total; start += length) {
+    const stop = Math.min(start + length, total);
+    const masks = count(masked.subarray(start, stop));
+    if (masks) blocks.push({ start, stop, masks });
+  }
+  const most = count(masked);
+  const steps = settings.steps || most;
+  if (steps < blocks.length) {
+    const lie = `the masks of prompt 0 lie in ${blocks.length} blocks`;
+    throw new RangeError(`steps (${steps}) are too few: ${lie}, and each takes a step`);
+  }
+  if (steps > most)
+    throw new RangeError(`steps (${steps}) are too many: prompt 0 has ${most} masks, and each step writes one`);
+  const spare = [steps - blocks.length, Math.max(1, most - blocks.length)];
+  let [further, before] = [0, 0];
+  for (const block of blocks) {
+    further += block.masks - 1;
+    const after = Math.floor((spare[0] * further) / spare[1]);
+    [block.steps, before] = [1 + after - before, after];
+  }
+  return blocks;
+}
+
 /** How far a sequence is: the block it fills, the step within it, and commits still owed from earlier steps.
- * early: a block ends as soon as none of its positions is masked, not only after its steps. running: it has not ended. */
+ * steps: the most of the sequence. early: a block ends as soon as none of its positions is masked, not only after its steps. running: it has not ended. */
 export class Schedule {
   #canvas;
   #early;
-  #length;
   #blocks;
-  #steps;
   #block = 0;
   #owed = 0;
   steps_in_block = 0;
-  running = true;
 
-  constructor(canvas, { gen_length, block_length, steps }, early) {
+  constructor(canvas, settings, early) {
     [this.#canvas, this.#early] = [canvas, early];
-    this.#length = block_length || gen_length;
-    this.#blocks = gen_length / this.#length;
-    this.#steps = Math.floor((steps || gen_length) / this.#blocks);
+    this.#blocks = blocksOf(canvas, settings);
+    this.steps = this.#blocks.reduce((sum, { steps }) => sum + steps, 0);
+  }
+
+  get running() {
+    return this.#block < this.#blocks.length;
   }
 
   /** Whether this is the last step of the block, which must commit all that is still masked there. */
   get closing() {
-    return this.steps_in_block === this.#steps - 1;
+    return this.steps_in_block === this.#blocks[this.#block].steps - 1;
   }
 
-  /** [start, stop] of the block that is filled. */
+  /** [start, stop] of the block that is filled; both the end when all are. */
   get block() {
-    const start = this.#canvas.generated_from + this.#block * this.#length;
-    return [start, start + this.#length];
+    const { total } = this.#canvas;
+    const { start, stop } = this.#blocks[this.#block] ?? { start: total, stop: total };
+    return [start, stop];
   }
 
   /** [start, stop] of what may be committed: the block, and what is before it. */
@@ -76,10 +119,10 @@ export class Schedule {
     return [this.#canvas.generated_from, this.block[1]];
   }
 
-  /** Positions of this step by an even share of the block's, the remainder in the first steps. */
+  /** Masks of this step by an even share of the block's, the remainder in the first steps. */
   get share() {
-    const share = Math.floor(this.#length / this.#steps);
-    return share + (this.steps_in_block < this.#length % this.#steps);
+    const { masks, steps } = this.#blocks[this.#block];
+    return Math.floor(masks / steps) + (this.steps_in_block < masks % steps);
   }
 
   /** Positions to commit in this step: its share, and what is owed. */
@@ -92,10 +135,9 @@ export class Schedule {
     this.#owed = Math.max(0, this.quota - committed);
     this.steps_in_block += 1;
     const early = this.#early && !this.#canvas.masked.subarray(...this.open).includes(1);
-    if (this.steps_in_block < this.#steps && !early) return;
+    if (this.steps_in_block < this.#blocks[this.#block].steps && !early) return;
     this.#block += 1;
     this.steps_in_block = this.#owed = 0;
-    this.running = this.#block < this.#blocks;
   }
 }
 
